@@ -1,0 +1,1 @@
+"""Declarative auto-tuning of deep networks."""

@@ -1,0 +1,45 @@
+"""The errors that end a command: each message says where, what was found and what is allowed."""
+
+from __future__ import annotations
+
+
+class AnoleError(Exception):
+    """Root of all errors that Anole raises on purpose; the command line prints them without a traceback."""
+
+
+class SpecError(AnoleError):
+    """A mistake in models.yaml.
+
+    Args:
+        path: where in the file, as a dotted YAML path (``builds[1].preset``).
+        problem: what was found and what is allowed.
+        file: the file that holds the mistake.
+    """
+
+    def __init__(self, path: str, problem: str, file: str = "models.yaml") -> None:
+        self.path, self.problem, self.file = path, problem, file
+        super().__init__(f"{file}: {path}: {problem}" if path else f"{file}: {problem}")
+
+
+class ExtractError(AnoleError):
+    """A model cannot be loaded, imported or turned into tasks."""
+
+
+class ConfigError(AnoleError):
+    """A config does not belong to its space."""
+
+
+class TargetError(AnoleError):
+    """A target is not present on this machine or cannot do what is asked of it."""
+
+
+class MeasureError(AnoleError):
+    """The measuring infrastructure itself is broken; never raised for a candidate's own failure."""
+
+
+class StoreError(AnoleError):
+    """A shard or the database cannot be read or written."""
+
+
+class BuildError(AnoleError):
+    """A model cannot be compiled, or a build folder is not usable."""

@@ -1,0 +1,98 @@
+"""The roles a tuner is put together from, and the history that passes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config, Measurement
+from anole.space.space import Space, Vectors
+
+
+class History:
+    """What a run has measured so far, in arrays.
+
+    Args:
+        space: where the configs come from.
+        flop: floating-point operations of one run of the task's kernel.
+    """
+
+    def __init__(self, space: Space, flop: int) -> None:
+        self.space, self.flop = space, flop
+        self.vectors: Vectors = np.empty((0, len(space.knobs)), dtype=np.int64)
+        self.gflops: NDArray[np.float64] = np.empty(0)
+
+    def __len__(self) -> int:
+        return len(self.gflops)
+
+    @property
+    def best_gflops(self) -> float:
+        """The fastest so far; 0 before the first success."""
+        return float(self.gflops.max(initial=0.0))
+
+    @property
+    def visited(self) -> NDArray[np.int64]:
+        """The indices that were measured, shape (n,)."""
+        return self.space.indices(self.vectors)
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """What surrogates learn, shape (n,): speed relative to the best, a failure is 0."""
+        return self.gflops / max(self.best_gflops, 1e-12)
+
+    def add(self, vectors: Vectors, measurements: Sequence[Measurement]) -> None:
+        """Appends n measured index vectors, shape (n, n_knobs)."""
+        gflops = [self.flop / m.latency_s / 1e9 if m.latency_s else 0.0 for m in measurements]
+        self.vectors = np.concatenate([self.vectors, vectors])
+        self.gflops = np.concatenate([self.gflops, gflops])
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What an explorer found worth considering, the most promising first.
+
+    Attributes:
+        vectors: shape (n, n_knobs), valid, distinct, never measured.
+        scores: shape (n,), the surrogate's word; zeros before its first fit.
+        log: figures of the search for the run's record (steps, queries, losses).
+    """
+
+    vectors: Vectors
+    scores: NDArray[np.float64]
+    log: dict[str, float] = field(default_factory=dict)
+
+
+class Surrogate(Protocol):
+    """Predicts speed without measuring."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there was anything to learn from yet."""
+
+    def fit(self, history: History) -> None:
+        """Learns everything that was measured."""
+
+    def score(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Returns, shape (n,), how promising index vectors of shape (n, n_knobs) are; about 1 is as good as the best."""
+
+
+class Explorer(Protocol):
+    """Walks the space on the surrogate's word; may carry state from one iteration to the next."""
+
+    def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        """Returns candidates; before the surrogate's first fit they are drawn uniformly."""
+
+
+class Sampler(Protocol):
+    """Chooses few, representative configs to measure."""
+
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        """Returns at most n distinct, valid, never measured index vectors, shape (at most n, n_knobs)."""
+
+
+Measure = Callable[[Sequence[Config]], list[Measurement]]
+"""Measures configs and returns their measurements in the same order; a failure is a measurement too."""

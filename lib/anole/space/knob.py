@@ -1,0 +1,74 @@
+"""A knob: one tunable choice, with its possible values as a table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Knob:
+    """One tunable choice.
+
+    Attributes:
+        name: the papers' name, such as ``tile_f``.
+        values: every value in the order of its index; a tuple of factors for a split, a plain value for an option.
+        features: shape (n_values, n_features), what a surrogate sees of each value.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    features: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def table(self) -> NDArray[Any]:
+        """The values as an array: (n_values, n_parts) for a split, (n_values,) for an option."""
+        return np.array(self.values)
+
+    @cached_property
+    def index_of(self) -> dict[Any, int]:
+        """The index of every value."""
+        return {value: index for index, value in enumerate(self.values)}
+
+
+def split_knob(
+    name: str, extent: int, n_parts: int, allow: Callable[[tuple[int, ...]], bool] | None = None
+) -> Knob:
+    """Returns a knob over all ways to write an extent as an ordered product.
+
+    Args:
+        extent: length of the loop that is split.
+        n_parts: number of loops that come of it, outermost first.
+        allow: which splits are worth having; all of them when None allows nothing.
+    """
+    splits = list(_factorizations(extent, n_parts))
+    allowed = [split for split in splits if allow is None or allow(split)] or splits
+    features = np.log2(np.array(allowed, dtype=np.float32) + 1)
+    return Knob(name, tuple(allowed), features)
+
+
+def option_knob(name: str, values: Sequence[Any]) -> Knob:
+    """Returns a knob over a few plain values: numbers are their own feature, words are one-hot."""
+    numeric = all(isinstance(value, (int, float)) for value in values)
+    features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
+    return Knob(name, tuple(values), features)
+
+
+def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:
+    if n_parts == 1:
+        return [(extent,)]
+    divisors = [divisor for divisor in range(1, extent + 1) if extent % divisor == 0]
+    return list(
+        itertools.chain.from_iterable(
+            ((first, *rest) for rest in _factorizations(extent // first, n_parts - 1)) for first in divisors
+        )
+    )

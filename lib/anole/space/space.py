@@ -1,0 +1,161 @@
+"""A space: all knobs of a task, and the maps between config, index, index vector and features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import ConfigError
+from anole.record import Config
+from anole.space.knob import Knob
+
+Vectors = NDArray[np.int64]
+"""Index vectors, shape (n, n_knobs): for every knob the index of its value."""
+
+Columns = Mapping[str, NDArray[Any]]
+"""For every knob the values of n configs: (n, n_parts) for a split, (n,) for an option."""
+
+_ENUMERABLE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What every config that can work obeys.
+
+    Attributes:
+        reason: what a config that breaks it is told.
+        holds: from the columns of n configs to shape (n,) of bool.
+    """
+
+    reason: str
+    holds: Callable[[Columns], NDArray[np.bool_]]
+
+
+class Space:
+    """All knobs of a task.
+
+    Args:
+        knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
+        constraints: rejected before building is what breaks one of them.
+        describe: optional loop features, from the columns of n configs to shape (n, n_loop_features).
+    """
+
+    def __init__(
+        self,
+        knobs: Sequence[Knob],
+        constraints: Sequence[Constraint] = (),
+        describe: Callable[[Columns], NDArray[np.float32]] | None = None,
+    ) -> None:
+        self.knobs = tuple(knobs)
+        self.constraints = tuple(constraints)
+        self._describe = describe
+        self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
+        self.size = prod(len(knob) for knob in self.knobs)
+        self._strides = np.cumprod([1, *self.cardinalities[:-1]], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
+        """Returns the index vectors, shape (n, n_knobs), of n indices."""
+        return (np.asarray(indices, dtype=np.int64)[:, None] // self._strides) % self.cardinalities
+
+    def indices(self, vectors: Vectors) -> NDArray[np.int64]:
+        """Returns the indices, shape (n,), of index vectors of shape (n, n_knobs)."""
+        return np.asarray(vectors @ self._strides, dtype=np.int64)
+
+    def config(self, vector: Vectors) -> dict[str, Any]:
+        """Returns the config, in plain JSON values, of one index vector of shape (n_knobs,)."""
+        values = (knob.values[index] for knob, index in zip(self.knobs, vector, strict=True))
+        return {
+            knob.name: list(value) if isinstance(value, tuple) else value
+            for knob, value in zip(self.knobs, values, strict=True)
+        }
+
+    def vector(self, config: Config) -> Vectors:
+        """Returns the index vector, shape (n_knobs,), of a config.
+
+        Raises:
+            ConfigError: a knob is missing, unknown, or has no such value.
+        """
+        names = {knob.name for knob in self.knobs}
+        if set(config) != names:
+            raise ConfigError(f"config has knobs {sorted(config)}; the space has {sorted(names)}")
+        vector = []
+        for knob in self.knobs:
+            value = config[knob.name]
+            index = knob.index_of.get(tuple(value) if isinstance(value, list) else value)
+            if index is None:
+                raise ConfigError(f"knob {knob.name} has no value {value}; it has {len(knob)}, such as {knob.values[0]}")
+            vector.append(index)
+        return np.array(vector, dtype=np.int64)
+
+    def columns(self, vectors: Vectors) -> dict[str, NDArray[Any]]:
+        """Returns for every knob the values of n configs."""
+        return {knob.name: knob.table[vectors[:, position]] for position, knob in enumerate(self.knobs)}
+
+    def valid(self, vectors: Vectors) -> NDArray[np.bool_]:
+        """Returns, shape (n,), which of the index vectors obey every constraint."""
+        columns = self.columns(vectors)
+        held = np.ones(len(vectors), dtype=bool)
+        for constraint in self.constraints:
+            held &= constraint.holds(columns)
+        return held
+
+    def rejection(self, config: Config) -> str | None:
+        """Returns why a config cannot work, or None when it can."""
+        columns = self.columns(self.vector(config)[None, :])
+        broken = (constraint.reason for constraint in self.constraints if not constraint.holds(columns)[0])
+        return next(broken, None)
+
+    def features(self, vectors: Vectors) -> NDArray[np.float32]:
+        """Returns what a surrogate sees, shape (n, n_features): loop features, then knob features."""
+        parts = [knob.features[vectors[:, position]] for position, knob in enumerate(self.knobs)]
+        if self._describe is not None:
+            parts.insert(0, self._describe(self.columns(vectors)))
+        return np.concatenate(parts, axis=1, dtype=np.float32)
+
+    def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
+        """Returns every knob's index scaled to [0, 1], shape (n, n_knobs)."""
+        return (vectors / np.maximum(self.cardinalities - 1, 1)).astype(np.float32)
+
+    @cached_property
+    def valid_indices(self) -> NDArray[np.int64] | None:
+        """All valid indices in order, or None when the space is too large to be enumerated."""
+        if self.size > _ENUMERABLE:
+            return None
+        indices = np.arange(self.size, dtype=np.int64)
+        return indices[self.valid(self.vectors(indices))]
+
+    def sample(
+        self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()
+    ) -> Vectors:
+        """Draws distinct valid index vectors uniformly.
+
+        Args:
+            n: how many are wanted; fewer come when the space has no more.
+            rng: where the randomness comes from.
+            exclude: indices that must not be drawn.
+
+        Returns:
+            Shape (at most n, n_knobs).
+        """
+        excluded = np.asarray(exclude, dtype=np.int64)
+        if self.valid_indices is not None:
+            free = np.setdiff1d(self.valid_indices, excluded, assume_unique=False)
+            return self.vectors(rng.permutation(free)[:n])
+        drawn = np.empty(0, dtype=np.int64)
+        for _ in range(1000):
+            indices = rng.integers(0, self.size, size=max(1024, 4 * n))
+            fresh = indices[self.valid(self.vectors(indices))]
+            joined = np.concatenate([drawn, fresh[~np.isin(fresh, excluded)]])
+            drawn = joined[np.sort(np.unique(joined, return_index=True)[1])]
+            if len(drawn) >= n:
+                break
+        return self.vectors(drawn[:n])

@@ -1,0 +1,147 @@
+"""A task: one distinct tensor computation (its workload) on one target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from anole.keys import canonical_json, content_key
+
+
+@dataclass(frozen=True)
+class Conv2d:
+    """A two-dimensional convolution, NHWC data and HWIO weights.
+
+    Attributes:
+        padding: top, left, bottom, right.
+        out_channels: of all groups together.
+    """
+
+    operator: ClassVar[str] = "conv2d"
+
+    batch: int
+    height: int
+    width: int
+    in_channels: int
+    out_channels: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    dtype: str = "float32"
+    layout: str = "NHWC"
+
+    @property
+    def out_height(self) -> int:
+        """Rows of the output."""
+        reach = (self.kernel[0] - 1) * self.dilation[0] + 1
+        return (self.height + self.padding[0] + self.padding[2] - reach) // self.strides[0] + 1
+
+    @property
+    def out_width(self) -> int:
+        """Columns of the output."""
+        reach = (self.kernel[1] - 1) * self.dilation[1] + 1
+        return (self.width + self.padding[1] + self.padding[3] - reach) // self.strides[1] + 1
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations: two for each multiply-add."""
+        outputs = self.batch * self.out_height * self.out_width * self.out_channels
+        return 2 * outputs * self.kernel[0] * self.kernel[1] * (self.in_channels // self.groups)
+
+    @property
+    def label(self) -> str:
+        """A short name for people, such as ``conv2d 64->64 k3x3 s1 56x56``."""
+        parts = [f"conv2d {self.in_channels}->{self.out_channels} k{self.kernel[0]}x{self.kernel[1]}"]
+        parts.append(f"s{self.strides[0]}" + (f"x{self.strides[1]}" if self.strides[0] != self.strides[1] else ""))
+        if self.dilation != (1, 1):
+            parts.append(f"d{self.dilation[0]}x{self.dilation[1]}")
+        if self.groups != 1:
+            parts.append(f"g{self.groups}")
+        parts.append(f"{self.height}x{self.width}")
+        return " ".join(parts) + (f" n{self.batch}" if self.batch != 1 else "")
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights."""
+
+    operator: ClassVar[str] = "dense"
+
+    batch: int
+    in_features: int
+    out_features: int
+    dtype: str = "float32"
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations: two for each multiply-add."""
+        return 2 * self.batch * self.in_features * self.out_features
+
+    @property
+    def label(self) -> str:
+        """A short name for people, such as ``dense 512->1000``."""
+        return f"dense {self.in_features}->{self.out_features}" + (f" n{self.batch}" if self.batch != 1 else "")
+
+
+Workload = Conv2d | Dense
+
+WORKLOADS: dict[str, type[Conv2d] | type[Dense]] = {cls.operator: cls for cls in (Conv2d, Dense)}
+
+
+def workload_to_json(workload: Workload) -> dict[str, Any]:
+    """Returns the plain form of a workload, its operator first."""
+    return {"operator": workload.operator, **json.loads(canonical_json(asdict(workload)))}
+
+
+def workload_from_json(plain: Mapping[str, Any]) -> Workload:
+    """Returns the workload that `workload_to_json` made plain.
+
+    Raises:
+        KeyError: the operator is unknown.
+    """
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    return WORKLOADS[fields.pop("operator")](**fields)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is tuned: a workload on a target, by a version of the target's template.
+
+    Attributes:
+        target: the target's whole description, in plain JSON values.
+    """
+
+    workload: Workload
+    target: Mapping[str, Any] = field(hash=False)
+    template_version: int
+
+    @cached_property
+    def key(self) -> str:
+        """The content key: neither the model nor the layer's name is part of it."""
+        return content_key(self._identity())
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        return self.workload.label
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form, as stored in ``tasks/<key>.json``."""
+        return {"key": self.key, "label": self.label, "flop": self.workload.flop, **self._identity()}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Returns the task that `to_json` made plain."""
+        return cls(workload_from_json(plain["workload"]), plain["target"], plain["template_version"])
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "workload": workload_to_json(self.workload),
+            "target": dict(self.target),
+            "template_version": self.template_version,
+        }
