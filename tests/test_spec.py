@@ -64,9 +64,9 @@ def test_reads_the_example_of_the_readme(tmp_path: Path) -> None:
         "cpu",
         64,
     )
-    assert first.tuning == {"preset": "autotvm", "seed": 0}
-    assert (second.name, second.trials) == ("small", 8)
-    assert second.tuning == {"preset": "random", "seed": 3}
+    assert (first.tuning, first.seed) == ({"preset": "autotvm"}, 0)
+    assert (second.name, second.trials, second.seed) == ("small", 8, 3)
+    assert (second.tuning, spec.tuning) == ({"preset": "random"}, {"preset": "autotvm"})
 
 
 def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:

@@ -15,7 +15,6 @@ from anole.processor import known_processors
 from anole.source import check_source
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_DEFAULTS: dict[str, Any] = {"preset": "autotvm", "trials": 64, "seed": 0}
 _TARGET_KEYS = {"cpu": ("kind", "mcpu", "threads")}
 _DESCRIBE: dict[str, Callable[..., dict[str, Any]]] = {"cpu": machine.describe_cpu}
 
@@ -84,8 +83,9 @@ class BuildSpec:
     """A model to compile for a target.
 
     Attributes:
-        tuning: the preset, the seed and every override of the tuner, in plain values.
+        tuning: the preset and every override of the tuner, in plain values.
         trials: how many configs are measured for each task.
+        seed: where the tuner's randomness comes from.
         path: where the build stands in the file.
     """
 
@@ -94,16 +94,22 @@ class BuildSpec:
     target: str
     tuning: Mapping[str, Any] = field(hash=False)
     trials: int
+    seed: int
     path: str = ""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """All of models.yaml."""
+    """All of models.yaml.
+
+    Attributes:
+        tuning: the tuner of builds that say nothing of their own.
+    """
 
     models: Mapping[str, ModelSpec]
     targets: Mapping[str, TargetSpec]
     builds: Mapping[str, BuildSpec]
+    tuning: Mapping[str, Any]
     file: str = "models.yaml"
 
 
@@ -139,8 +145,8 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
     )
     models = {name: _model(name, node, project) for name, node in _named(top["models"])}
     targets = {name: _target(name, node) for name, node in _named(top["targets"])}
-    tuning = top.get("tuning", Node({}, "tuning", file))
-    _tuning(tuning.mapping())
+    given = top["tuning"].mapping() if "tuning" in top else {}
+    tuning = {"preset": "autotvm", "trials": 64, "seed": 0, **_tuning(given)}
     builds: dict[str, BuildSpec] = {}
     for node in top["builds"].items():
         build = _build(node, tuning, models, targets)
@@ -150,7 +156,7 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
                 "give one of them its own `name`"
             )
         builds[build.name] = build
-    return Spec(models, targets, builds, file)
+    return Spec(models, targets, builds, _tuner_of(tuning), file)
 
 
 def _model(name: str, node: Node, project: Path) -> ModelSpec:
@@ -184,27 +190,29 @@ def _target(name: str, node: Node) -> TargetSpec:
 
 
 def _build(
-    node: Node, defaults: Node, models: Mapping[str, ModelSpec], targets: Mapping[str, TargetSpec]
+    node: Node, defaults: Mapping[str, Any], models: Mapping[str, ModelSpec], targets: Mapping[str, TargetSpec]
 ) -> BuildSpec:
     entry = node.mapping(required=("model", "target"))
     model = entry["model"].choice(models, "one of the models")
     target = entry["target"].choice(targets, "one of the targets")
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
-    _tuning(own)
-    tuning = {**_DEFAULTS, **defaults.value, **{key: setting.value for key, setting in own.items()}}
-    trials = tuning.pop("trials")
+    tuning = {**defaults, **_tuning(own)}
     name = _name(entry["name"]) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
-    return BuildSpec(name, model, target, tuning, trials, node.path)
+    return BuildSpec(name, model, target, _tuner_of(tuning), tuning["trials"], tuning["seed"], node.path)
 
 
-def _tuning(settings: Mapping[str, Node]) -> None:
-    """Checks what is common to all presets; `anole.presets` checks the rest."""
-    if "trials" in settings:
-        settings["trials"].whole(least=0)
-    if "seed" in settings:
-        settings["seed"].whole(least=0)
+def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
+    """Checks what all tuners have in common; `anole.presets` checks the rest."""
+    for name in ("trials", "seed"):
+        if name in settings:
+            settings[name].whole(least=0)
     if "preset" in settings:
         settings["preset"].text()
+    return {name: setting.value for name, setting in settings.items()}
+
+
+def _tuner_of(tuning: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tuning.items() if name not in ("trials", "seed")}
 
 
 def _named(node: Node) -> list[tuple[str, Node]]:
