@@ -1,0 +1,7 @@
+"""Measuring: how often a kernel is run, and where."""
+
+from anole.measure.evaluator import Fixed
+from anole.settings import EvaluatorSettings
+
+EVALUATORS: dict[str, type[EvaluatorSettings]] = {evaluator.name: evaluator for evaluator in (Fixed,)}
+"""Every evaluator by the name that models.yaml calls it."""
