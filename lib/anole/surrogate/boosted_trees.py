@@ -26,8 +26,8 @@ class BoostedTrees:
     The defaults are those of AutoTVM's ``XGBoostCostModel``, but for `max_rounds`. Boosting stops when the
     average recall of the fastest configs measured (`average_recall`) has not grown for `patience` rounds;
     AutoTVM watches it on the training data too, since the trees only have to put the right configs in front.
-    XGBoost runs on one thread: the trees then do not depend on the machine's cores, and for batches as small
-    as an explorer's a second thread costs more than it brings.
+    XGBoost runs on one thread: the trees then do not depend on the machine's cores, and small batches do not
+    wait for a second thread where the machine is busy.
 
     Attributes:
         objective: ``regression`` on the speed relative to the best, or ``ranking`` of pairs.
