@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,6 +84,7 @@ class ShardContent:
 
     Attributes:
         trials: in the order of their numbers, which are 0, 1, 2 and so on.
+        configs: the canonical JSON of each trial's config, all different.
         confirmations: in the order in which they were made.
         iterations: number of the iteration to the figures of its search.
         started_at: when the shard was begun.
@@ -91,6 +93,7 @@ class ShardContent:
     run: Run
     task: Task
     trials: tuple[Trial, ...]
+    configs: tuple[str, ...]
     confirmations: tuple[Confirmation, ...]
     iterations: Mapping[int, SearchLog] = field(hash=False)
     started_at: str
@@ -165,7 +168,9 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
             confirmations.append(Confirmation.from_json(plain))
         else:
             iterations[plain["number"]] = plain["log"]
-    return ShardContent(run, task, tuple(trials), tuple(confirmations), iterations, head["started_at"])
+    return ShardContent(
+        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,8 @@ class _Line:
         if self.number == 1:
             cure = "move the file away, and the task is tuned anew"
         else:
-            cure = f"cut it there (sed -i '{self.number},$d' {self.path}), and what follows is measured again"
+            command = f"sed -i '{self.number},$d' {shlex.quote(str(self.path))}"
+            cure = f"cut it there ({command}), and what follows is measured again"
         raise StoreError(f"{self.path}:{self.number}: {problem}; nothing was changed. To mend it, {cure}.")
 
 

@@ -15,7 +15,7 @@ from anole.store.content import parse_shard, read_bytes, whole_lines
 from anole.store.documents import Document, read_build, read_evaluation, read_manifest
 from anole.store.fold import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
 from anole.store.migrations import create_views, migrations, unknown_migrations
-from anole.store.replace import rewritten
+from anole.store.rewrite import rewritten
 
 
 @dataclass(frozen=True)

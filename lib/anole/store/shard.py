@@ -40,7 +40,7 @@ class Shard:
         self._trials = list(content.trials)
         self._confirmations = list(content.confirmations)
         self._iterations = dict(content.iterations)
-        self._measured = {canonical_json(trial.config) for trial in content.trials}
+        self._measured = set(content.configs)
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task) -> Self:
@@ -172,7 +172,7 @@ def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple
     whole = whole_lines(data)
     content = parse_shard(path, whole)
     if content is None:
-        content = ShardContent(run, task, (), (), {}, utc_now())
+        content = ShardContent(run, task, (), (), (), {}, utc_now())
         head = {"kind": "run", "schema": SCHEMA, "started_at": content.started_at, **run.to_json()}
         whole = _encoded({**head, "task": task.to_json()}, path)
         os.ftruncate(descriptor, 0)
