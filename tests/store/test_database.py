@@ -224,6 +224,11 @@ def corrupt_shard(project) -> str:
     return f"{path}:"
 
 
+def too_large_a_number(project) -> str:
+    path = project.tune(project.run_of(project.CONV, seed=1 << 64), project.CONV, [1e-3])
+    return f"{path}: does not fit into the database: "
+
+
 def corrupt_build(project) -> str:
     path = project.folder / "builds" / "resnet18-cpu" / "build.json"
     path.write_text(path.read_text()[:-10])
@@ -264,6 +269,7 @@ def evaluation_of_no_build(project) -> str:
     "damage",
     [
         corrupt_shard,
+        too_large_a_number,
         corrupt_build,
         missing_task,
         twice_in_a_manifest,

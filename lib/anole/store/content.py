@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from anole.errors import StoreError
 from anole.keys import canonical_json
 from anole.record import Confirmation, Run, Status, Trial
+from anole.store.disk import read_bytes
 from anole.store.shape import (
     KEY,
     NOTHING,
@@ -109,18 +110,6 @@ def read_shard(path: Path) -> ShardContent:
     if content is None:
         raise StoreError(f"{path}: holds no run: the tuner was stopped before its first line was written")
     return content
-
-
-def read_bytes(path: Path) -> bytes:
-    """Returns what a file holds.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def whole_lines(data: bytes) -> bytes:
