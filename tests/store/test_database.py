@@ -188,6 +188,8 @@ def test_what_the_user_made_survives(project) -> None:
         """
         create table note (run_key text references run (key), text text);
         insert into note select key, 'good' from run;
+        create table tag (run_key text, number integer, foreign key (run_key, number) references trial);
+        insert into tag select run_key, number from trial;
         create view noted as select label, text from best_trial join note using (run_key);
         create index by_cv on trial (cv);
         """

@@ -155,6 +155,17 @@ def test_a_shard_without_a_whole_line_holds_no_run(project, tuned: Path) -> None
     tuned.write_bytes(tuned.read_bytes()[:50])
     with pytest.raises(StoreError, match="holds no run"):
         read_shard(tuned)
+    tuned.write_bytes(b"\0" * 4096)
+    project.tune(project.run_of(project.CONV), project.CONV, [1e-3])
+    assert tuned.read_bytes().endswith(b"}\n")
+    assert len(read_shard(tuned).trials) == 1
+
+
+OTHER_TASK = {
+    "workload": {"operator": "dense", "batch": 1, "in_features": 2, "out_features": 3},
+    "target": {"kind": "cpu"},
+    "template_version": 1,
+}
 
 
 def edit(line: int, **change: object) -> Callable[[list[bytes]], None]:
@@ -190,6 +201,7 @@ def put(line: int, text: bytes) -> Callable[[list[bytes]], None]:
         (edit(5, rank="first"), 5, "confirmation: rank is 'first'"),
         (edit(1, seed=1), 1, "the run's key is"),
         (edit(1, task={"workload": {"operator": "lstm"}}), 1, "the task cannot be read"),
+        (edit(1, task=OTHER_TASK), 1, "but the task dense 2->3 has the key"),
         (edit(1, preset=None), 1, "run: preset is None, not text"),
     ],
 )
@@ -242,7 +254,10 @@ def test_what_would_be_corrupt_is_not_written(project, tuned: Path) -> None:
         ]:
             with pytest.raises(StoreError, match=problem):
                 shard.append_trial(trial)
-    assert tuned.read_bytes() == data
+        assert tuned.read_bytes() == data
+        shard.append_trial(fresh)
+        with pytest.raises(StoreError, match="measures a config again"):
+            shard.append_trial(replace(fresh, number=3))
 
 
 def test_figures_that_are_not_finite_and_text_that_is_not_unicode_are_stored(project) -> None:

@@ -39,9 +39,9 @@ def test_a_confirmed_latency_goes_before_a_tried_one(project, run) -> None:
 
 
 def test_only_the_last_round_of_confirmations_counts(project, run) -> None:
-    confirm(project, run, {2: 1.1e-3, 3: 1.9e-3})
+    confirm(project, run, {3: 1.05e-3, 2: 1.1e-3})
     project.tune(run, project.CONV, [1.2e-3])
-    assert best(project) == [(2, 1.1e-3, 1)]
+    assert best(project) == [(3, 1.05e-3, 1)]
     confirm(project, run, {4: 1.3e-3, 2: 1.4e-3})
     assert best(project) == [(4, 1.3e-3, 1)]
 
