@@ -70,10 +70,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("tile_order", tuple(TILE_ORDERS)),
         option_knob("pad_at", ("inline", "parallel", "root") if any(w.padding) else ("none",)),
     ]
-    enough = min(_FMA_LATENCY_HIDDEN, _most_accumulators(knobs, unit))
-    chunks = min(
-        threads, max(w.batch * split[0] * rows[0] for split in knobs[0].values for rows in knobs[1].values)
-    )
+    chunks, enough = _attainable(unit, threads, w, knobs)
 
     def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
         return np.asarray(_accumulators(unit, columns) + _vectors(unit, columns) + 1 <= unit.registers)
@@ -118,11 +115,20 @@ def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
     return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1] * _vectors(unit, columns))
 
 
-def _most_accumulators(knobs: list[Knob], unit: VectorUnit) -> int:
-    """The most accumulators that a register tile of the knobs can have within the registers."""
-    f, y, x = ({int(split[-1]) for split in knob.values} for knob in knobs[:3])
-    tiles = [(-(-panel // unit.lanes), rows * columns) for panel in f for rows in y for columns in x]
-    return max(v * points for v, points in tiles if v * points + v + 1 <= unit.registers)
+def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: list[Knob]) -> tuple[int, int]:
+    """Returns the parallel chunks, and with them the accumulators, that a config can have: at most what is needed."""
+    f, y = ({(split[0], split[-1]) for split in knob.values} for knob in knobs[:2])
+    x = {split[-1] for split in knobs[2].values}
+    tiles = [
+        (w.batch * f_parallel * y_parallel, rows * columns * vectors)
+        for f_parallel, panel in f
+        for y_parallel, rows in y
+        for columns in x
+        for vectors in (-(-panel // unit.lanes),)
+        if rows * columns * vectors + vectors + 1 <= unit.registers
+    ]
+    chunks = min(threads, max(chunks for chunks, _ in tiles))
+    return chunks, min(_FMA_LATENCY_HIDDEN, max(most for available, most in tiles if available >= chunks))
 
 
 def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:

@@ -55,8 +55,10 @@ def vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lane
 def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
     """Vectorises the last axis of a copying block such as the padding, where it is long enough."""
     last = sch.get_loops(block)[-1]
-    extent = int(sch.get(last).extent)
-    width = next((width for width in (2 * lanes, lanes, lanes // 2) if extent % width == 0), None)
+    extent = sch.get(last).extent
+    if not isinstance(extent, tirx.IntImm):
+        return
+    width = next((width for width in (2 * lanes, lanes, lanes // 2) if int(extent) % width == 0), None)
     if width:
         sch.vectorize(sch.split(last, [None, width])[1])
 
