@@ -1,4 +1,4 @@
-"""What a target must give: templates that turn (workload, config) into programs, a builder and a runner."""
+"""What a target must give: spaces, templates that turn (workload, config) into programs, a builder and a runner."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from anole.record import Config
 from anole.space.space import Space
 from anole.task import Workload
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from tvm import te, tirx
 
 ANCHOR = "anole.anchor"
@@ -20,22 +21,17 @@ ANCHOR = "anole.anchor"
 
 
 class Template(Protocol):
-    """Code that turns a workload and a config into a program, in three steps that a whole graph can take apart.
+    """Code that turns a workload and a config into a program, in steps that a whole graph can take apart.
 
-    A graph packs constant weights once, at compile time; it fuses epilogues (bias, residual add, relu) behind
+    A graph packs constant weights once, at compile time, and fuses epilogues (bias, residual add, relu) behind
     `compute` before it calls `schedule`.
     """
 
-    version: int
+    def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
+        """Returns the shape of the packed weight."""
 
-    def space(self, workload: Any) -> Space:
-        """Returns the knobs of a workload on this target."""
-
-    def default_config(self, workload: Any) -> Config:
-        """Returns a valid config that is decent without any tuning."""
-
-    def pack_weight(self, workload: Any, config: Config, weight: te.Tensor) -> te.Tensor:
-        """Returns the weight in the layout that the config reads; HWIO for conv2d, (in, out) for dense."""
+    def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns the weight in the layout that the config reads; given HWIO for conv2d, (in, out) for dense."""
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the anchor operator's definition over data and packed weight; its block carries `ANCHOR`."""
@@ -55,25 +51,42 @@ class Timeable(Protocol):
 
 
 class Runner(Protocol):
-    """Runs candidates of one task in the present process."""
+    """Runs candidates of one task in the present process, which should do nothing else."""
 
     def load(self, artifact: Path, config: Config) -> Timeable:
         """Loads what the builder wrote."""
 
 
 class Target(Protocol):
-    """The hardware, as one class for each kind."""
+    """The hardware: one class for each kind.
+
+    Attributes:
+        description: everything that identifies it, in plain JSON values.
+        shares_cores: whether building candidates disturbs the device, because it is the processor itself.
+        preload: the modules that its worker processes import once, before they fork.
+    """
 
     description: Mapping[str, Any]
+    shares_cores: bool
+    preload: tuple[str, ...]
+
+    def template_version(self, operator: str) -> int:
+        """Returns the version of an operator's template; a part of a task's key."""
+
+    def space(self, workload: Workload) -> Space:
+        """Returns the knobs of a workload; needs no compiler."""
+
+    def default_config(self, workload: Workload) -> Config:
+        """Returns a valid config that is decent without any tuning; needs no compiler."""
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Returns the environment variables that a process that runs candidates needs."""
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         """Builds one candidate with the canonical epilogue (bias, relu) into a file."""
 
     def runner(self, workload: Workload) -> Runner:
-        """Returns what runs candidates of a workload here; its process should do nothing else."""
-
-    def reference(self, workload: Workload, arrays: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Returns the right result of a workload with the canonical epilogue."""
+        """Returns what runs candidates of a workload in this process."""

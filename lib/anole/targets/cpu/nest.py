@@ -42,9 +42,9 @@ def join_epilogue(sch: Schedule, anchor: SBlockRV) -> SBlockRV:
         consumers = _consumers(sch, anchor)
 
 
-def vectorize_epilogue(sch: Schedule, epilogue: SBlockRV, n_loops: int, lanes: int) -> None:
-    """Unrolls the epilogue's innermost loops over a register tile and vectorises the last of them."""
-    *tile, last = sch.get_loops(epilogue)[-n_loops:]
+def vectorize_epilogue(sch: Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
+    """Unrolls the epilogue's loops below a depth, a register tile, and vectorises the last of them."""
+    *tile, last = sch.get_loops(epilogue)[depth:]
     extent = int(sch.get(last).extent)
     width = next(width for width in range(min(lanes, extent), 0, -1) if extent % width == 0)
     outer, inner = sch.split(last, [None, width])
