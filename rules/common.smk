@@ -9,9 +9,8 @@ if str(_HOME / "lib") not in sys.path:
     sys.path.insert(0, str(_HOME / "lib"))
 
 from anole.errors import AnoleError
-from anole.extract import EXTRACT_VERSION
 from anole.keys import canonical_json
-from anole.pipeline import Pipeline
+from anole.pipeline import Pipeline, extract_versions
 
 
 def give_up(error):
@@ -59,6 +58,10 @@ def model_entry(wildcards):
 
 def target_description(wildcards):
     return canonical_json(pipeline.descriptions[wildcards.target])
+
+
+def versions(wildcards):
+    return canonical_json(extract_versions(pipeline.descriptions[wildcards.target]))
 
 
 def tuner_settings(wildcards):

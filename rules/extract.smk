@@ -10,7 +10,7 @@ checkpoint extract:
     params:
         entry=model_entry,
         description=target_description,
-        version=EXTRACT_VERSION,
+        versions=versions,
     shell:
         "python -m anole extract {wildcards.model} --target {wildcards.target} --entry {params.entry:q} "
         "--target-description {params.description:q} --tasks work/tasks --manifest {output} 2> {log}"

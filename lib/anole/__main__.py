@@ -90,7 +90,7 @@ def extract(
 @click.option("--preset", default="autotvm", show_default=True, help="The tuner.")
 @click.option("--tuner", type=_Json(), help="The tuner in full: a preset and what overrides it.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--trials", type=click.IntRange(0), default=64, show_default=True, help="Configs to measure.")
+@click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 @click.option("--receipt", type=_PATH, help="What came of it, which is written.")
 def tune(

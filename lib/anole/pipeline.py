@@ -17,6 +17,8 @@ from anole.record import Run
 from anole.settings import TunerSettings
 from anole.source import model_files
 from anole.spec import BuildSpec, ModelSpec, Spec, load_spec
+from anole.targets import get_target
+from anole.task import WORKLOADS
 from anole.tuner import TUNER_VERSION
 
 _REMEDY = "extract the model again (snakemake --forcerun extract)"
@@ -72,7 +74,7 @@ class Pipeline:
         return {
             "entry": self.spec.models[model].to_json(),
             "target_description": self.descriptions[target],
-            "extract_version": EXTRACT_VERSION,
+            "versions": extract_versions(self.descriptions[target]),
         }
 
     def read_manifest(self, model: str, target: str) -> dict[str, Any]:
@@ -84,7 +86,7 @@ class Pipeline:
         path = self.project / layout.manifest_path(model, target)
         try:
             manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            found = {part: manifest[part] for part in ("entry", "target_description", "extract_version")}
+            found = {part: manifest[part] for part in ("entry", "target_description", "versions")}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ExtractError(
                 f"{path}: is no manifest ({type(error).__name__}: {error}); {_REMEDY}"
@@ -139,3 +141,9 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
     Node(model, "models", spec.file).choice(spec.models, "one of the models")
     Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
     return spec.models[model], spec.targets[target].describe()
+
+
+def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the versions of what decides into which tasks a model is split for a target."""
+    target = get_target(description)
+    return {"extract": EXTRACT_VERSION, **{name: target.template_version(name) for name in sorted(WORKLOADS)}}

@@ -13,9 +13,11 @@ from typing import Any
 
 from anole import layout
 from anole.errors import ExtractError
-from anole.extract import EXTRACT_VERSION, extract
+from anole.extract import extract
 from anole.keys import write_atomically
 from anole.machine import host_facts, software_versions
+from anole.measure import Measurer
+from anole.pipeline import extract_versions
 from anole.progress import Progress
 from anole.record import Confirmation, Run, Status, Trial
 from anole.settings import TunerSettings
@@ -23,6 +25,7 @@ from anole.spec import ModelSpec
 from anole.store.database import merge
 from anole.store.documents import read_build
 from anole.store.shard import Shard
+from anole.targets import get_target
 from anole.task import Task
 from anole.tuner import TUNER_VERSION, tune
 
@@ -44,15 +47,13 @@ def extract_model(
     Raises:
         ExtractError: the model cannot be loaded or turned into tasks.
     """
-    from anole.targets import get_target
-
     hardware = get_target(description)
     manifest, tasks = extract(
-        model, target, description, lambda workload: hardware.template(workload).version
+        model, target, description, lambda workload: hardware.template_version(workload.operator)
     )
     for task in tasks:
         write_atomically(tasks_dir / f"{task.key}.json", _document(task.to_json()))
-    write_atomically(manifest_path, _document({**manifest, "extract_version": EXTRACT_VERSION}))
+    write_atomically(manifest_path, _document({**manifest, "versions": extract_versions(description)}))
 
 
 def tune_task(
@@ -141,9 +142,6 @@ def _read_task(path: Path) -> Task:
 def _tune(
     shard: Shard, task: Task, settings: TunerSettings, seed: int, n_trials: int
 ) -> Trial | Confirmation | None:
-    from anole.measure import Measurer
-    from anole.targets import get_target
-
     recorded = shard.trials[:n_trials]
     statuses = Counter(trial.measurement.status for trial in recorded)
     best_gflops = max((trial.gflops or 0.0 for trial in recorded), default=0.0)
