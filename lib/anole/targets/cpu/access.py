@@ -10,7 +10,7 @@ from typing import Any, cast
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
-_EXPENSIVE = {"exp", "exp2", "exp10", "erf", "log", "log2", "log10", "log1p", "pow", "sigmoid", "tanh", "sqrt", "rsqrt"}
+_EXPENSIVE = {"reinterpret", "exp", "exp2", "exp10", "erf", "log", "log2", "log10", "log1p", "pow", "sigmoid", "tanh", "sqrt", "rsqrt"}
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> None:
         if name in done:
             continue
         block = describe_block(schedule.get(rv))
-        if block is None:
+        if block is None or len(block.axes) != len(schedule.get_loops(rv)):
             _schedule_spatial_loops(schedule, rv, machine)
         elif not block.reduces:
             feeding = _feeding_reductions(schedule, rv)

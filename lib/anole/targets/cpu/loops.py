@@ -156,11 +156,18 @@ def collapse(schedule: s_tir.Schedule, loops: list[Loop], axes: list[Axis]) -> t
 
 
 def vector_width(extent: int, widest: int, lanes: int) -> int:
-    """Returns how many elements to take at once, so that an extent needs the fewest steps; a tail is taken singly."""
+    """Returns how many elements to take at once, so that an extent needs the fewest steps.
+
+    What is left of an extent that the width does not divide is taken element by element, at twice the cost.
+    """
     if extent <= lanes:
         return extent
-    halvings = [widest >> shift for shift in range(widest.bit_length()) if 4 <= widest >> shift <= extent]
-    return min(halvings or [1], key=lambda width: (extent // width * -(-width // lanes) + extent % width, -width))
+
+    def steps(width: int) -> int:
+        return extent // width * -(-width // lanes) + 2 * (extent % width)
+
+    widths = [width for width in range(4, min(widest, extent) + 1, 4) if width % lanes == 0 or extent % width == 0]
+    return min(widths or [lanes], key=lambda width: (steps(width), extent % width != 0, -width))
 
 
 def _accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
