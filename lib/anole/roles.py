@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -94,5 +94,33 @@ class Sampler(Protocol):
         """Returns at most n distinct, valid, never measured index vectors, shape (at most n, n_knobs)."""
 
 
-Measure = Callable[[Sequence[Config]], list[Measurement]]
-"""Measures configs and returns their measurements in the same order; a failure is a measurement too."""
+Timer = Callable[[int], float]
+"""Runs a kernel so many times back to back and returns the mean seconds of one run."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What an evaluator found out about one kernel; times are in seconds.
+
+    Attributes:
+        latency_s: of one run.
+        latency_std_s: standard deviation over the repeats.
+        cv: coefficient of variation of the repeats (standard deviation over mean).
+        repeats: how many repeats were timed.
+    """
+
+    latency_s: float
+    latency_std_s: float
+    cv: float
+    repeats: int
+
+
+class Evaluator(Protocol):
+    """Decides how often a kernel is run before its time is believed."""
+
+    def evaluate(self, timer: Timer) -> Timing:
+        """Times one kernel."""
+
+
+Measure = Callable[[Sequence[Config]], Iterable[Measurement]]
+"""Measures configs and gives their measurements in the same order, one by one if it can; a failure is one too."""

@@ -1,0 +1,57 @@
+# Anole's chores. Every target makes the environment it needs; `make demo` and `make test` are all that a newcomer has to know.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+VENV := .venv
+STAMP := $(VENV)/requirements.lock
+UV := $(VENV)/bin/python -m uv
+LOCK := uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --output-file requirements.lock
+
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+
+.PHONY: help env demo test lint format lock doctor clean
+.DEFAULT_GOAL := help
+
+help:  ## list what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: $(STAMP)  ## build .venv from requirements.lock; nothing to do when it is up to date
+
+$(STAMP): requirements.lock pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
+		|| { echo "Anole needs Python 3.11 or 3.12; $(PYTHON) is another (make PYTHON=/path/to/python3.11)" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
+	$(UV) pip sync --quiet requirements.lock
+	$(UV) pip install --quiet --no-deps --editable .
+	cp requirements.lock $(STAMP)
+
+demo: env  ## extract, tune, compile and time the networks of models.yaml
+	snakemake --cores all
+	@sqlite-utils query db/tuning.sqlite 'select * from model_latency' --table
+
+test: env lint  ## everything that .ci/run checks
+	python -m pytest
+
+lint: env  ## style, types, imports and workflow
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	snakefmt --check Snakefile rules
+	snakemake --lint
+
+format: env  ## rewrite the code in the house style
+	ruff check --fix .
+	ruff format .
+	snakefmt Snakefile rules
+
+lock: env  ## pin anew what pyproject.toml asks for
+	$(VENV)/bin/$(LOCK)
+
+doctor: env  ## say what this machine is and how fast it could be
+	anole doctor
+
+clean:  ## remove what was built, but no measurement
+	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

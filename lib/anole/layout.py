@@ -1,0 +1,34 @@
+"""Where a project's files are, relative to the folder that holds models.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DATABASE = Path("db/tuning.sqlite")
+SHARDS = Path("db/shards")
+TASKS = Path("work/tasks")
+
+
+def manifest_path(model: str, target: str) -> Path:
+    """Returns where extracting a model for a target leaves its list of tasks."""
+    return Path("work/models", model, f"{target}.json")
+
+
+def task_path(task_key: str) -> Path:
+    """Returns where a task is, whichever models contain it."""
+    return TASKS / f"{task_key}.json"
+
+
+def receipt_path(task_key: str, run_key: str, trials: int) -> Path:
+    """Returns where a run's receipt for a budget is; the path changes with everything that it depends on."""
+    return Path("work/tuned", task_key, run_key, f"{trials}.json")
+
+
+def build_path(build: str) -> Path:
+    """Returns the folder of a compiled build."""
+    return Path("builds", build)
+
+
+def evaluation_path(build: str) -> Path:
+    """Returns where the evaluation of a build is."""
+    return Path("work/evaluations", f"{build}.json")

@@ -1,0 +1,208 @@
+"""Isolated processes: what runs in one may crash, hang or eat all memory, and costs no more than its own call.
+
+All workers are forked from one server that has imported the target's modules already, so that a new one is
+there in milliseconds. Each leads its own process group, which is killed as a whole, and dies with its master.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from anole.errors import MeasureError
+
+logger = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 120.0
+"""How long a worker may take to come up; the first one waits for the server's imports."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class WorkerDied(Exception):
+    """The worker's process ended in mid-call; the message says how."""
+
+
+class WorkerTimeout(Exception):
+    """A call took longer than it was given; the worker's process group was killed."""
+
+
+class CallFailed(Exception):
+    """The called function raised; the message is its exception's."""
+
+
+class Worker:
+    """One isolated process that runs one call at a time and is replaced when it dies.
+
+    Args:
+        start: called in the process at its start; what it returns handles the calls. Must be picklable.
+        preload: modules that the common server imports once, before any worker is forked.
+        environment: environment variables of the process.
+        calls_before_restart: after so many calls the process is replaced, so that leaks stay small.
+
+    Raises:
+        MeasureError: the process does not come up.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Callable[..., Any]],
+        *,
+        preload: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        calls_before_restart: int = 500,
+    ) -> None:
+        self._start, self._environment = start, dict(environment or {})
+        self._calls_before_restart = calls_before_restart
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["anole.measure.preload", *preload])
+        self._process: Any = None
+        self._launch()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        Path(self._log).unlink(missing_ok=True)
+
+    @property
+    def connection(self) -> Connection:
+        """What becomes readable when a call has ended, to wait for several workers at once."""
+        return self._connection
+
+    @property
+    def pid(self) -> int:
+        """The process' number."""
+        return int(self._process.pid)
+
+    def submit(self, *arguments: Any) -> None:
+        """Begins a call."""
+        if self._process is None or self._n_calls >= self._calls_before_restart:
+            self.kill()
+            self._launch()
+        self._await_ready()
+        self._n_calls += 1
+        self._connection.send(arguments)
+
+    def result(self, timeout_s: float) -> Any:
+        """Waits for the call that was begun and returns its result.
+
+        Raises:
+            CallFailed: the function raised.
+            WorkerTimeout: it took too long.
+            WorkerDied: its process ended.
+        """
+        return self._receive(timeout_s)
+
+    def call(self, *arguments: Any, timeout_s: float) -> Any:
+        """Begins a call and waits for it; raises what `result` raises."""
+        self.submit(*arguments)
+        return self.result(timeout_s)
+
+    def kill(self) -> None:
+        """Ends the process and everything it started."""
+        if self._process is None:
+            return
+        for kill in (lambda: os.killpg(self._process.pid, signal.SIGKILL), self._process.kill):
+            try:
+                kill()
+            except ProcessLookupError:
+                pass
+        self._process.join()
+        self._connection.close()
+        self._process = None
+
+    def _launch(self) -> None:
+        handle, self._log = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
+        os.close(handle)
+        self._connection, theirs = self._context.Pipe()
+        self._process = self._context.Process(
+            target=_serve, args=(theirs, self._start, self._environment, self._log), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._n_calls, self._ready = 0, False
+
+    def _await_ready(self) -> None:
+        if self._ready:
+            return
+        try:
+            self._receive(START_TIMEOUT_S)
+        except (CallFailed, WorkerDied, WorkerTimeout) as error:
+            raise MeasureError(f"a worker process does not come up: {error}") from error
+        self._ready = True
+
+    def _receive(self, timeout_s: float) -> Any:
+        began_s = time.perf_counter()
+        try:
+            if not self._connection.poll(max(0.0, timeout_s)):
+                self.kill()
+                raise WorkerTimeout(f"killed after {time.perf_counter() - began_s:.1f} s")
+            succeeded, value = self._connection.recv()
+        except (EOFError, ConnectionResetError) as error:
+            self._process.join(5)
+            how, said = _exit_cause(self._process.exitcode), self._last_words()
+            self.kill()
+            raise WorkerDied(f"{how}{': ' if said else ''}{said}") from error
+        if not succeeded:
+            raise CallFailed(value)
+        return value
+
+    def _last_words(self) -> str:
+        lines = Path(self._log).read_text(errors="replace").strip().splitlines()
+        Path(self._log).unlink(missing_ok=True)
+        return lines[-1][-500:] if lines else ""
+
+
+def _serve(
+    connection: Connection,
+    start: Callable[[], Callable[..., Any]],
+    environment: Mapping[str, str],
+    log: str,
+) -> None:
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ.update(environment)
+    try:
+        handle = start()
+    except BaseException as error:
+        connection.send((False, _describe(error)))
+        return
+    connection.send((True, None))
+    while True:
+        try:
+            arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            reply = (True, handle(*arguments))
+        except Exception as error:
+            reply = (False, _describe(error))
+        connection.send(reply)
+
+
+def _describe(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    text = lines[-1] if lines else ""
+    return f"{type(error).__name__}: {text}"[:2000]
+
+
+def _exit_cause(code: int | None) -> str:
+    if code is None:
+        return "the process stopped answering"
+    if code < 0:
+        return f"the process was ended by {signal.Signals(-code).name}"
+    return f"the process exited with {code}"

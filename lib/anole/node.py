@@ -1,0 +1,139 @@
+"""A place in a YAML file: its value and the path that leads there, for errors that say where."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from anole.errors import SpecError
+
+_LISTED = 24
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value with its place; each method checks the value's type and returns it.
+
+    Attributes:
+        path: dotted, such as ``builds[1].preset``; empty at the top.
+        file: the file's name, for messages.
+    """
+
+    value: Any
+    path: str
+    file: str
+
+    def error(self, problem: str) -> SpecError:
+        """Returns the error of this place."""
+        return SpecError(self.path, problem, self.file)
+
+    def mapping(
+        self, allowed: Collection[str] | None = None, required: Iterable[str] = ()
+    ) -> dict[str, Node]:
+        """Returns the entries of a mapping.
+
+        Args:
+            allowed: the keys that may be there; any when None.
+            required: the keys that must be there.
+        """
+        if not isinstance(self.value, dict):
+            raise self.error(f"found {_shown(self.value)}; a mapping is expected")
+        for key in self.value:
+            if not isinstance(key, str):
+                raise self.error(f"found the key {key!r}; keys are text (quote it)")
+            if allowed is not None and key not in allowed:
+                raise self._child(key).error(f"is not known; {_suggestion(key, allowed)}")
+        for key in required:
+            if key not in self.value:
+                raise self.error(f"has no `{key}`; it has {', '.join(self.value) or 'nothing'}")
+        return {key: self._child(key) for key in self.value}
+
+    def items(self) -> list[Node]:
+        """Returns the elements of a list that is not empty."""
+        if not isinstance(self.value, list) or not self.value:
+            raise self.error(f"found {_shown(self.value)}; a list with at least one element is expected")
+        return [Node(value, f"{self.path}[{index}]", self.file) for index, value in enumerate(self.value)]
+
+    def text(self) -> str:
+        """Returns a text that is not empty."""
+        if not isinstance(self.value, str) or not self.value:
+            raise self.error(f"found {_shown(self.value)}; a text is expected")
+        return self.value
+
+    def choice(self, allowed: Collection[str], what: str) -> str:
+        """Returns a text that is one of the allowed.
+
+        Args:
+            allowed: the texts that are.
+            what: completes "found 'x', which is not ...".
+        """
+        found = self.text()
+        if found not in allowed:
+            raise self.error(f"found {found!r}, which is not {what}; {_suggestion(found, allowed)}")
+        return found
+
+    def whole(self, least: int) -> int:
+        """Returns a whole number that is not below the least."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
+            raise self.error(f"found {_shown(self.value)}; a whole number of at least {least} is expected")
+        return self.value
+
+    def _child(self, key: str) -> Node:
+        return Node(self.value[key], f"{self.path}.{key}" if self.path else key, self.file)
+
+
+def read_yaml(path: Path) -> object:
+    """Returns what a YAML file says.
+
+    Raises:
+        SpecError: it is missing or unreadable, is not YAML, is empty, or names a key twice.
+    """
+    try:
+        value = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError as error:
+        raise SpecError("", f"there is no such file in {path.parent.resolve()}", str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError("", f"cannot be read: {error}", str(path)) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SpecError(where, error.problem or "is not YAML", str(path)) from error
+    except yaml.YAMLError as error:
+        raise SpecError("", f"is not YAML: {error}", str(path)) from error
+    if value is None:
+        raise SpecError("", "is empty", str(path))
+    return value
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses a key given twice, where YAML's own would keep the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if key in seen and key_node.tag != "tag:yaml.org,2002:merge":
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _suggestion(found: str, allowed: Collection[str]) -> str:
+    close = difflib.get_close_matches(found, allowed, n=1 if len(allowed) <= _LISTED else 5)
+    listed = ", ".join(allowed) if len(allowed) <= _LISTED else ""
+    guess = f"did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
+    return " ".join(part for part in (guess, f"allowed: {listed}" if listed else "") if part) or (
+        f"none of the {len(allowed)} allowed names is like it"
+    )
+
+
+def _shown(value: object) -> str:
+    shown = "nothing" if value is None else repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."

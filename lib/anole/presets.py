@@ -1,0 +1,79 @@
+"""The presets: which parts make which tuner, and how models.yaml overrides them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from anole.errors import SpecError
+from anole.explore import EXPLORERS
+from anole.explore.annealing import Annealing
+from anole.explore.random import Random
+from anole.measure import EVALUATORS
+from anole.measure.evaluator import Fixed
+from anole.sample import SAMPLERS
+from anole.sample.greedy import EpsilonGreedy, First
+from anole.settings import TunerSettings, read_fields, unknown
+from anole.surrogate import SURROGATES
+from anole.surrogate.blind import Blind
+from anole.surrogate.boosted_trees import BoostedTrees
+
+PRESETS = {
+    settings.preset: settings
+    for settings in (
+        TunerSettings("autotvm", Annealing(), EpsilonGreedy(), BoostedTrees(), Fixed()),
+        TunerSettings("random", Random(), First(), Blind(), Fixed()),
+    )
+}
+"""Every preset by its name."""
+
+DEFAULT_PRESET = "autotvm"
+
+_REGISTRIES: dict[str, Mapping[str, type[Any]]] = {
+    "explorer": EXPLORERS,
+    "sampler": SAMPLERS,
+    "surrogate": SURROGATES,
+    "evaluator": EVALUATORS,
+}
+_NUMBERS = ("batch", "n_confirm")
+
+
+def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
+    """Returns the settings of a tuner from plain values.
+
+    Args:
+        plain: ``preset``, and what overrides it: a part as its name (``explorer: random``) or as a mapping of
+            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch`` and ``n_confirm``.
+            Settings that are not named are the preset's where its own part is kept, the part's defaults
+            otherwise.
+        path: where in models.yaml `plain` stands.
+
+    Raises:
+        SpecError: a name is unknown or a value is not allowed.
+    """
+    allowed = ["preset", *_REGISTRIES, *_NUMBERS]
+    for name in plain:
+        if name not in allowed:
+            raise SpecError(f"{path}.{name}", unknown("setting", name, allowed))
+    settings = PRESETS[_known("preset", plain.get("preset", DEFAULT_PRESET), PRESETS, f"{path}.preset")]
+    overrides = read_fields(TunerSettings, {name: plain[name] for name in _NUMBERS if name in plain}, path)
+    for role in (role for role in _REGISTRIES if role in plain):
+        overrides[role] = _read_part(role, plain[role], getattr(settings, role), f"{path}.{role}")
+    return replace(settings, **overrides)
+
+
+def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
+    """Returns the settings of one part, starting from those of the preset."""
+    registry = _REGISTRIES[role]
+    own, name_path = (dict(plain), f"{path}.name") if isinstance(plain, Mapping) else ({"name": plain}, path)
+    name = _known(role, own.pop("name", preset.name), registry, name_path)
+    start = preset if name == preset.name else registry[name]()
+    return replace(start, **read_fields(registry[name], own, path))
+
+
+def _known(what: str, found: object, allowed: Mapping[str, Any], path: str) -> str:
+    """Returns a name after making sure that it exists."""
+    if not isinstance(found, str) or found not in allowed:
+        raise SpecError(path, unknown(what, found, allowed))
+    return found

@@ -1,0 +1,175 @@
+"""A processor as Linux describes it, and LLVM's name for it."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+_V2 = frozenset("cx16 popcnt sse4_1 sse4_2 ssse3".split())
+_V3 = _V2 | frozenset("avx avx2 bmi1 bmi2 f16c fma movbe".split())
+_V4 = _V3 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
+_ICELAKE = _V4 | frozenset("avx512_vnni avx512_vbmi2 avx512_bitalg avx512ifma avx512vbmi".split())
+_SAPPHIRE = _ICELAKE | frozenset("avx512_bf16 avx512_fp16 avx_vnni".split())
+
+_X86_NEEDS: dict[str, frozenset[str]] = {
+    "x86-64-v4": _V4,
+    "x86-64-v3": _V3,
+    "x86-64-v2": _V2,
+    "x86-64": frozenset(),
+    "znver1": _V3,
+    "znver2": _V3,
+    "znver3": _V3,
+    "znver4": _ICELAKE | {"avx512_bf16"},
+    "znver5": _ICELAKE | {"avx512_bf16", "avx_vnni"},
+    "haswell": _V3,
+    "broadwell": _V3,
+    "skylake": _V3,
+    "skylake-avx512": _V4,
+    "cascadelake": _V4 | {"avx512_vnni"},
+    "cooperlake": _V4 | {"avx512_vnni", "avx512_bf16"},
+    "icelake-client": _ICELAKE,
+    "icelake-server": _ICELAKE,
+    "rocketlake": _ICELAKE,
+    "tigerlake": _ICELAKE,
+    "alderlake": _V3,
+    "raptorlake": _V3,
+    "meteorlake": _V3,
+    "arrowlake": _V3,
+    "lunarlake": _V3,
+    "sapphirerapids": _SAPPHIRE,
+    "emeraldrapids": _SAPPHIRE,
+    "graniterapids": _SAPPHIRE,
+    "sierraforest": _V3,
+}
+"""For each name of LLVM the flags, as /proc/cpuinfo spells them, without which its code may not run."""
+
+_GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
+
+_AARCH64 = (
+    "generic",
+    *(
+        f"cortex-{core}"
+        for core in ("a53", "a55", "a57", "a72", "a76", "a78", "x1", "x2", "x3", "x4", "x925")
+    ),
+    *(f"neoverse-{core}" for core in ("n1", "n2", "n3", "v1", "v2", "v3")),
+    "grace",
+    "a64fx",
+    "ampere1",
+    "ampere1a",
+    "thunderx2t99",
+)
+
+_FEATURES = tuple(
+    "sse4_2 avx f16c fma avx2 avx_vnni "
+    "avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni avx512_bf16 avx512_fp16 "
+    "amx_tile amx_int8 amx_bf16 asimd asimdhp asimddp bf16 i8mm sve sve2".split()
+)
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A processor as Linux describes it.
+
+    Attributes:
+        architecture: as `platform.machine` says it, such as ``x86_64``.
+        family, model: the numbers of x86; 0 elsewhere.
+        name: for people and for a target's identity.
+        flags: as /proc/cpuinfo spells them.
+    """
+
+    architecture: str
+    vendor: str
+    family: int
+    model: int
+    name: str
+    flags: frozenset[str]
+
+    @cached_property
+    def mcpu(self) -> str:
+        """LLVM's name of the processor, or of the nearest generic one when a flag it needs is hidden."""
+        if self.architecture not in ("x86_64", "AMD64"):
+            return "generic"
+        guesses = (self._family_name(), *_GENERIC)
+        return next(name for name in guesses if name is not None and not self.lacks(name))
+
+    @property
+    def features(self) -> list[str]:
+        """The vector extensions that decide how fast a kernel can be, in a fixed order."""
+        return [feature for feature in _FEATURES if feature in self.flags]
+
+    def lacks(self, mcpu: str) -> list[str]:
+        """Returns the flags that code for a processor of LLVM's needs and that this one has not."""
+        return sorted(_X86_NEEDS.get(mcpu, frozenset()) - self.flags)
+
+    def _family_name(self) -> str | None:
+        if self.vendor == "AuthenticAMD":
+            return _amd_name(self.family, self.model)
+        if self.vendor == "GenuineIntel" and self.family == 6:
+            return _intel_name(self.model, self.flags)
+        return None
+
+
+def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Processor:
+    """Returns this machine's processor, or the one that a text of /proc/cpuinfo describes."""
+    architecture = architecture or platform.machine()
+    path = Path("/proc/cpuinfo")
+    text = cpuinfo if cpuinfo is not None else path.read_text(encoding="utf-8") if path.exists() else ""
+    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    facts = {key.strip(): value.strip() for key, _, value in lines}
+    arm = " ".join(facts[key] for key in ("CPU implementer", "CPU part") if key in facts)
+    return Processor(
+        architecture=architecture,
+        vendor=facts.get("vendor_id", ""),
+        family=int(facts.get("cpu family", 0)),
+        model=int(facts.get("model", 0)),
+        name=facts.get("model name") or arm or platform.processor() or architecture,
+        flags=frozenset((facts.get("flags") or facts.get("Features") or "").split()),
+    )
+
+
+def known_processors(architecture: str | None = None) -> tuple[str, ...]:
+    """Returns the values that a target's `mcpu` may have on an architecture (by default this machine's)."""
+    return tuple(_X86_NEEDS) if (architecture or platform.machine()) in ("x86_64", "AMD64") else _AARCH64
+
+
+def _amd_name(family: int, model: int) -> str | None:
+    if family == 23:
+        return "znver1" if model < 0x30 else "znver2"
+    if family == 25:
+        zen4 = 0x10 <= model <= 0x1F or 0x60 <= model <= 0x7F or 0xA0 <= model <= 0xAF
+        return "znver4" if zen4 else "znver3"
+    if family == 26:
+        return "znver5"
+    return None
+
+
+def _intel_name(model: int, flags: frozenset[str]) -> str | None:
+    if model == 0x55:
+        return (
+            "cooperlake"
+            if "avx512_bf16" in flags
+            else "cascadelake"
+            if "avx512_vnni" in flags
+            else "skylake-avx512"
+        )
+    models = {
+        "haswell": (0x3C, 0x3F, 0x45, 0x46),
+        "broadwell": (0x3D, 0x47, 0x4F, 0x56),
+        "skylake": (0x4E, 0x5E, 0x8E, 0x9E, 0xA5, 0xA6),
+        "icelake-client": (0x7D, 0x7E),
+        "icelake-server": (0x6A, 0x6C),
+        "rocketlake": (0xA7,),
+        "tigerlake": (0x8C, 0x8D),
+        "alderlake": (0x97, 0x9A),
+        "raptorlake": (0xB7, 0xBA, 0xBF),
+        "meteorlake": (0xAA, 0xAC),
+        "arrowlake": (0xB5, 0xC5, 0xC6),
+        "lunarlake": (0xBD,),
+        "sapphirerapids": (0x8F,),
+        "emeraldrapids": (0xCF,),
+        "graniterapids": (0xAD, 0xAE),
+        "sierraforest": (0xAF,),
+    }
+    return next((name for name, numbers in models.items() if model in numbers), None)

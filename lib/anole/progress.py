@@ -1,0 +1,95 @@
+"""How far a long stage is: a bar on a terminal, otherwise a log line now and then."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Column
+
+logger = logging.getLogger(__name__)
+
+_LOG_EVERY_S = 10.0
+_LOG_EVERY_SHARE = 0.1
+
+
+class Progress:
+    """Tells how many trials are done, the best of them, the failures and the time left.
+
+    Args:
+        label: what is being done.
+        total: how many trials there will be, those of an interrupted run included.
+        console: where a bar is drawn, if it is a terminal; standard error when None.
+    """
+
+    def __init__(self, label: str, total: int, console: Console | None = None) -> None:
+        self.label, self.total = label, total
+        console = console or Console(stderr=True)
+        self._on_terminal = console.is_terminal
+        self._bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TextColumn("best {task.fields[best]:.1f} GFLOP/s, {task.fields[failures]} failed,"),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            TextColumn("left"),
+            console=console,
+            disable=not self._on_terminal,
+        )
+        self._task = self._bar.add_task(label, total=total, best=0.0, failures=0)
+        self._logged_done: int | None = None
+        self._logged_at_s = 0.0
+
+    def update(self, done: int, best_gflops: float, failures: int) -> None:
+        """Tells what is done by now.
+
+        Args:
+            done: trials so far, failures and those of an interrupted run included.
+            best_gflops: of the best so far; 0 when there is none.
+            failures: trials so far that failed.
+        """
+        self._bar.update(self._task, completed=done, best=best_gflops, failures=failures)
+        if not self._on_terminal and self._is_due(done):
+            self._log()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+        if not self._on_terminal and self._logged_done not in (None, self._done):
+            self._log()
+
+    @property
+    def _done(self) -> int:
+        return int(self._bar.tasks[0].completed)
+
+    def _is_due(self, done: int) -> bool:
+        if self._logged_done is None or done >= self.total > self._logged_done:
+            return True
+        far = done - self._logged_done >= self.total * _LOG_EVERY_SHARE
+        long_ago = time.monotonic() - self._logged_at_s >= _LOG_EVERY_S
+        return far or long_ago
+
+    def _log(self) -> None:
+        task = self._bar.tasks[0]
+        left = timedelta(seconds=int(task.time_remaining)) if task.time_remaining is not None else "-:--:--"
+        logger.info(
+            "%s: %d/%d, best %.1f GFLOP/s, %d failed, %s left",
+            self.label,
+            self._done,
+            self.total,
+            task.fields["best"],
+            task.fields["failures"],
+            left,
+        )
+        self._logged_done, self._logged_at_s = self._done, time.monotonic()

@@ -1,0 +1,189 @@
+"""What a model's `source` points to, found out without importing torch or the user's code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from importlib.machinery import all_suffixes
+from pathlib import Path
+
+from anole.node import Node
+
+_SCHEMES = ("torchvision", "torch", "onnx")
+
+
+def check_source(node: Node, project: Path) -> None:
+    """Checks that a model's source is there.
+
+    Args:
+        node: the ``source`` of a model.
+        project: the folder that holds models.yaml.
+
+    Raises:
+        SpecError: it is not.
+    """
+    scheme, colon, location = node.text().partition(":")
+    if not colon or scheme not in _SCHEMES:
+        forms = "torchvision:<name>, torch:<module>:<factory> or onnx:<path>"
+        raise node.error(f"found {node.value!r}; a source is {forms}")
+    if scheme == "torchvision":
+        Node(location, node.path, node.file).choice(torchvision_models(), "a torchvision model")
+    elif scheme == "onnx":
+        if not (project / location).is_file():
+            raise node.error(f"found no file {location!r} in {project.resolve()}")
+    else:
+        _check_factory(node, location, project)
+
+
+@lru_cache(maxsize=1)
+def torchvision_models() -> tuple[str, ...]:
+    """Returns the names that `torchvision.models.get_model` knows, read in torchvision's source."""
+    package = importlib.util.find_spec("torchvision")
+    if package is None or not package.submodule_search_locations:
+        return ()
+    names = set()
+    for file in Path(package.submodule_search_locations[0], "models").rglob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef):
+                names |= {
+                    name for decorator in node.decorator_list for name in _registered(decorator, node.name)
+                }
+    return tuple(sorted(names))
+
+
+def find_module(name: str, project: Path) -> Path | None:
+    """Finds a module, in the project's folder first, without importing its parents.
+
+    Args:
+        name: dotted, such as ``package.module``.
+        project: the folder that holds models.yaml.
+
+    Returns:
+        Its file; of a package the ``__init__.py``, or the folder when it has none.
+    """
+    top, *rest = name.split(".")
+    place = _module_in(project, top)
+    if place is None or place.is_dir():
+        place = _installed(top) or place
+    for part in rest:
+        if place is None:
+            return None
+        place = _module_in(place.parent if place.name == "__init__.py" else place, part)
+    return place
+
+
+def module_names(file: Path) -> frozenset[str] | None:
+    """Returns the names that a Python file defines at its top level, or None when reading cannot tell.
+
+    Raises:
+        SyntaxError: the file is not Python.
+    """
+    names = set(_bound(ast.parse(file.read_text(encoding="utf-8"), str(file)).body))
+    return None if names & {"*", "__getattr__"} else frozenset(names)
+
+
+def model_files(source: str, project: Path) -> list[Path]:
+    """Returns the files that a model is made from, relative to the project: an edit of any may change it.
+
+    For ONNX that is the file; for a torch factory its module and, transitively, the project's modules that it
+    imports; for torchvision nothing.
+    """
+    scheme, _, location = source.partition(":")
+    if scheme == "onnx":
+        return [Path(location)]
+    if scheme == "torch":
+        return sorted(_import_closure(location.partition(":")[0], project))
+    return []
+
+
+def _check_factory(node: Node, location: str, project: Path) -> None:
+    module, colon, factory = location.partition(":")
+    dotted = all(part.isidentifier() for part in module.split("."))
+    if not colon or not dotted or not factory.isidentifier():
+        raise node.error(f"found {node.value!r}; a torch source is torch:<package.module>:<factory>")
+    file = find_module(module, project)
+    if file is None:
+        raise node.error(f"found no module {module!r}, neither in {project.resolve()} nor installed")
+    try:
+        names = module_names(file) if file.suffix == ".py" else None
+    except SyntaxError as error:
+        raise node.error(f"{file}, line {error.lineno}, is not Python: {error.msg}") from error
+    if names is not None:
+        Node(factory, node.path, node.file).choice(sorted(names), f"defined by {module}")
+
+
+def _import_closure(module: str, project: Path) -> set[Path]:
+    files: set[Path] = set()
+    names, seen = [module], set()
+    while names:
+        name = names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        file = find_module(name, project) if _module_in(project, name.partition(".")[0]) else None
+        if file is None or file.suffix != ".py" or not file.is_relative_to(project):
+            continue
+        files.add(file.relative_to(project))
+        package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+        try:
+            tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+        except SyntaxError:
+            continue
+        names += [prefix for imported in _imported(tree, package) for prefix in _prefixes(imported)]
+        names += _prefixes(package)
+    return files
+
+
+def _module_in(folder: Path, name: str) -> Path | None:
+    files = [folder / name / "__init__.py", *(folder / f"{name}{suffix}" for suffix in all_suffixes())]
+    found = next((file for file in files if file.is_file()), None)
+    return found or (folder / name if (folder / name).is_dir() else None)
+
+
+def _installed(name: str) -> Path | None:
+    importlib.invalidate_caches()
+    found = importlib.util.find_spec(name)
+    return Path(found.origin) if found and found.has_location and found.origin else None
+
+
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _prefixes(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[: n + 1]) for n in range(len(parts)) if name]
+
+
+def _registered(decorator: ast.expr, function: str) -> list[str]:
+    if not isinstance(decorator, ast.Call) or getattr(decorator.func, "id", None) != "register_model":
+        return []
+    given = [*decorator.args, *(keyword.value for keyword in decorator.keywords if keyword.arg == "name")]
+    return [str(node.value) for node in given if isinstance(node, ast.Constant)] or [function]
+
+
+def _bound(body: Sequence[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        else:
+            blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+            blocks += [handler.body for handler in getattr(node, "handlers", [])]
+            for block in blocks:
+                yield from _bound(block)
+            own = [node] if not any(blocks) else [getattr(node, "target", None), *getattr(node, "items", [])]
+            for child in (child for part in own if part is not None for child in ast.walk(part)):
+                if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                    yield child.id

@@ -1,0 +1,185 @@
+"""Loop features of a loop nest in closed form: what AutoTVM's "itervar" features see, without lowering.
+
+Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.1. A template describes the nest
+that it would build for n configs at once, and the features of all of them come out of a few array operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = int | NDArray[np.int64]
+"""One number for all n configs, or one for each: shape (n,)."""
+
+
+class Annotation(IntEnum):
+    """How a loop runs, in the order of AutoTVM's one-hot code."""
+
+    BLOCK_X = 0
+    BLOCK_Y = 1
+    BLOCK_Z = 2
+    THREAD_X = 3
+    THREAD_Y = 4
+    THREAD_Z = 5
+    UNROLLED = 6
+    VECTORIZED = 7
+    PARALLEL = 8
+    SERIAL = 9
+    VIRTUAL_THREAD = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """One loop, which walks an axis or a part of one.
+
+    Attributes:
+        name: its name within the nest; its columns stay its own, wherever in the nest it stands.
+        axis: the axis that it walks; the parts of a split axis are listed, and nested, outermost first.
+        extent: how often it runs.
+        level: where it stands; a loop of a smaller level is further out. Any distinct numbers will do.
+        annotation: an `Annotation`, or its number for each config. A fused loop is described by the loops
+            that it was made of, each with its annotation.
+    """
+
+    name: str
+    axis: str
+    extent: Ints
+    level: Ints
+    annotation: Ints = Annotation.SERIAL
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A buffer that the innermost body touches once.
+
+    Attributes:
+        name: its name within the nest.
+        shape: extents of its dimensions, outermost first.
+        index: for every dimension the axes that its index adds up, with their coefficients:
+            ``{"y": stride, "ry": dilation}``. An axis belongs to one dimension.
+    """
+
+    name: str
+    shape: tuple[Ints, ...]
+    index: tuple[Mapping[str, Ints], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LoopNest:
+    """A perfect loop nest and the buffers it touches, for n configs."""
+
+    loops: tuple[Loop, ...]
+    buffers: tuple[Buffer, ...]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The name of every column of `features`."""
+        per_loop = ["length", "nest_level", "topdown", "bottomup"]
+        per_loop += [
+            f"{buffer.name}.{feature}" for buffer in self.buffers for feature in ("stride", "count", "reuse")
+        ]
+        per_loop += [annotation.name.lower() for annotation in Annotation]
+        return [f"{loop.name}.{feature}" for loop in self.loops for feature in per_loop]
+
+    def features(self) -> NDArray[np.float32]:
+        """Returns the loop features, shape (n, n_features), in the order of `feature_names`.
+
+        For every loop its length; its nest level, 1 for the outermost; the iterations of all loops down to it
+        (topdown) and from it to the innermost (bottomup); for every buffer the elements that one step of the
+        loop moves by (stride), the distinct elements touched from the loop inwards (count) and how often each
+        of them is touched (reuse); and its annotation, one-hot. All but the nest level and the annotation as
+        log2(x + 1).
+
+        AutoTVM multiplies the lengths of all loops that move a buffer's index, which counts the overlap of
+        neighbouring windows of a convolution again and again; here an element counts once. Left out are its
+        columns that no schedule changes (numbers of additions, multiplications, divisions) and those that
+        follow from others.
+        """
+        extents = _stack([loop.extent for loop in self.loops])
+        levels = _stack([loop.level for loop in self.loops])
+        inside = levels[None] >= levels[:, None]
+        bottomup = _products(extents, inside)
+        topdown = extents.prod(axis=0) // bottomup * extents
+        ranges = {axis: _products(extents[own], inside[:, own]) for axis, own in self._parts.items()}
+        columns = [extents, inside.sum(axis=0), topdown, bottomup]
+        for buffer in self.buffers:
+            count = np.minimum(_distinct(buffer, ranges), bottomup)
+            columns += [self._strides(buffer, extents), count, bottomup / count]
+        numbers = np.stack(np.broadcast_arrays(*columns)).astype(np.float32)
+        nest_level = numbers[1].copy()
+        np.log2(numbers + 1, out=numbers)
+        numbers[1] = nest_level
+        one_hot = np.eye(len(Annotation), dtype=np.float32)
+        annotations = one_hot[_stack([loop.annotation for loop in self.loops])]
+        n_configs = max(numbers.shape[2], annotations.shape[1])
+        features = np.empty((n_configs, len(self.loops), len(columns) + len(Annotation)), dtype=np.float32)
+        features[:, :, : len(columns)] = numbers.transpose(2, 1, 0)
+        features[:, :, len(columns) :] = annotations.transpose(1, 0, 2)
+        return features.reshape(n_configs, -1)
+
+    @cached_property
+    def _parts(self) -> dict[str, list[int]]:
+        """The positions in `loops` of every axis' parts, outermost first."""
+        axes = {loop.axis: None for loop in self.loops}
+        return {axis: [at for at, loop in enumerate(self.loops) if loop.axis == axis] for axis in axes}
+
+    def _strides(self, buffer: Buffer, extents: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the elements of a buffer that one step of each loop moves by, shape (n_loops, n)."""
+        strides: list[Ints] = [0] * len(self.loops)
+        row: Ints = 1
+        for length, terms in zip(reversed(buffer.shape), reversed(buffer.index), strict=True):
+            for axis, coefficient in terms.items():
+                step = coefficient * row
+                for position in reversed(self._parts[axis]):
+                    strides[position] = step
+                    step = step * extents[position]
+            row = row * length
+        return _stack(strides)
+
+
+def _stack(rows: Sequence[Ints]) -> NDArray[np.int64]:
+    """Returns one row for each loop, shape (n_loops, n), or (n_loops, 1) where all configs agree."""
+    stacked = np.empty((len(rows), max(np.size(row) for row in rows)), dtype=np.int64)
+    for position, row in enumerate(rows):
+        stacked[position] = row
+    return stacked
+
+
+def _products(extents: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Returns the product of the extents of the loops inside each loop, shape (n_loops, n)."""
+    return np.asarray(np.where(inside, extents, 1).prod(axis=1), dtype=np.int64)
+
+
+def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Returns how many distinct elements are touched from each loop inwards, shape (n_loops, n)."""
+    dimensions = [
+        _distinct_sums([(coefficient, ranges[axis]) for axis, coefficient in terms.items()])
+        for terms in buffer.index
+    ]
+    return np.asarray(reduce(np.multiply, dimensions))
+
+
+def _distinct_sums(terms: list[tuple[Ints, NDArray[np.int64]]]) -> NDArray[np.int64]:
+    """Returns how many values a sum of coefficient * i takes, where each i runs over its own range.
+
+    Exact for up to two terms: with coprime coefficients p and q the pairs (i, j) and (i + q, j - p) have the same
+    sum, and no others have, so that there are as many sums as pairs without such a predecessor. For more terms it
+    is an upper bound, the least of all combinations and the span.
+    """
+    if len(terms) == 2:
+        (p, i_range), (q, j_range) = terms
+        shared = np.gcd(p, q)
+        i_repeats, j_repeats = i_range - q // shared, j_range - p // shared
+        return i_range * j_range - np.maximum(i_repeats, 0) * np.maximum(j_repeats, 0)
+    combinations: NDArray[np.int64] = np.ones(1, dtype=np.int64)
+    span: Ints = 1
+    for coefficient, extent in terms:
+        combinations = combinations * extent
+        span = span + coefficient * (extent - 1)
+    return combinations if len(terms) < 2 else np.minimum(combinations, span)

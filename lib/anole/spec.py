@@ -1,0 +1,237 @@
+"""models.yaml as frozen dataclasses: every mistake is a `SpecError` that names its YAML path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from anole import machine
+from anole.errors import SpecError, TargetError
+from anole.node import Node, read_yaml
+from anole.processor import known_processors
+from anole.source import check_source
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_TARGET_KEYS = {"cpu": ("kind", "mcpu", "threads")}
+_DESCRIBE: dict[str, Callable[..., dict[str, Any]]] = {"cpu": machine.describe_cpu}
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A network to be tuned.
+
+    Attributes:
+        source: ``torchvision:<name>``, ``torch:<module>:<factory>`` or ``onnx:<path>``.
+        inputs: name of each input and its shape, in the order of the model's arguments.
+    """
+
+    name: str
+    source: str
+    inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+
+    @property
+    def scheme(self) -> str:
+        """How the source is loaded: torchvision, torch or onnx."""
+        return self.source.partition(":")[0]
+
+    @property
+    def location(self) -> str:
+        """What follows the scheme: a torchvision name, ``module:factory`` or a path."""
+        return self.source.partition(":")[2]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain entry of models.yaml, without the name."""
+        return {"source": self.source, "inputs": {name: list(shape) for name, shape in self.inputs.items()}}
+
+    @classmethod
+    def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
+        """Returns the model of an entry that `to_json` made plain."""
+        inputs = {key: tuple(shape) for key, shape in entry.get("inputs", {}).items()}
+        return cls(name, entry["source"], inputs)
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """Hardware to tune for.
+
+    Attributes:
+        settings: what was set beside the kind; the rest is detected.
+    """
+
+    name: str
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    file: str = "models.yaml"
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the target's whole description, in plain JSON values: what is set and what is detected.
+
+        Raises:
+            SpecError: this machine cannot be that target.
+        """
+        try:
+            return _DESCRIBE[self.kind](**self.settings)
+        except TargetError as error:
+            raise SpecError(f"targets.{self.name}", str(error), self.file) from error
+
+
+@dataclass(frozen=True)
+class BuildSpec:
+    """A model to compile for a target.
+
+    Attributes:
+        tuning: the preset and every override of the tuner, in plain values.
+        trials: how many configs are measured for each task.
+        seed: where the tuner's randomness comes from.
+        path: where the build stands in the file.
+    """
+
+    name: str
+    model: str
+    target: str
+    tuning: Mapping[str, Any] = field(hash=False)
+    trials: int
+    seed: int
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All of models.yaml.
+
+    Attributes:
+        tuning: the tuner of builds that say nothing of their own.
+    """
+
+    models: Mapping[str, ModelSpec]
+    targets: Mapping[str, TargetSpec]
+    builds: Mapping[str, BuildSpec]
+    tuning: Mapping[str, Any]
+    file: str = "models.yaml"
+
+
+def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Spec:
+    """Reads and checks models.yaml.
+
+    Args:
+        path: the file; sources are looked for in its folder.
+        overrides: laid over the file's mapping, level by level (what ``snakemake --config`` gives).
+
+    Raises:
+        SpecError: the file is missing, is not YAML, or holds a mistake.
+    """
+    mapping = read_yaml(Path(path))
+    if overrides:
+        mapping = _laid_over(mapping, overrides)
+    return parse_spec(mapping, str(path), Path(path).parent)
+
+
+def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path()) -> Spec:
+    """Checks a loaded models.yaml.
+
+    Args:
+        mapping: what the YAML says.
+        file: its name, for messages.
+        project: the folder in which sources are looked for.
+
+    Raises:
+        SpecError: the first mistake found.
+    """
+    top = Node(mapping, "", file).mapping(
+        allowed=("models", "targets", "tuning", "builds"), required=("models", "targets", "builds")
+    )
+    models = {name: _model(name, node, project) for name, node in _named(top["models"])}
+    targets = {name: _target(name, node) for name, node in _named(top["targets"])}
+    given = top["tuning"].mapping() if "tuning" in top else {}
+    tuning = {"preset": "autotvm", "trials": 64, "seed": 0, **_tuning(given)}
+    builds: dict[str, BuildSpec] = {}
+    for node in top["builds"].items():
+        build = _build(node, tuning, models, targets)
+        if build.name in builds:
+            raise node.error(
+                f"found a second build named {build.name!r}, as {builds[build.name].path} is; "
+                "give one of them its own `name`"
+            )
+        builds[build.name] = build
+    return Spec(models, targets, builds, _tuner_of(tuning), file)
+
+
+def _model(name: str, node: Node, project: Path) -> ModelSpec:
+    entry = node.mapping(allowed=("source", "inputs"), required=("source",))
+    check_source(entry["source"], project)
+    model_source = entry["source"].text()
+    inputs = (
+        {key: _shape(shape) for key, shape in entry["inputs"].mapping().items()} if "inputs" in entry else {}
+    )
+    if not inputs and not model_source.startswith("onnx:"):
+        raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
+    return ModelSpec(name, model_source, inputs)
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    return tuple(dimension.whole(least=1) for dimension in node.items())
+
+
+def _target(name: str, node: Node) -> TargetSpec:
+    kinds = sorted(_TARGET_KEYS)
+    entry = node.mapping(required=("kind",))
+    kind = entry["kind"].choice(kinds, "a kind of target")
+    node.mapping(allowed=_TARGET_KEYS[kind])
+    if "mcpu" in entry:
+        entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
+    if "threads" in entry:
+        entry["threads"].whole(least=1)
+    return TargetSpec(
+        name, kind, {key: setting.value for key, setting in entry.items() if key != "kind"}, node.file
+    )
+
+
+def _build(
+    node: Node, defaults: Mapping[str, Any], models: Mapping[str, ModelSpec], targets: Mapping[str, TargetSpec]
+) -> BuildSpec:
+    entry = node.mapping(required=("model", "target"))
+    model = entry["model"].choice(models, "one of the models")
+    target = entry["target"].choice(targets, "one of the targets")
+    own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
+    tuning = {**defaults, **_tuning(own)}
+    name = _name(entry["name"]) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
+    return BuildSpec(name, model, target, _tuner_of(tuning), tuning["trials"], tuning["seed"], node.path)
+
+
+def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
+    """Checks what all tuners have in common; `anole.presets` checks the rest."""
+    for name in ("trials", "seed"):
+        if name in settings:
+            settings[name].whole(least=0)
+    if "preset" in settings:
+        settings["preset"].text()
+    return {name: setting.value for name, setting in settings.items()}
+
+
+def _tuner_of(tuning: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tuning.items() if name not in ("trials", "seed")}
+
+
+def _named(node: Node) -> list[tuple[str, Node]]:
+    entries = node.mapping()
+    if not entries:
+        raise node.error("is empty")
+    for name in entries:
+        _name(Node(name, node.path, node.file))
+    return list(entries.items())
+
+
+def _name(node: Node) -> str:
+    name = node.text()
+    if not _NAME.fullmatch(name):
+        raise node.error(f"found {name!r}; a name consists of letters, digits and _ . + -")
+    return name
+
+
+def _laid_over(below: object, above: object) -> object:
+    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return above
+    return {**below, **{key: _laid_over(below.get(key), value) for key, value in above.items()}}

@@ -1,0 +1,218 @@
+"""What a shard holds, and the reading of its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from anole.errors import StoreError
+from anole.keys import canonical_json
+from anole.record import Confirmation, Run, Status, Trial
+from anole.store.shape import (
+    KEY,
+    NOTHING,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    TIME,
+    WHOLE,
+    Shape,
+    misfit,
+    parse_json,
+    shown,
+)
+from anole.task import Task
+
+SCHEMA = 1
+"""The version of the lines; a reader refuses newer ones."""
+
+SearchLog = Mapping[str, float | None]
+"""Figures of one iteration's search (steps, queries, losses); None where there was no finite figure."""
+
+_MEASUREMENT: Shape = {
+    "status": TEXT,
+    "error": TEXT | NOTHING,
+    "latency_s": NUMBER | NOTHING,
+    "latency_std_s": NUMBER | NOTHING,
+    "cv": NUMBER | NOTHING,
+    "repeats": WHOLE,
+    "build_s": NUMBER,
+    "run_s": NUMBER,
+}
+_SHAPES: dict[str, Shape] = {
+    "run": {
+        "schema": WHOLE,
+        "started_at": TIME,
+        "key": KEY,
+        "task_key": KEY,
+        "preset": TEXT,
+        "seed": WHOLE,
+        "tuner_version": WHOLE,
+        "settings": OBJECT,
+        "threads": WHOLE,
+        "host": OBJECT,
+        "versions": OBJECT,
+        "task": OBJECT,
+    },
+    "trial": {
+        "number": WHOLE,
+        "iteration": WHOLE,
+        "config": OBJECT,
+        "elapsed_s": NUMBER,
+        "gflops": NUMBER | NOTHING,
+        "created_at": TIME,
+        **_MEASUREMENT,
+    },
+    "confirmation": {
+        "config": OBJECT,
+        "after_trials": WHOLE,
+        "rank": WHOLE,
+        "created_at": TIME,
+        **_MEASUREMENT,
+    },
+    "iteration": {"number": WHOLE, "log": OBJECT},
+}
+_STATUSES = frozenset(Status)
+
+
+@dataclass(frozen=True)
+class ShardContent:
+    """One run as its shard tells it.
+
+    Attributes:
+        trials: in the order of their numbers, which are 0, 1, 2 and so on.
+        confirmations: in the order in which they were made.
+        iterations: number of the iteration to the figures of its search.
+        started_at: when the shard was begun.
+    """
+
+    run: Run
+    task: Task
+    trials: tuple[Trial, ...]
+    confirmations: tuple[Confirmation, ...]
+    iterations: Mapping[int, SearchLog] = field(hash=False)
+    started_at: str
+
+
+def read_shard(path: Path) -> ShardContent:
+    """Reads one shard; a last line that a crash cut short is left out.
+
+    Raises:
+        StoreError: the file cannot be read, a line of it is corrupt, or it holds no run yet.
+    """
+    content = parse_shard(path, whole_lines(read_bytes(path)))
+    if content is None:
+        raise StoreError(f"{path}: holds no run: the tuner was stopped before its first line was written")
+    return content
+
+
+def read_bytes(path: Path) -> bytes:
+    """Returns what a file holds.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def whole_lines(data: bytes) -> bytes:
+    """Returns a shard's bytes without a last line that a crash cut short, always ending with a newline.
+
+    No part of a JSON object is itself JSON, so a line that lacks only its newline is told from a torn one.
+    """
+    end = data.rfind(b"\n") + 1
+    tail = data[end:]
+    try:
+        parse_json(tail)
+    except ValueError:
+        return data[:end]
+    return data + b"\n"
+
+
+def parse_shard(path: Path, data: bytes) -> ShardContent | None:
+    """Reads the whole lines of a shard.
+
+    Returns:
+        What they hold, or None when there is not one.
+
+    Raises:
+        StoreError: a line is corrupt; the message says which, what was found and how to mend the file.
+    """
+    lines = [_Line(path, number, text) for number, text in enumerate(data.split(b"\n")[:-1], start=1)]
+    if not lines:
+        return None
+    head = lines[0].read(("run",))
+    run, task = _run_and_task(lines[0], head)
+    trials: list[Trial] = []
+    confirmations: list[Confirmation] = []
+    iterations: dict[int, SearchLog] = {}
+    measured: dict[str, int] = {}
+    for line in lines[1:]:
+        plain = line.read(("trial", "confirmation", "iteration"))
+        if plain["kind"] == "trial":
+            first = measured.setdefault(canonical_json(plain["config"]), line.number)
+            if first != line.number:
+                line.fail(f"the config of line {first} is measured again")
+            if plain["number"] != len(trials):
+                line.fail(f"trial {plain['number']} stands where trial {len(trials)} is expected")
+            trials.append(Trial.from_json(plain))
+        elif plain["kind"] == "confirmation":
+            confirmations.append(Confirmation.from_json(plain))
+        else:
+            iterations[plain["number"]] = plain["log"]
+    return ShardContent(run, task, tuple(trials), tuple(confirmations), iterations, head["started_at"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    path: Path
+    number: int
+    text: bytes
+
+    def read(self, kinds: tuple[str, ...]) -> dict[str, Any]:
+        """Returns the line's object, which is of one of the kinds and of that kind's shape."""
+        try:
+            plain = parse_json(self.text)
+        except ValueError:
+            self.fail(f"{shown(self.text.decode(errors='replace'))} is not JSON")
+        kind = plain.get("kind") if isinstance(plain, dict) else None
+        if kind not in kinds:
+            self.fail(f"{shown(plain)} is not of the kind {' or '.join(kinds)}")
+        if kind == "run" and isinstance(plain.get("schema"), int) and plain["schema"] > SCHEMA:
+            found = plain["schema"]
+            raise StoreError(
+                f"{self.path}: was written by a newer Anole (schema {found}; this one reads {SCHEMA})"
+            )
+        problem = misfit(plain, _SHAPES[kind])
+        if problem is None and "status" in _SHAPES[kind] and plain["status"] not in _STATUSES:
+            problem = f"status is {shown(plain['status'])}, not one of {', '.join(Status)}"
+        if problem is not None:
+            self.fail(f"{kind}: {problem}")
+        return dict(plain)
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raises the error of this line, with the cure."""
+        if self.number == 1:
+            cure = "move the file away, and the task is tuned anew"
+        else:
+            cure = f"cut it there (sed -i '{self.number},$d' {self.path}), and what follows is measured again"
+        raise StoreError(f"{self.path}:{self.number}: {problem}; nothing was changed. To mend it, {cure}.")
+
+
+def _run_and_task(line: _Line, head: dict[str, Any]) -> tuple[Run, Task]:
+    run = Run.from_json(head)
+    try:
+        task = Task.from_json(head["task"])
+        label = task.label
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        line.fail(f"the task cannot be read ({type(error).__name__}: {error})")
+    if run.key != head["key"]:
+        line.fail(f"the run's key is {head['key']}, its settings have the key {run.key}")
+    if task.key != run.task_key:
+        line.fail(f"the run is of the task {run.task_key}, but the task {label} has the key {task.key}")
+    return run, task

@@ -1,0 +1,114 @@
+"""The database of everything measured and built, folded from files, so that it can always be rebuilt."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from anole.errors import StoreError
+from anole.store.content import parse_shard, read_bytes, whole_lines
+from anole.store.documents import Document, read_build, read_evaluation, read_manifest
+from anole.store.fold import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
+from anole.store.migrations import create_views, migrations, unknown_migrations
+from anole.store.replace import rewritten
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did.
+
+    Attributes:
+        changed_runs: how many runs were new or had grown.
+        runs, trials: how many the database has now.
+    """
+
+    changed_runs: int
+    runs: int
+    trials: int
+
+
+def merge(
+    shards_dir: Path,
+    manifests: Iterable[Path],
+    builds: Iterable[Path],
+    evaluations: Iterable[Path],
+    database_path: Path,
+) -> Merged:
+    """Folds shards and documents into the database, in one transaction on a copy that then replaces it.
+
+    Merging twice changes nothing more, and neither order nor partition matters: what is in the database
+    stays, the longer state of a run's shard and the newer build and evaluation of a name win. The user's own
+    tables, views and indexes stay as they are.
+
+    Args:
+        shards_dir: of all shards; none are merged when it is not there.
+        manifests: paths of ``<model>/<target>.json``, with the tasks' bodies in ``../../tasks/<key>.json``.
+        builds: paths of ``build.json``.
+        evaluations: paths of ``<build>.json``.
+        database_path: made when it is not there.
+
+    Raises:
+        StoreError: something cannot be read, is corrupt or was written by a newer Anole, or the database
+            cannot be written. The database is then as it was.
+    """
+    documents = [
+        *((fold_manifest, read_manifest(path)) for path in manifests),
+        *((fold_build, read_build(path)) for path in builds),
+        *((fold_evaluation, read_evaluation(path)) for path in evaluations),
+    ]
+    with rewritten(database_path) as db:
+        _refuse_newer(db, database_path)
+        with db.atomic():
+            db.execute("pragma defer_foreign_keys = on")
+            migrations.apply(db)
+            changed_runs = _fold_shards(db, shards_dir)
+            for fold, document in documents:
+                _fold_document(db, fold, document)
+            create_views(db)
+        return Merged(changed_runs, db.table("run").count, db.table("trial").count)
+
+
+def _refuse_newer(db: Database, database_path: Path) -> None:
+    unknown = unknown_migrations(db)
+    if unknown:
+        raise StoreError(
+            f"{database_path}: was written by a newer Anole ({', '.join(unknown)} is not known here); update "
+            "Anole, or move the file away and merge again"
+        )
+
+
+def _fold_shards(db: Database, shards_dir: Path) -> int:
+    """Folds every shard that tells more than the database knows; returns how many did."""
+    known = recordings(db)
+    merged = {recording.shard_sha256 for recording in known.values()}
+    changed = set()
+    for path in _shard_paths(shards_dir):
+        data = whole_lines(read_bytes(path))
+        digest = hashlib.sha256(data).hexdigest()
+        content = None if digest in merged else parse_shard(path, data)
+        if content is None:
+            continue
+        recording = Recording(content.started_at, len(data), digest)
+        key = content.run.key
+        if key not in known or recording > known[key]:
+            fold_run(db, content, recording)
+            known[key] = recording
+            changed.add(key)
+    return len(changed)
+
+
+def _shard_paths(shards_dir: Path) -> Iterator[Path]:
+    paths = sorted(shards_dir.glob("*/*.jsonl"))
+    return (path for path in paths if not path.name.startswith("."))
+
+
+def _fold_document(db: Database, fold: Callable[[Database, Document], None], document: Document) -> None:
+    try:
+        fold(db, document)
+    except sqlite3.IntegrityError as error:
+        raise document.error(f"does not fit into the database: {error}") from error

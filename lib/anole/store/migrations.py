@@ -1,0 +1,210 @@
+"""The tables of the database, as a sequence of migrations that is only ever added to."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from importlib import resources
+
+from sqlite_utils import Database, Migrations
+
+migrations = Migrations("anole")
+
+
+def unknown_migrations(db: Database) -> list[str]:
+    """Returns the names of the migrations that a newer Anole applied; its database is not ours to write."""
+    known = {migration.name for migration in migrations.pending(Database(memory=True))}
+    return [migration.name for migration in migrations.applied(db) if migration.name not in known]
+
+
+def create_views(db: Database) -> None:
+    """Makes the views of `views.sql`, in place of those of the same names.
+
+    Views hold no data, so they are no part of the migrations: every merge makes those of its own version.
+    """
+    for statement in _statements(resources.files("anole.store").joinpath("views.sql").read_text()):
+        for name in re.findall(r"^create view (\w+)", statement, re.MULTILINE):
+            db.execute(f"drop view if exists {name}")
+        db.execute(statement)
+
+
+@migrations()
+def tasks_runs_and_trials(db: Database) -> None:
+    """What shards hold."""
+    _execute(
+        db,
+        """
+        create table task (
+            key text primary key,
+            operator text not null,
+            label text not null,
+            workload text not null check (json_valid(workload)),
+            target text not null check (json_valid(target)),
+            template_version integer not null,
+            flop integer not null
+        ) strict;
+
+        create table run (
+            key text primary key,
+            task_key text not null references task (key),
+            preset text not null,
+            seed integer not null,
+            tuner_version integer not null,
+            settings text not null check (json_valid(settings)),
+            threads integer not null,
+            host text not null check (json_valid(host)),
+            versions text not null check (json_valid(versions)),
+            started_at text not null,
+            shard_bytes integer not null,
+            shard_sha256 text not null
+        ) strict;
+        create index run_task_key on run (task_key);
+        create index run_preset on run (preset);
+
+        create table trial (
+            run_key text not null references run (key),
+            number integer not null,
+            task_key text not null references task (key),
+            iteration integer not null,
+            config text not null check (json_valid(config)),
+            status text not null,
+            error text,
+            latency_s real,
+            latency_std_s real,
+            cv real,
+            repeats integer not null,
+            gflops real,
+            build_s real not null,
+            run_s real not null,
+            elapsed_s real not null,
+            created_at text not null,
+            primary key (run_key, number)
+        ) strict;
+        create index trial_task_key on trial (task_key, latency_s);
+        create index trial_status on trial (status);
+
+        create table confirmation (
+            run_key text not null references run (key),
+            number integer not null,
+            after_trials integer not null,
+            rank integer not null,
+            config text not null check (json_valid(config)),
+            status text not null,
+            error text,
+            latency_s real,
+            latency_std_s real,
+            cv real,
+            repeats integer not null,
+            build_s real not null,
+            run_s real not null,
+            created_at text not null,
+            primary key (run_key, number)
+        ) strict;
+
+        create table iteration (
+            run_key text not null references run (key),
+            number integer not null,
+            log text not null check (json_valid(log)),
+            primary key (run_key, number)
+        ) strict;
+        """,
+    )
+
+
+@migrations()
+def models(db: Database) -> None:
+    """What manifests hold."""
+    _execute(
+        db,
+        """
+        create table model (
+            name text primary key,
+            source text not null,
+            inputs text not null check (json_valid(inputs))
+        ) strict;
+
+        create table model_task (
+            model text not null references model (name),
+            target text not null,
+            task_key text not null references task (key),
+            position integer not null,
+            weight integer not null,
+            layers text not null check (json_valid(layers)),
+            primary key (model, target, task_key)
+        ) strict;
+        create index model_task_task_key on model_task (task_key);
+        """,
+    )
+
+
+@migrations()
+def builds_and_evaluations(db: Database) -> None:
+    """What compiling and evaluating leave behind."""
+    _execute(
+        db,
+        """
+        create table build (
+            name text primary key,
+            model text not null references model (name),
+            target text not null,
+            preset text not null,
+            trials integer not null,
+            seed integer not null,
+            tuned_flop integer not null,
+            total_flop integer not null,
+            coverage_flop_share real not null,
+            size_bytes integer,
+            manifest text not null check (json_valid(manifest)),
+            created_at text not null
+        ) strict;
+        create index build_model on build (model);
+
+        create table build_task (
+            build text not null references build (name),
+            task_key text not null references task (key),
+            position integer not null,
+            weight integer not null,
+            matched text not null,
+            reason text,
+            run_key text references run (key),
+            config text check (json_valid(config)),
+            latency_s real,
+            primary key (build, task_key)
+        ) strict;
+        create index build_task_task_key on build_task (task_key);
+
+        create table evaluation (
+            build text not null references build (name),
+            reference text not null,
+            latency_s real not null,
+            latency_std_s real,
+            reference_latency_s real not null,
+            reference_latency_std_s real,
+            speedup real not null,
+            relative_error real not null,
+            rounds integer,
+            coverage_flop_share real not null,
+            threads integer not null,
+            host text not null check (json_valid(host)),
+            versions text not null check (json_valid(versions)),
+            created_at text not null,
+            primary key (build, reference)
+        ) strict;
+        """,
+    )
+
+
+def _execute(db: Database, script: str) -> None:
+    """Runs statements within the transaction at hand, which sqlite3's own `executescript` would commit."""
+    for statement in _statements(script):
+        db.execute(statement)
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement.strip()
+            statement = ""

@@ -1,0 +1,148 @@
+-- The answers people want of the database. Every merge makes these views anew.
+
+create view best_of_run as
+-- The best config of each run: by its last confirmations, or by its trials while it has none.
+with last_confirmation as (
+    select *, row_number() over (partition by run_key, config order by number desc) as age
+    from confirmation as c
+    where after_trials = (select max(after_trials) from confirmation where run_key = c.run_key)
+),
+measured as (
+    select run_key, config, latency_s, latency_std_s, 1 as confirmed
+    from last_confirmation
+    where age = 1 and status = 'ok'
+    union all
+    select run_key, config, latency_s, latency_std_s, 0
+    from trial as t
+    where status = 'ok' and not exists (
+        select 1 from confirmation as c where c.run_key = t.run_key and c.config = t.config and c.status <> 'ok'
+    )
+),
+ranked as (
+    select *, row_number() over (partition by run_key order by confirmed desc, latency_s, config) as place
+    from measured
+)
+select
+    run.key as run_key,
+    run.task_key,
+    task.label,
+    run.preset,
+    run.seed,
+    (select count(*) from trial where trial.run_key = run.key) as trials,
+    ranked.config,
+    ranked.latency_s,
+    ranked.latency_std_s,
+    task.flop / ranked.latency_s / 1e9 as gflops,
+    ranked.confirmed
+from ranked
+join run on run.key = ranked.run_key
+join task on task.key = run.task_key
+where ranked.place = 1;
+
+create view best_trial as
+-- The best config of each task over all runs; what was confirmed goes before what was only tried.
+with ranked as (
+    select *, row_number() over (partition by task_key order by confirmed desc, latency_s, run_key) as place
+    from best_of_run
+)
+select task_key, label, config, latency_s, latency_std_s, gflops, confirmed, run_key, preset, seed, trials
+from ranked
+where place = 1;
+
+create view tuning_curve as
+-- How each run went: every trial, and the best up to it.
+select
+    trial.run_key,
+    trial.task_key,
+    task.label,
+    run.preset,
+    run.seed,
+    trial.number,
+    trial.iteration,
+    trial.elapsed_s,
+    trial.latency_s,
+    trial.gflops,
+    min(trial.latency_s) over so_far as best_latency_s,
+    max(trial.gflops) over so_far as best_gflops
+from trial
+join run on run.key = trial.run_key
+join task on task.key = trial.task_key
+window so_far as (partition by trial.run_key order by trial.number);
+
+create view tuner_summary as
+-- What each preset spent on each task, and what it found.
+with spent as (
+    select
+        run_key,
+        count(*) as trials,
+        sum(status <> 'ok') as failures,
+        max(elapsed_s) as elapsed_s,
+        sum(build_s) as build_s,
+        sum(run_s) as run_s
+    from trial
+    group by run_key
+)
+select
+    run.task_key,
+    task.label,
+    run.preset,
+    count(*) as runs,
+    sum(spent.trials) as trials,
+    sum(spent.failures) as failures,
+    sum(spent.elapsed_s) as elapsed_s,
+    sum(spent.build_s) as build_s,
+    sum(spent.run_s) as run_s,
+    min(best.latency_s) as best_latency_s,
+    max(best.gflops) as best_gflops
+from run
+join task on task.key = run.task_key
+join spent on spent.run_key = run.key
+left join best_of_run as best on best.run_key = run.key
+group by run.task_key, run.preset;
+
+create view model_latency as
+-- One row per build and reference, measured in the same process run. What was measured of a former build of the
+-- same name is left out.
+select
+    build.model,
+    build.target,
+    build.preset,
+    evaluation.latency_s,
+    evaluation.reference,
+    evaluation.reference_latency_s,
+    evaluation.speedup,
+    evaluation.relative_error,
+    build.name as build
+from evaluation
+join build on build.name = evaluation.build
+where evaluation.created_at >= build.created_at;
+
+create view task_usage as
+-- Which models use each task, and how often it occurs in all of them.
+select
+    task.key as task_key,
+    task.label,
+    task.flop,
+    used.target,
+    count(*) as model_count,
+    group_concat(used.model, ', ') as models,
+    sum(used.weight) as weight
+from (select model, target, task_key, weight from model_task order by model) as used
+join task on task.key = used.task_key
+group by task.key, used.target;
+
+create view failures as
+-- Why candidates failed: the first line of the error, how often, and the first
+-- example (what stands beside a min() comes from the same row).
+select
+    status,
+    substr(error, 1, instr(error || char(10), char(10)) - 1) as error,
+    count(*) as count,
+    count(distinct task_key) as task_count,
+    min(created_at) as first_at,
+    run_key as example_run_key,
+    number as example_number,
+    config as example_config
+from trial
+where status <> 'ok'
+group by status, substr(error, 1, instr(error || char(10), char(10)) - 1);

@@ -1,0 +1,92 @@
+"""What a target must give: spaces, templates that turn (workload, config) into programs, a builder and a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space.space import Space
+from anole.task import Workload
+
+if TYPE_CHECKING:
+    from tvm import te, tirx
+
+ANCHOR = "anole.anchor"
+"""The block attribute that marks the anchor operator's block; its value is the operator's name."""
+
+
+class Template(Protocol):
+    """Code that turns a workload and a config into a program, in steps that a whole graph can take apart.
+
+    A graph packs constant weights once, at compile time, and fuses epilogues (bias, residual add, relu) behind
+    `compute` before it calls `schedule`.
+    """
+
+    def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
+        """Returns the shape of the packed weight."""
+
+    def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns the weight in the layout that the config reads; given HWIO for conv2d, (in, out) for dense."""
+
+    def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the anchor operator's definition over data and packed weight; its block carries `ANCHOR`."""
+
+    def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
+        """Returns a function that holds the anchor's definition, and maybe an epilogue, scheduled by the config."""
+
+
+class Timeable(Protocol):
+    """A loaded candidate, ready to be checked and timed."""
+
+    def relative_error(self) -> float:
+        """Runs it once and returns the relative L2 distance from the reference."""
+
+    def __call__(self, number: int) -> float:
+        """Runs it `number` times back to back and returns the mean seconds of one run."""
+
+
+class Runner(Protocol):
+    """Runs candidates of one task in the present process, which should do nothing else."""
+
+    def load(self, artifact: Path, config: Config) -> Timeable:
+        """Loads what the builder wrote."""
+
+
+class Target(Protocol):
+    """The hardware: one class for each kind.
+
+    Attributes:
+        description: everything that identifies it, in plain JSON values.
+        shares_cores: whether building candidates disturbs the device, because it is the processor itself.
+        preload: the modules that its worker processes import once, before they fork.
+    """
+
+    description: Mapping[str, Any]
+    shares_cores: bool
+    preload: tuple[str, ...]
+
+    def template_version(self, operator: str) -> int:
+        """Returns the version of an operator's template; a part of a task's key."""
+
+    def space(self, workload: Workload) -> Space:
+        """Returns the knobs of a workload; needs no compiler."""
+
+    def default_config(self, workload: Workload) -> Config:
+        """Returns a valid config that is decent without any tuning; needs no compiler."""
+
+    def template(self, workload: Workload) -> Template:
+        """Returns the template of a workload's operator."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Returns the environment variables that a process that runs candidates needs."""
+
+    def build(self, workload: Workload, config: Config, artifact: Path) -> None:
+        """Builds one candidate with the canonical epilogue (bias, relu) into a file."""
+
+    def runner(self, workload: Workload) -> Runner:
+        """Returns what runs candidates of a workload in this process."""

@@ -1,0 +1,117 @@
+"""Direct convolution on the CPU: NHWC data, weights packed into register-wide panels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import s_tir, te, tirx
+
+from anole.record import Config
+from anole.targets.base import ANCHOR
+from anole.targets.cpu import nest
+from anole.targets.cpu.conv2d_space import TILE_ORDERS, padded_filters, vector_width
+from anole.targets.cpu.vector_unit import VectorUnit
+from anole.task import Conv2d
+
+
+@dataclass(frozen=True)
+class Conv2dTemplate:
+    """Direct convolution; `conv2d_space` says what its knobs mean."""
+
+    unit: VectorUnit
+
+    def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
+        """Returns (panels, kernel height, kernel width, in, panel width)."""
+        panel, channels = config["tile_f"][2], workload.in_channels // workload.groups
+        return (padded_filters(self.unit, workload) // panel, *workload.kernel, channels, panel)
+
+    def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns HWIO weights in whole panels, zero-padded."""
+        panel = config["tile_f"][2]
+        missing = padded_filters(self.unit, workload) - workload.out_channels
+        padded = np.pad(weight, [(0, 0)] * 3 + [(0, missing)])
+        panels = padded.reshape(*weight.shape[:3], -1, panel)
+        return np.ascontiguousarray(panels.transpose(3, 0, 1, 2, 4))
+
+    def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        w, panel = workload, config["tile_f"][2]
+        padded = _pad(w, data) if any(w.padding) else data
+        channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
+        rc = te.reduce_axis((0, channels), "rc")
+        ry = te.reduce_axis((0, w.kernel[0]), "ry")
+        rx = te.reduce_axis((0, w.kernel[1]), "rx")
+
+        def point(n: Any, y: Any, x: Any, f: Any) -> Any:
+            channel = rc if w.groups == 1 else f // filters_of_group * channels + rc
+            row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
+            value = padded[n, row, column, channel] * packed[f // panel, ry, rx, rc, f % panel]
+            return te.sum(value, axis=[rc, ry, rx])
+
+        shape, filters = (w.batch, w.out_height, w.out_width), padded_filters(self.unit, w)
+        conv = te.compute((*shape, filters), point, name="conv2d", attrs={ANCHOR: w.operator})
+        if filters == w.out_channels:
+            return conv
+        return te.compute((*shape, w.out_channels), lambda n, y, x, f: conv[n, y, x, f], name="crop")
+
+    def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the nest that the config says."""
+        sch = s_tir.Schedule(func)
+        anchor = nest.find_anchor(sch)
+        epilogue = nest.join_epilogue(sch, anchor)
+        n, y, x, f, rc, ry, rx = sch.get_loops(anchor)
+        panel = config["tile_f"][2]
+        lanes = vector_width(self.unit, panel)
+
+        f_parallel, f_tile, f_register, f_vector = sch.split(f, [*config["tile_f"][:2], panel // lanes, lanes])
+        y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
+        x_tile, x_register = sch.split(x, config["tile_x"])
+        splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in ((rc, "rc"), (ry, "ry"), (rx, "rx"))]
+        outer, inner = zip(*splits, strict=True)
+        chunks = [f_parallel, y_parallel] if config["parallel_order"] == "fy" else [y_parallel, f_parallel]
+        tiles = [(f_tile, y_tile, x_tile)[axis] for axis in TILE_ORDERS[config["tile_order"]]]
+        registers = [y_register, x_register, f_register]
+        sch.reorder(n, *chunks, *tiles, *outer, *inner, *registers, f_vector)
+
+        # The chunks are fused before the padding moves in between them and the tiles.
+        parallel = sch.fuse(n, *chunks)
+        sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
+        self._place_padding(sch, config["pad_at"], parallel)
+        sch.parallel(parallel)
+        nest.vectorize_epilogue(sch, epilogue, len(tiles) + 1, self.unit.lanes)
+        sch.vectorize(f_vector)
+        for loop in registers:
+            sch.unroll(loop)
+        if config["unroll_explicit"]:
+            steps = config["tile_y"][2] * config["tile_x"][1] * (panel // lanes)
+            nest.unroll_reduction(sch, inner, steps, config["auto_unroll_max_step"])
+        sch.decompose_reduction(anchor, outer[0])
+        return nest.scheduled(sch)
+
+    def _place_padding(self, sch: s_tir.Schedule, pad_at: str, parallel: Any) -> None:
+        pad = nest.find_block(sch, "pad")
+        if pad is None:
+            return
+        if pad_at == "inline":
+            sch.compute_inline(pad)
+            return
+        if pad_at == "parallel":
+            sch.compute_at(pad, parallel)
+        nest.vectorize_copy(sch, pad, self.unit.lanes)
+        if pad_at == "root":
+            batch, row = sch.get_loops(pad)[:2]
+            sch.parallel(sch.fuse(batch, row))
+
+
+def _pad(w: Conv2d, data: te.Tensor) -> te.Tensor:
+    top, left, bottom, right = w.padding
+    shape = (w.batch, w.height + top + bottom, w.width + left + right, w.in_channels)
+
+    def point(n: Any, y: Any, x: Any, c: Any) -> Any:
+        inside = tirx.all(y >= top, y < w.height + top, x >= left, x < w.width + left)
+        return tirx.if_then_else(inside, data[n, y - top, x - left, c], tirx.const(0, w.dtype))
+
+    return te.compute(shape, point, name="pad")

@@ -1,0 +1,159 @@
+"""The knobs of a direct convolution on the CPU, and what a config of them means; needs no compiler.
+
+The nest, outermost first: a parallel loop over (batch, channels, rows); the tile loops inside a chunk; the
+reduction; the register tile, whose accumulators never leave the vector registers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space import Constraint, Knob, Space, option_knob, split_knob
+from anole.space.loops import Annotation, Buffer, Loop, LoopNest
+from anole.space.space import Columns
+from anole.targets.cpu.vector_unit import VectorUnit
+from anole.task import Conv2d
+
+VERSION = 1
+
+TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
+"""The order of the tile loops inside a parallel chunk: positions in (f, y, x)."""
+
+_ROWS_IN_REGISTERS = 8
+_FMA_LATENCY_HIDDEN = 8
+"""Independent multiply-adds in flight that keep two pipes of latency four busy."""
+
+
+def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
+    """Returns the output channels that are computed: whole registers of them, unless groups forbid it."""
+    return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
+
+
+def vector_width(unit: VectorUnit, panel: int) -> int:
+    """Returns the lanes of the vectors that a weight panel of some width is read by."""
+    return next(lanes for lanes in range(min(unit.lanes, panel), 0, -1) if panel % lanes == 0)
+
+
+@cache
+def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
+    """Returns the space of a convolution.
+
+    Knobs, with the papers' names (Chameleon, Table 1): ``tile_f`` into (parallel, tile, register), ``tile_y`` into
+    (parallel, tile, register), ``tile_x`` into (tile, register); ``tile_rc``, ``tile_ry``, ``tile_rx`` into (outer,
+    inner), where all outer parts are outside of all inner ones; ``auto_unroll_max_step``, how many vector operations
+    an unrolled reduction body may have, and ``unroll_explicit``, whether TVM unrolls it or LLVM may. And the CPU's
+    own: ``parallel_order``, ``tile_order``, and ``pad_at``, where the zero border is written.
+    """
+    filters = padded_filters(unit, w)
+    depthwise = w.groups == w.in_channels == w.out_channels
+    # A register must not mix channels of two groups, which read different inputs.
+    alike = filters if w.groups == 1 or depthwise else w.out_channels // w.groups
+    widest = unit.lanes * unit.registers // 4
+
+    def panels_are_whole_registers(split: tuple[int, ...]) -> bool:
+        return split[2] <= widest and alike % split[2] == 0 and (w.groups > 1 or split[2] % unit.lanes == 0)
+
+    knobs = [
+        split_knob("tile_f", filters, 3, panels_are_whole_registers),
+        split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS),
+        split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers),
+        split_knob("tile_rc", w.in_channels // w.groups, 2),
+        split_knob("tile_ry", w.kernel[0], 2),
+        split_knob("tile_rx", w.kernel[1], 2),
+        option_knob("auto_unroll_max_step", (0, 64, 512)),
+        option_knob("unroll_explicit", (0, 1)),
+        option_knob("parallel_order", ("fy", "yf")),
+        option_knob("tile_order", tuple(TILE_ORDERS)),
+        option_knob("pad_at", ("inline", "parallel", "root") if any(w.padding) else ("none",)),
+    ]
+    enough = min(_FMA_LATENCY_HIDDEN, _most_accumulators(knobs, unit))
+    chunks = min(threads, max(w.batch * split[0] * rows[0] for split in knobs[0].values for rows in knobs[1].values))
+
+    def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
+        return np.asarray(_accumulators(unit, columns) + _vectors(unit, columns) + 1 <= unit.registers)
+
+    def latency_is_hidden(columns: Columns) -> NDArray[np.bool_]:
+        return np.asarray(_accumulators(unit, columns) >= enough)
+
+    def threads_are_fed(columns: Columns) -> NDArray[np.bool_]:
+        return np.asarray(w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0] >= chunks)
+
+    return Space(
+        knobs,
+        [
+            Constraint("the accumulators do not fit the vector registers", registers_suffice),
+            Constraint("too few accumulators to hide the latency of a multiply-add", latency_is_hidden),
+            Constraint("fewer parallel chunks than threads", threads_are_fed),
+        ],
+        lambda columns: _nest(unit, w, columns).features(),
+    )
+
+
+@cache
+def conv2d_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
+    """Returns, of many drawn configs, the one that fills the registers best and keeps its loops simple."""
+    space = conv2d_space(unit, threads, w)
+    vectors = space.sample(4096, np.random.default_rng(0))
+    columns = space.columns(vectors)
+    merit = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
+    merit += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
+    return space.config(vectors[int(np.argmax(merit))])
+
+
+def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
+    """How many vector registers hold one weight panel, shape (n,)."""
+    return np.asarray(-(-columns["tile_f"][:, 2] // unit.lanes))
+
+
+def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
+    """How many vector registers hold accumulators, shape (n,)."""
+    return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1] * _vectors(unit, columns))
+
+
+def _most_accumulators(knobs: list[Knob], unit: VectorUnit) -> int:
+    """The most accumulators that a register tile of the knobs can have within the registers."""
+    f, y, x = (sorted({split[-1] for split in knob.values}) for knob in knobs[:3])
+    tiles = [(-(-panel // unit.lanes), rows * columns) for panel in f for rows in y for columns in x]
+    return max(v * points for v, points in tiles if v * points + v + 1 <= unit.registers)
+
+
+def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
+    f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
+    rc, ry, rx = columns["tile_rc"], columns["tile_ry"], columns["tile_rx"]
+    f_first = columns["parallel_order"] == "fy"
+    orders = np.array([np.argsort(order) for order in TILE_ORDERS.values()])
+    order = orders[np.searchsorted(list(TILE_ORDERS), columns["tile_order"])]
+    steps = _accumulators(unit, columns) * np.where(columns["unroll_explicit"] == 1, 1, 1 << 20)
+    unrolled = {}
+    for name, extent in (("rx", rx[:, 1]), ("ry", ry[:, 1]), ("rc", rc[:, 1])):
+        steps = steps * extent
+        fits = steps <= columns["auto_unroll_max_step"]
+        unrolled[name] = np.where(fits, Annotation.UNROLLED, Annotation.SERIAL)
+    lanes = np.gcd(f[:, 2], unit.lanes)
+    parallel, register = Annotation.PARALLEL, Annotation.UNROLLED
+    loops = (
+        Loop("n", "n", w.batch, 0, parallel),
+        Loop("f_parallel", "f", f[:, 0], np.where(f_first, 1, 2), parallel),
+        Loop("y_parallel", "y", y[:, 0], np.where(f_first, 2, 1), parallel),
+        Loop("f_tile", "f", f[:, 1], 3 + order[:, 0]),
+        Loop("y_tile", "y", y[:, 1], 3 + order[:, 1]),
+        Loop("x_tile", "x", x[:, 0], 3 + order[:, 2]),
+        *(Loop(f"{name}_outer", name, tile[:, 0], 6 + at) for at, (name, tile) in enumerate((("rc", rc), ("ry", ry), ("rx", rx)))),
+        *(Loop(f"{name}_inner", name, tile[:, 1], 9 + at, unrolled[name]) for at, (name, tile) in enumerate((("rc", rc), ("ry", ry), ("rx", rx)))),
+        Loop("y_register", "y", y[:, 2], 12, register),
+        Loop("x_register", "x", x[:, 1], 13, register),
+        Loop("f_register", "f", f[:, 2] // lanes, 14, register),
+        Loop("f_vector", "f", lanes, 15, Annotation.VECTORIZED),
+    )
+    rows = {"y": w.strides[0], "ry": w.dilation[0]}
+    row_columns = {"x": w.strides[1], "rx": w.dilation[1]}
+    height, width = w.height + w.padding[0] + w.padding[2], w.width + w.padding[1] + w.padding[3]
+    filters = padded_filters(unit, w)
+    data = Buffer("data", (w.batch, height, width, w.in_channels), ({"n": 1}, rows, row_columns, {"rc": 1}))
+    weight = Buffer("weight", (filters, *w.kernel, w.in_channels // w.groups), ({"f": 1}, {"ry": 1}, {"rx": 1}, {"rc": 1}))
+    out = Buffer("out", (w.batch, w.out_height, w.out_width, filters), ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))
+    return LoopNest(loops, (data, weight, out))

@@ -1,0 +1,92 @@
+"""The knobs of a dense layer on the CPU, and what a config of them means; needs no compiler.
+
+The nest, outermost first: a parallel loop over the output features; tiles of rows and features; the reduction;
+the register tile.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space import Constraint, Space, option_knob, split_knob
+from anole.space.loops import Annotation, Buffer, Loop, LoopNest
+from anole.space.space import Columns
+from anole.targets.cpu.vector_unit import VectorUnit
+from anole.task import Dense
+
+VERSION = 1
+
+_ROWS_IN_REGISTERS = 16
+
+
+@cache
+def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
+    """Returns the space of a dense layer.
+
+    Knobs, named as AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows into (tile, register), ``tile_x`` the
+    output features into (parallel, tile, register), ``tile_k`` the reduction into (outer, inner);
+    ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
+    """
+    features = unit.padded(w.out_features)
+    widest = unit.lanes * unit.registers // 2
+
+    knobs = [
+        split_knob("tile_y", w.batch, 2, lambda split: split[1] <= _ROWS_IN_REGISTERS),
+        split_knob("tile_x", features, 3, lambda split: split[2] <= widest and split[2] % unit.lanes == 0),
+        split_knob("tile_k", w.in_features, 2),
+        option_knob("auto_unroll_max_step", (0, 16, 64, 512)),
+        option_knob("unroll_explicit", (0, 1)),
+    ]
+    chunks = min(threads, features // unit.lanes)
+
+    def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
+        vectors = columns["tile_x"][:, 2] // unit.lanes
+        return np.asarray(columns["tile_y"][:, 1] * vectors + vectors + 1 <= unit.registers)
+
+    def threads_are_fed(columns: Columns) -> NDArray[np.bool_]:
+        return np.asarray(columns["tile_x"][:, 0] >= chunks)
+
+    return Space(
+        knobs,
+        [
+            Constraint("the accumulators do not fit the vector registers", registers_suffice),
+            Constraint("fewer parallel chunks than threads", threads_are_fed),
+        ],
+        lambda columns: _nest(unit, w, columns).features(),
+    )
+
+
+@cache
+def dense_default(unit: VectorUnit, threads: int, w: Dense) -> Config:
+    """Returns, of many drawn configs, the one with the most accumulators and a long reduction."""
+    space = dense_space(unit, threads, w)
+    vectors = space.sample(1024, np.random.default_rng(0))
+    columns = space.columns(vectors)
+    merit = columns["tile_y"][:, 1] * columns["tile_x"][:, 2] // unit.lanes + np.log2(columns["tile_k"][:, 1])
+    return space.config(vectors[int(np.argmax(merit - 4.0 * columns["unroll_explicit"]))])
+
+
+def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
+    y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+    vectors = x[:, 2] // unit.lanes
+    unrolled = (columns["unroll_explicit"] == 1) & (y[:, 1] * vectors * k[:, 1] <= columns["auto_unroll_max_step"])
+    register = Annotation.UNROLLED
+    loops = (
+        Loop("x_parallel", "x", x[:, 0], 0, Annotation.PARALLEL),
+        Loop("x_tile", "x", x[:, 1], 1),
+        Loop("y_tile", "y", y[:, 0], 2),
+        Loop("k_outer", "k", k[:, 0], 3),
+        Loop("k_inner", "k", k[:, 1], 4, np.where(unrolled, Annotation.UNROLLED, Annotation.SERIAL)),
+        Loop("y_register", "y", y[:, 1], 5, register),
+        Loop("x_register", "x", vectors, 6, register),
+        Loop("x_vector", "x", unit.lanes, 7, Annotation.VECTORIZED),
+    )
+    features = unit.padded(w.out_features)
+    data = Buffer("data", (w.batch, w.in_features), ({"y": 1}, {"k": 1}))
+    weight = Buffer("weight", (features, w.in_features), ({"x": 1}, {"k": 1}))
+    out = Buffer("out", (w.batch, features), ({"y": 1}, {"x": 1}))
+    return LoopNest(loops, (data, weight, out))

@@ -1,0 +1,83 @@
+"""The CPU as a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import TargetError
+from anole.record import Config
+from anole.space.space import Space
+from anole.targets.cpu import conv2d_space, dense_space
+from anole.targets.cpu.vector_unit import VectorUnit
+from anole.task import Conv2d, Workload
+
+if TYPE_CHECKING:
+    from anole.targets.base import Runner, Template
+
+_VERSIONS = {"conv2d": conv2d_space.VERSION, "dense": dense_space.VERSION}
+
+
+class CpuTarget:
+    """The processor of this machine, with a number of threads.
+
+    Args:
+        description: its ``mcpu`` (LLVM's name), ``features`` and ``threads``.
+    """
+
+    shares_cores = True
+    preload = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self.description = description
+        self.threads = int(description["threads"])
+        self.unit = VectorUnit.of(description)
+
+    def template_version(self, operator: str) -> int:
+        """Returns the version of an operator's template.
+
+        Raises:
+            TargetError: there is no template for the operator.
+        """
+        if operator not in _VERSIONS:
+            raise TargetError(f"the cpu has no template for {operator!r}; it has {', '.join(_VERSIONS)}")
+        return _VERSIONS[operator]
+
+    def space(self, workload: Workload) -> Space:
+        """Returns the knobs of a workload."""
+        if isinstance(workload, Conv2d):
+            return conv2d_space.conv2d_space(self.unit, self.threads, workload)
+        return dense_space.dense_space(self.unit, self.threads, workload)
+
+    def default_config(self, workload: Workload) -> Config:
+        """Returns a valid config that is decent without any tuning."""
+        if isinstance(workload, Conv2d):
+            return conv2d_space.conv2d_default(self.unit, self.threads, workload)
+        return dense_space.dense_default(self.unit, self.threads, workload)
+
+    def template(self, workload: Workload) -> Template:
+        """Returns the template of a workload's operator."""
+        if isinstance(workload, Conv2d):
+            from anole.targets.cpu.conv2d import Conv2dTemplate
+
+            return Conv2dTemplate(self.unit)
+        from anole.targets.cpu.dense import DenseTemplate
+
+        return DenseTemplate(self.unit)
+
+    def environment(self) -> Mapping[str, str]:
+        """Returns the thread counts; TVM by itself would use half of the logical processors."""
+        return {"TVM_NUM_THREADS": str(self.threads), "OMP_NUM_THREADS": str(self.threads)}
+
+    def build(self, workload: Workload, config: Config, artifact: Path) -> None:
+        """Builds one candidate with the canonical epilogue into a shared library."""
+        from anole.targets.cpu.builder import build
+
+        build(self.template(workload), workload, config, self.description, artifact)
+
+    def runner(self, workload: Workload) -> Runner:
+        """Returns what runs candidates of a workload in this process."""
+        from anole.targets.cpu.runner import CpuRunner
+
+        return CpuRunner(self.template(workload), workload)

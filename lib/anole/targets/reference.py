@@ -1,0 +1,80 @@
+"""The right result of every operator, in NumPy, with the canonical epilogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.task import Conv2d, Workload
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """Inputs of a workload and what must come out.
+
+    Attributes:
+        data: NHWC for conv2d, (rows, in) for dense.
+        weight: HWIO for conv2d, (in, out) for dense.
+        bias: (out,).
+        expected: the anchor's result plus bias, negative values cut off.
+    """
+
+    data: Array
+    weight: Array
+    bias: Array
+    expected: Array
+
+    @classmethod
+    def draw(cls, workload: Workload, seed: int = 0) -> Self:
+        """Returns random inputs, standard normal, with their result."""
+        rng = np.random.default_rng(seed)
+        data = rng.standard_normal(data_shape(workload), dtype=np.float32)
+        weight = rng.standard_normal(weight_shape(workload), dtype=np.float32)
+        bias = rng.standard_normal(weight.shape[-1], dtype=np.float32)
+        return cls(data, weight, bias, np.maximum(anchor(workload, data, weight) + bias, 0))
+
+    def relative_error(self, result: Array) -> float:
+        """Returns the L2 distance of a result from what was expected, relative to its length."""
+        distance = np.linalg.norm((result - self.expected).ravel())
+        return float(distance / max(np.linalg.norm(self.expected.ravel()), 1e-30))
+
+
+def data_shape(workload: Workload) -> tuple[int, ...]:
+    """Returns the shape of the data that a workload reads."""
+    if isinstance(workload, Conv2d):
+        return (workload.batch, workload.height, workload.width, workload.in_channels)
+    return (workload.batch, workload.in_features)
+
+
+def weight_shape(workload: Workload) -> tuple[int, ...]:
+    """Returns the shape of the weight that a workload reads, before packing."""
+    if isinstance(workload, Conv2d):
+        return (*workload.kernel, workload.in_channels // workload.groups, workload.out_channels)
+    return (workload.in_features, workload.out_features)
+
+
+def anchor(workload: Workload, data: Array, weight: Array) -> Array:
+    """Returns the anchor operator's result, without an epilogue."""
+    if isinstance(workload, Conv2d):
+        return _conv2d(workload, data, weight)
+    return data @ weight
+
+
+def _conv2d(w: Conv2d, data: Array, weight: Array) -> Array:
+    top, left, bottom, right = w.padding
+    padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    reach = [(k - 1) * d + 1 for k, d in zip(w.kernel, w.dilation, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(1, 2))
+    windows = windows[:, :: w.strides[0], :: w.strides[1], :, :: w.dilation[0], :: w.dilation[1]]
+    groups = [
+        np.tensordot(inputs, filters, axes=((3, 4, 5), (2, 0, 1)))
+        for inputs, filters in zip(
+            np.split(windows, w.groups, axis=3), np.split(weight, w.groups, axis=3), strict=True
+        )
+    ]
+    return np.asarray(np.concatenate(groups, axis=-1), dtype=np.float32)

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.errors import SpecError
+from anole.spec import ModelSpec, load_spec, parse_spec
+
+ISSUE = """
+models:
+  resnet18:      {source: "torchvision:resnet18",      inputs: {x: [1, 3, 224, 224]}}
+  squeezenet1_1: {source: "torchvision:squeezenet1_1", inputs: {x: [1, 3, 224, 224]}}
+targets:
+  cpu: {kind: cpu}
+tuning: {preset: autotvm, trials: 64, seed: 0}
+builds:
+  - {model: resnet18, target: cpu}
+  - {model: squeezenet1_1, target: cpu, trials: 8, seed: 3, preset: random, name: small}
+"""
+
+
+def plain() -> dict[str, Any]:
+    shape = {"x": [1, 3, 32, 32]}
+    return {
+        "models": {
+            "one": {"source": "torchvision:resnet18", "inputs": shape},
+            "two": {"source": "torchvision:alexnet", "inputs": shape},
+        },
+        "targets": {"cpu": {"kind": "cpu"}},
+        "tuning": {"preset": "autotvm", "trials": 4},
+        "builds": [{"model": "one", "target": "cpu"}, {"model": "two", "target": "cpu"}],
+    }
+
+
+def changed(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
+    """The plain spec with one place set, or removed when the value is `...`."""
+    mapping = copy.deepcopy(plain())
+    place: Any = mapping
+    for step in path[:-1]:
+        place = place[step]
+    if value is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return mapping
+
+
+def test_reads_the_example_of_the_readme(tmp_path: Path) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(ISSUE)
+    spec = load_spec(file)
+    assert spec.models["resnet18"] == ModelSpec("resnet18", "torchvision:resnet18", {"x": (1, 3, 224, 224)})
+    first, second = spec.builds.values()
+    assert (first.name, first.model, first.target, first.trials) == (
+        "resnet18-cpu-autotvm",
+        "resnet18",
+        "cpu",
+        64,
+    )
+    assert (first.tuning, first.seed) == ({"preset": "autotvm"}, 0)
+    assert (second.name, second.trials, second.seed) == ("small", 8, 3)
+    assert (second.tuning, spec.tuning) == ({"preset": "random"}, {"preset": "autotvm"})
+
+
+def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
+    builds = parse_spec(changed(("tuning",), ...)).builds
+    assert [build.trials for build in builds.values()] == [64, 64]
+    assert parse_spec(changed(("tuning", "trials"), 0)).builds["one-cpu-autotvm"].trials == 0
+
+
+def test_overrides_are_laid_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(ISSUE)
+    spec = load_spec(file, {"tuning": {"trials": 2}})
+    assert spec.builds["resnet18-cpu-autotvm"].trials == 2
+    assert spec.builds["resnet18-cpu-autotvm"].tuning["preset"] == "autotvm"
+
+
+MISTAKES = {
+    "unknown top-level key": (("modles",), {}, "modles: is not known", "did you mean 'models'?"),
+    "no models": (("models",), ..., "has no `models`", ""),
+    "empty models": (("models",), {}, "models: is empty", ""),
+    "models a list": (("models",), [1], "models: found [1]; a mapping is expected", ""),
+    "model a text": (("models", "one"), "resnet18", "models.one: found 'resnet18'", "a mapping"),
+    "unknown model key": (("models", "one", "sauce"), "x", "models.one.sauce: is not known", "'source'"),
+    "no source": (("models", "one", "source"), ..., "models.one: has no `source`", ""),
+    "source a number": (("models", "one", "source"), 3, "models.one.source: found 3; a text", ""),
+    "unknown scheme": (
+        ("models", "one", "source"),
+        "keras:x",
+        "models.one.source: found 'keras:x'",
+        "onnx:<path>",
+    ),
+    "no scheme": (
+        ("models", "one", "source"),
+        "alexnet",
+        "models.one.source: found 'alexnet'",
+        "torchvision:<name>",
+    ),
+    "unknown network": (
+        ("models", "one", "source"),
+        "torchvision:resnet81",
+        "models.one.source: found 'resnet81', which is not a torchvision model",
+        "'resnet18'",
+    ),
+    "no ONNX file": (
+        ("models", "one", "source"),
+        "onnx:none.onnx",
+        "models.one.source: found no file 'none.onnx'",
+        "",
+    ),
+    "no inputs": (("models", "one", "inputs"), ..., "models.one: has no `inputs`", "x: [1, 3, 224, 224]"),
+    "inputs a list": (("models", "one", "inputs"), [1, 3], "models.one.inputs: found [1, 3]; a mapping", ""),
+    "empty shape": (("models", "one", "inputs", "x"), [], "models.one.inputs.x: found []; a list", ""),
+    "zero dimension": (
+        ("models", "one", "inputs", "x"),
+        [1, 0],
+        "models.one.inputs.x[1]: found 0; a whole",
+        "1",
+    ),
+    "text dimension": (
+        ("models", "one", "inputs", "x"),
+        [1, "3"],
+        "models.one.inputs.x[1]: found '3'",
+        "whole",
+    ),
+    "bool dimension": (
+        ("models", "one", "inputs", "x"),
+        [True],
+        "models.one.inputs.x[0]: found True",
+        "whole",
+    ),
+    "model name": (("models", "a/b"), {}, "models: found 'a/b'; a name consists of", ""),
+    "number as name": (("models", 5), {}, "models: found the key 5", "quote it"),
+    "no kind": (("targets", "cpu"), {}, "targets.cpu: has no `kind`", ""),
+    "unknown kind": (("targets", "cpu", "kind"), "gpu", "targets.cpu.kind: found 'gpu'", "allowed: cpu"),
+    "unknown target key": (("targets", "cpu", "thread"), 2, "targets.cpu.thread: is not known", "'threads'"),
+    "no threads": (
+        ("targets", "cpu", "threads"),
+        0,
+        "targets.cpu.threads: found 0; a whole number",
+        "at least 1",
+    ),
+    "threads a text": (("targets", "cpu", "threads"), "all", "targets.cpu.threads: found 'all'", "whole"),
+    "unknown mcpu": (("targets", "cpu", "mcpu"), "znver9", "targets.cpu.mcpu: found 'znver9'", "'znver"),
+    "negative trials": (
+        ("tuning", "trials"),
+        -1,
+        "tuning.trials: found -1; a whole number of at least 0",
+        "",
+    ),
+    "trials a fraction": (("tuning", "trials"), 1.5, "tuning.trials: found 1.5", "whole"),
+    "negative seed": (("tuning", "seed"), -3, "tuning.seed: found -3", "whole"),
+    "tuning a list": (("tuning",), [], "tuning: found []; a mapping is expected", ""),
+    "builds a mapping": (("builds",), {}, "builds: found {}; a list", ""),
+    "no builds": (("builds",), [], "builds: found []; a list with at least one", ""),
+    "build without model": (("builds", 1, "model"), ..., "builds[1]: has no `model`; it has target", ""),
+    "unknown model": (
+        ("builds", 1, "model"),
+        "tow",
+        "builds[1].model: found 'tow', which is not one of the models",
+        "'two'",
+    ),
+    "unknown target": (("builds", 0, "target"), "cuda", "builds[0].target: found 'cuda'", "allowed: cpu"),
+    "trials of a build": (("builds", 0, "trials"), "many", "builds[0].trials: found 'many'", "whole"),
+    "name of a build": (("builds", 0, "name"), "../x", "builds[0].name: found '../x'; a name", ""),
+    "second build of a name": (
+        ("builds", 1, "model"),
+        "one",
+        "builds[1]: found a second build named 'one-cpu-autotvm'",
+        "builds[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "value", "start", "mention"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_named_with_its_place(
+    path: tuple[str | int, ...], value: object, start: str, mention: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(changed(path, value))
+    assert str(caught.value).startswith(f"models.yaml: {start}")
+    assert mention in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("# only a comment\n", "is empty"),
+        ("- a\n- b\n", "found ['a', 'b']; a mapping is expected"),
+        ("models: [1,\ntargets: {}\n", "line 3, column 1: expected ',' or ']'"),
+        ("models: {}\n\ttargets: {}\n", "line 2, column 1: "),
+        ("models: {}\nmodels: {}\n", "line 2, column 1: the key 'models' is given twice"),
+        ("models: \x00\n", "is not YAML"),
+    ],
+)
+def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load_spec(file)
+    assert str(caught.value).startswith(f"{file}: {message}")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="there is no such file"):
+        load_spec(tmp_path / "models.yaml")
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "models.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="cannot be read"):
+        load_spec(tmp_path / "models.yaml")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["models", "targets", "builds", "tuning", "source", "inputs", "model", "x"]),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_nothing_but_a_spec_error_ever_comes_out(value: object) -> None:
+    with pytest.raises(SpecError):
+        parse_spec(value)
+
+
+def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
+    spec = parse_spec(changed(("targets", "cpu", "threads"), 100_000))
+    with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
+        spec.targets["cpu"].describe()
+
+
+def test_a_model_survives_its_plain_form() -> None:
+    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)})
+    assert ModelSpec.from_json("m", model.to_json()) == model
+    assert (model.scheme, model.location) == ("torch", "nets:tiny")
+
+
+def test_reading_a_spec_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'tvm', 'numpy', 'torchvision', 'xgboost'}"
+    code = f"import sys, anole.spec; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
