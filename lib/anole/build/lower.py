@@ -1,0 +1,135 @@
+"""From a normalised Relax module to a scheduled one: templates for the anchors, the default schedule for the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import ir, relax, s_tir, te, tirx
+
+from anole.build.concat import legalize_concat, write_slices
+from anole.build.fast_math import fast_math_map
+from anole.extract.graph import workload_of
+from anole.keys import canonical_json
+from anole.record import Config
+from anole.targets.base import ANCHOR, Template
+from anole.task import Conv2d, Dense, Workload, workload_from_json, workload_to_json
+
+_WORKLOAD = "anole.workload"
+_OUT_ELEMENTWISE_FUSABLE = 4
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The program that a workload is compiled to."""
+
+    template: Template
+    config: Config
+
+
+def lower(
+    module: tvm.IRModule,
+    choices: Mapping[Workload, Choice],
+    schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
+) -> tuple[tvm.IRModule, dict[Workload, str]]:
+    """Returns the module with every function scheduled, weights packed, and epilogues fused behind the anchors.
+
+    Args:
+        module: in normal form, see `anole.extract.graph.normalize`.
+        choices: what each anchor operator of the module is compiled to.
+        schedule_default: schedules every other function.
+
+    Returns:
+        The module, and for each workload whose template could not schedule it in this network, the reason; those
+        have the default schedule.
+    """
+    transform = relax.transform
+    anchor = _Legalizer(choices)
+    anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor}
+    passes = [
+        transform.LegalizeOps({**fast_math_map(), **anchors, "relax.concat": legalize_concat}),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+        transform.DeadCodeElimination(),
+    ]
+    module = write_slices(tvm.transform.Sequential(passes)(module))
+    failures: dict[Workload, str] = {}
+    scheduled = {}
+    for variable, func in module.functions_items():
+        if isinstance(func, tirx.PrimFunc):
+            scheduled[variable] = _schedule(func, choices, schedule_default, failures)
+    for variable, func in scheduled.items():
+        module.update_func(variable, func)
+    return module, failures
+
+
+def _schedule(
+    func: tirx.PrimFunc,
+    choices: Mapping[Workload, Choice],
+    schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
+    failures: dict[Workload, str],
+) -> tirx.PrimFunc:
+    workload = next(_anchored(func), None)
+    if workload is None:
+        return schedule_default(func)
+    choice = choices[workload]
+    try:
+        return choice.template.schedule(func, workload, choice.config)
+    except Exception as error:
+        # An epilogue that the template was not made for must not cost the whole build.
+        failures[workload] = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+        return schedule_default(func)
+
+
+def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
+    schedule = s_tir.Schedule(func)
+    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
+        text = schedule.get(rv).annotations.get(_WORKLOAD)
+        if text is not None:
+            yield workload_from_json(json.loads(str(text)))
+
+
+class _Legalizer:
+    """Turns anchor operators into calls of their template's definition, on a weight packed beforehand."""
+
+    def __init__(self, choices: Mapping[Workload, Choice]) -> None:
+        self._choices = choices
+
+    def __call__(self, bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+        workload = workload_of(call)
+        if workload is None:
+            return call.op.get_attr("FLegalize")(bb, call)
+        choice = self._choices[workload]
+        data, weight = call.args
+        packed = bb.emit(bb.call_te(_packing(choice, workload), weight, primfunc_name_hint="pack_weight"))
+        if isinstance(workload, Dense) and len(data.ty.shape) != 2:
+            data = bb.emit(relax.op.reshape(data, (workload.batch, workload.in_features)))
+        func = _definition(choice, workload, data.ty, packed.ty)
+        shape = call.ty.shape if isinstance(workload, Conv2d) else (workload.batch, workload.out_features)
+        made = relax.call_tir(
+            bb.add_func(func, workload.operator), [data, packed], relax.TensorType(list(shape), workload.dtype)
+        )
+        if len(shape) == len(call.ty.shape):
+            return made
+        return relax.op.reshape(bb.emit(made), call.ty.shape)
+
+
+def _packing(choice: Choice, workload: Workload) -> Callable[[te.Tensor], te.Tensor]:
+    return lambda weight: choice.template.pack_weight(workload, choice.config, weight)
+
+
+def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:
+    """The anchor's function, its block marked with the workload, open for epilogues."""
+    data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
+    packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
+    result = choice.template.compute(workload, choice.config, data, packed)
+    schedule = s_tir.Schedule(te.create_prim_func([data, packed, result], "int64"))
+    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if ANCHOR in schedule.get(rv).annotations:
+            schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))
+    return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)

@@ -1,0 +1,82 @@
+"""From a model to tasks: import, normalise, and list the distinct anchor operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from anole.task import Task, Workload
+
+if TYPE_CHECKING:
+    from anole.extract.imported import Imported
+    from anole.spec import ModelSpec
+
+EXTRACT_VERSION = 1
+"""Raised whenever the same model would give other tasks."""
+
+
+def load_model(model: ModelSpec) -> Imported:
+    """Imports a model and brings it into the form that tasks are read from and builds are compiled from.
+
+    Raises:
+        ExtractError: the model cannot be loaded or imported; the message says why.
+    """
+    from anole.extract.graph import normalize
+
+    if model.scheme == "onnx":
+        from anole.extract.onnx import import_onnx
+
+        return normalize(model, import_onnx(model))
+    from anole.extract.torch import import_torch
+
+    return normalize(model, import_torch(model))
+
+
+def extract(
+    model: ModelSpec,
+    target_name: str,
+    description: Mapping[str, Any],
+    template_version: Callable[[Workload], int],
+) -> tuple[dict[str, Any], list[Task]]:
+    """Extracts the distinct tasks of a model on a target.
+
+    Args:
+        model: what to extract from.
+        target_name: the target's name in models.yaml.
+        description: the target's whole description.
+        template_version: the version of the template that handles a workload on this target.
+
+    Returns:
+        The model's manifest, in plain JSON values, and its tasks in the order of their first layer.
+
+    Raises:
+        ExtractError: the model cannot be loaded or imported.
+    """
+    from anole.extract.graph import find_layers
+
+    layers: dict[Workload, list[str]] = {}
+    for layer in find_layers(load_model(model)):
+        layers.setdefault(layer.workload, []).append(layer.name)
+    tasks = [Task(workload, description, template_version(workload)) for workload in layers]
+    listed = [
+        {
+            "key": task.key,
+            "label": task.label,
+            "flop": task.workload.flop,
+            "weight": len(layers[task.workload]),
+            "layers": layers[task.workload],
+        }
+        for task in tasks
+    ]
+    manifest = {
+        "schema": 1,
+        "model": model.name,
+        "target": target_name,
+        "source": model.source,
+        "inputs": {name: list(shape) for name, shape in model.inputs.items()},
+        "target_description": dict(description),
+        "entry": model.to_json(),
+        "tasks": listed,
+        "flop": sum(task.workload.flop * len(layers[task.workload]) for task in tasks),
+    }
+    return manifest, tasks

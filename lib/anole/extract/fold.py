@@ -1,0 +1,58 @@
+"""Constants evaluated with NumPy: batch-norm and layout arithmetic that TVM would compile function by function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import ir, relax, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+_Fold = Callable[..., NDArray[Any]]
+
+_FOLDS: dict[str, _Fold] = {
+    "relax.add": lambda call, a, b: a + b,
+    "relax.subtract": lambda call, a, b: a - b,
+    "relax.multiply": lambda call, a, b: a * b,
+    "relax.divide": lambda call, a, b: a / b,
+    "relax.negative": lambda call, a: -a,
+    "relax.sqrt": lambda call, a: np.sqrt(a),
+    "relax.rsqrt": lambda call, a: 1 / np.sqrt(a),
+    "relax.permute_dims": lambda call, a: a.transpose(call.attrs.axes and [int(axis) for axis in call.attrs.axes]),
+    "relax.expand_dims": lambda call, a: np.expand_dims(a, tuple(int(axis) for axis in call.attrs.axis)),
+    "relax.squeeze": lambda call, a: a.reshape([int(extent) for extent in call.ty.shape]),
+    "relax.reshape": lambda call, a: a.reshape([int(extent) for extent in call.ty.shape]),
+}
+
+
+def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with every call of a plain operator on constants evaluated."""
+    folder = _Folder(module)
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            folder.builder_.update_func(variable, relax.analysis.remove_all_unused(folder.visit_expr(function)))
+    return folder.builder_.get()
+
+
+@mutator
+class _Folder(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        fold = _FOLDS.get(call.op.name) if isinstance(call.op, ir.Op) else None
+        operands = [self._value(arg) for arg in call.args if not isinstance(arg, relax.ShapeExpr)]
+        if fold is None or any(operand is None for operand in operands):
+            return call
+        call = self.builder_.normalize(call)
+        return relax.const(np.ascontiguousarray(fold(call, *operands)), str(call.ty.dtype))
+
+    def _value(self, arg: ir.Expr) -> NDArray[Any] | None:
+        if isinstance(arg, relax.Var):
+            arg = self.lookup_binding(arg)
+        if isinstance(arg, (tirx.FloatImm, tirx.IntImm)):
+            return np.array(arg.value, str(arg.ty.dtype))
+        if isinstance(arg, ir.GenericConst) and isinstance(arg.value, tvm.runtime.Tensor):
+            return cast(NDArray[Any], arg.value.numpy())
+        return None

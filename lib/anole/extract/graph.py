@@ -1,0 +1,130 @@
+"""The normal form of a network in Relax, and the anchor operators in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import tvm
+from tvm import ir, relax, tirx
+
+from anole.errors import ExtractError
+from anole.extract.fold import fold_constants
+from anole.extract.imported import Imported, TensorInfo
+from anole.task import Conv2d, Dense, Workload
+
+if TYPE_CHECKING:
+    from anole.spec import ModelSpec
+
+_LAYOUTS = {"relax.nn.conv2d": ["NHWC", "HWIO"]}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One anchor operator of a network."""
+
+    name: str
+    workload: Workload
+
+
+def normalize(model: ModelSpec, imported: Imported) -> Imported:
+    """Returns the model with batch-norms folded, constants evaluated and NHWC inside; the interface stays.
+
+    Raises:
+        ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
+    """
+    transform = relax.transform
+    inference = [transform.FoldBatchnormToConv2D(), transform.DecomposeOpsForInference()]
+    # The layout conversion crashes on weights that are still expressions, hence constants first.
+    fold = [transform.CanonicalizeBindings(), fold_constants, transform.FoldConstant(), transform.DeadCodeElimination()]
+    module = imported.module
+    try:
+        with tvm.target.Target({"kind": "llvm"}):
+            for step in (*inference, *fold, transform.ConvertLayout(_LAYOUTS), *fold):
+                module = step(module)
+    except Exception as error:
+        last = str(error).strip().splitlines()[-1]
+        raise ExtractError(f"model {model.name}: TVM cannot convert it: {type(error).__name__}: {last}") from error
+    main = module["main"]
+    fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
+    outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
+    inputs = tuple(_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))
+    return replace(imported, module=module, inputs=inputs, outputs=outputs)
+
+
+def find_layers(imported: Imported) -> list[Layer]:
+    """Returns the anchor operators in the order of execution, named after the model's layers where that is known."""
+    workloads = [workload for call in _calls(imported.module["main"]) if (workload := workload_of(call)) is not None]
+    anchors = [call for call in _calls(imported.module["main"]) if call.op.name in ("relax.nn.conv2d", "relax.matmul")]
+    names = [f"{workload.operator}_{i}" for i, workload in enumerate(workloads)]
+    if len(anchors) == len(imported.anchors):
+        named = zip(anchors, imported.anchors, strict=True)
+        names = [name for call, name in named if workload_of(call) is not None]
+    return [Layer(name, workload) for name, workload in zip(names, workloads, strict=True)]
+
+
+def workload_of(call: ir.Call) -> Workload | None:
+    """Returns the workload of an anchor operator in normal form, or None for any other call."""
+    if call.op.name == "relax.nn.conv2d":
+        return _conv2d(call)
+    if call.op.name == "relax.matmul":
+        return _dense(call)
+    return None
+
+
+def _conv2d(call: ir.Call) -> Conv2d | None:
+    attrs = call.attrs
+    data, weight = (_shape(arg.ty) for arg in call.args)
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+    if data is None or weight is None or layouts != ("NHWC", "HWIO", "NHWC") or _dtypes(call) != {"float32"}:
+        return None
+    top, left, bottom, right = (int(pad) for pad in attrs.padding)
+    return Conv2d(
+        batch=data[0],
+        height=data[1],
+        width=data[2],
+        in_channels=data[3],
+        out_channels=weight[3],
+        kernel=(weight[0], weight[1]),
+        strides=(int(attrs.strides[0]), int(attrs.strides[1])),
+        padding=(top, left, bottom, right),
+        dilation=(int(attrs.dilation[0]), int(attrs.dilation[1])),
+        groups=int(attrs.groups),
+    )
+
+
+def _dense(call: ir.Call) -> Dense | None:
+    data, weight = (_shape(arg.ty) for arg in call.args)
+    if data is None or weight is None or not isinstance(call.args[1], ir.GenericConst):
+        return None
+    if len(weight) != 2 or len(data) < 2 or _dtypes(call) != {"float32"}:
+        return None
+    return Dense(batch=prod(data[:-1]), in_features=weight[0], out_features=weight[1])
+
+
+def _calls(function: relax.Function) -> Iterator[ir.Call]:
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            value = getattr(binding, "value", None)
+            if isinstance(value, ir.Call) and isinstance(value.op, ir.Op):
+                yield value
+
+
+def _dtypes(call: ir.Call) -> set[str]:
+    return {str(ty.dtype) for ty in (call.ty, *(arg.ty for arg in call.args))}
+
+
+def _shape(ty: Any) -> tuple[int, ...] | None:
+    shape = getattr(ty, "shape", None)
+    if shape is None or not all(isinstance(extent, tirx.IntImm) for extent in shape):
+        return None
+    return tuple(int(extent) for extent in shape)
+
+
+def _static(model: ModelSpec, info: TensorInfo, ty: Any) -> TensorInfo:
+    shape = _shape(ty)
+    if shape is None:
+        raise ExtractError(f"model {model.name}: the shape of {info.name} is not known at compile time; fix it in `inputs`")
+    return TensorInfo(info.name, shape, str(ty.dtype))

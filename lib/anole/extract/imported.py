@@ -1,0 +1,37 @@
+"""A model after import: its Relax module and what it looks like from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tvm
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output of a model."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form."""
+        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model as a Relax module with one function ``main``, from all inputs to the output or the tuple of outputs.
+
+    Attributes:
+        module: weights are constants in it.
+        anchors: names of the layers that are convolutions or matrix products, in the order of execution.
+    """
+
+    module: tvm.IRModule
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    anchors: tuple[str, ...]

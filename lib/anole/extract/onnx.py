@@ -1,0 +1,98 @@
+"""Models from ONNX files."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from anole.errors import ExtractError
+from anole.extract.imported import Imported, TensorInfo
+
+if TYPE_CHECKING:
+    from anole.spec import ModelSpec
+
+_ANCHORS = ("Conv", "Gemm", "MatMul")
+
+
+def import_onnx(model: ModelSpec) -> Imported:
+    """Imports an ONNX file.
+
+    Raises:
+        ExtractError: the file is missing or corrupt, an input's shape is unknown or contradicted, or TVM lacks an
+            operator.
+    """
+    from tvm.relax.frontend.onnx import from_onnx
+
+    proto = _read(model)
+    inputs = input_infos(model, proto)
+    shapes = {info.name: list(info.shape) for info in inputs}
+    dtypes = {info.name: info.dtype for info in inputs}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = from_onnx(proto, shapes, dtypes)
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise ExtractError(f"model {model.name}: TVM cannot import {model.location}: {' '.join(lines[:2])}") from error
+    return Imported(
+        module,
+        inputs,
+        tuple(TensorInfo(value.name, (), _dtype(value)) for value in proto.graph.output),
+        tuple(node.name or node.output[0] for node in proto.graph.node if node.op_type in _ANCHORS),
+    )
+
+
+def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, ...]:
+    """Returns the inputs that a caller gives, with the shapes of the file and of the model's entry.
+
+    Raises:
+        ExtractError: a dimension is dynamic and not fixed, or fixed to something else than the file says.
+    """
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    values = [value for value in proto.graph.input if value.name not in weights]
+    unknown = sorted(set(model.inputs) - {value.name for value in values})
+    if unknown:
+        names = ", ".join(value.name for value in values)
+        raise ExtractError(f"model {model.name}: inputs: found {unknown[0]!r}; {model.location} has {names}")
+    return tuple(TensorInfo(value.name, _shape(model, value), _dtype(value)) for value in values)
+
+
+def _read(model: ModelSpec) -> onnx.ModelProto:
+    path = Path(model.location)
+    if not path.is_file():
+        raise ExtractError(f"model {model.name}: found no file {path}; expected an ONNX file")
+    try:
+        proto = onnx.load(path)
+    except Exception as error:
+        raise ExtractError(f"model {model.name}: {path} is not an ONNX file, or is damaged: {error}") from error
+    if not proto.graph.node:
+        raise ExtractError(f"model {model.name}: {path} is not an ONNX file, or is damaged: it holds no operator")
+    return proto
+
+
+def _shape(model: ModelSpec, value: Any) -> tuple[int, ...]:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape") and value.name not in model.inputs:
+        raise ExtractError(f"model {model.name}: input {value.name} has no shape; give it in `inputs`")
+    dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+    given = model.inputs.get(value.name)
+    if given is None:
+        if None in dims:
+            shown = [dim.dim_param or "?" if size is None else size for dim, size in zip(tensor.shape.dim, dims, strict=True)]
+            raise ExtractError(
+                f"model {model.name}: input {value.name} has the dynamic shape [{', '.join(map(str, shown))}]; "
+                f"fix it in `inputs`, such as {{{value.name}: {[size or 1 for size in dims]}}}"
+            )
+        return tuple(size for size in dims if size is not None)
+    agrees = not dims or len(dims) == len(given) and all(d in (None, g) for d, g in zip(dims, given, strict=True))
+    if not agrees:
+        allowed = ["any" if size is None else size for size in dims]
+        raise ExtractError(f"model {model.name}: input {value.name}: found shape {list(given)}; the file has {allowed}")
+    return tuple(given)
+
+
+def _dtype(value: Any) -> str:
+    return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))

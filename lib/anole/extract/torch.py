@@ -1,0 +1,209 @@
+"""Models from torchvision and from torch factories."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anole.errors import ExtractError
+from anole.extract.imported import Imported, TensorInfo
+
+if TYPE_CHECKING:
+    from anole.spec import ModelSpec
+
+_SEED = 0
+_ANCHORS = ("conv2d", "linear", "matmul", "mm", "addmm")
+
+
+def import_torch(model: ModelSpec) -> Imported:
+    """Imports a torch model through `torch.export`.
+
+    Raises:
+        ExtractError: the model cannot be made, does not run on its inputs, or has an operator that TVM lacks.
+    """
+    from tvm.relax.frontend.torch import from_exported_program
+
+    network = make_network(model)
+    arguments = example_inputs(model)
+    output = run_network(model, network, arguments)
+    try:
+        program = torch.export.export(network, tuple(arguments.values()))
+    except Exception as error:
+        raise ExtractError(f"model {model.name}: torch.export cannot trace it: {_summary(error)}") from error
+    try:
+        module = from_exported_program(program, unwrap_unit_return_tuple=True)
+    except Exception as error:
+        raise ExtractError(f"model {model.name}: TVM cannot import it: {_summary(error)}") from error
+    return Imported(
+        module,
+        tuple(TensorInfo(name, tuple(value.shape), _dtype(value)) for name, value in arguments.items()),
+        tuple(
+            TensorInfo(name, tuple(value.shape), _dtype(value)) for name, value in zip(_names(output), output, strict=True)
+        ),
+        _anchor_names(program),
+    )
+
+
+def make_network(model: ModelSpec) -> torch.nn.Module:
+    """Returns the network in inference mode; its random weights, if it has any, are the same in every process.
+
+    Raises:
+        ExtractError: there is no such network, or it cannot be made.
+    """
+    torch.manual_seed(_SEED)
+    network = _from_torchvision(model) if model.scheme == "torchvision" else _from_factory(model)
+    return network.eval()
+
+
+def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
+    """Returns random inputs of a model, the same in every process.
+
+    Raises:
+        ExtractError: the model's entry gives no shapes.
+    """
+    if not model.inputs:
+        raise ExtractError(f"model {model.name}: found no `inputs`; a torch model needs the shape of each")
+    generator = torch.Generator().manual_seed(_SEED)
+    return {name: torch.randn(*shape, generator=generator) for name, shape in model.inputs.items()}
+
+
+def run_network(
+    model: ModelSpec, network: torch.nn.Module, arguments: dict[str, torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Runs a network and returns its outputs in order.
+
+    Raises:
+        ExtractError: it does not accept the inputs, or returns something else than tensors.
+    """
+    try:
+        with torch.no_grad():
+            output = network(*arguments.values())
+    except Exception as error:
+        shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
+        raise ExtractError(f"model {model.name}: does not run on inputs {{{shapes}}}: {_summary(error)}") from error
+    outputs = tuple(_tensors(output))
+    if not outputs:
+        raise ExtractError(f"model {model.name}: returned a {type(output).__name__} without any tensor")
+    return outputs
+
+
+def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
+    from torchvision.models import get_model, list_models
+
+    known = list_models()
+    if model.location not in known:
+        near = difflib.get_close_matches(model.location, known, n=3) or known[:3]
+        raise ExtractError(
+            f"model {model.name}: found source torchvision:{model.location}; torchvision knows {len(known)} models, "
+            f"such as {', '.join(near)}"
+        )
+    try:
+        network = get_model(model.location, weights=None)
+    except Exception as error:
+        raise ExtractError(f"model {model.name}: torchvision cannot make {model.location}: {_summary(error)}") from error
+    _unsettle_batch_norms(network)
+    return network
+
+
+def _unsettle_batch_norms(network: torch.nn.Module) -> None:
+    """Gives untrained batch-norms statistics and scales that are not trivial, so that folding them shows."""
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) and layer.running_mean is not None:
+            layer.running_mean.normal_(0, 0.1)
+            layer.running_var.uniform_(0.75, 1.25)
+            if layer.weight is not None:
+                torch.nn.init.uniform_(layer.weight, 0.75, 1.25)
+                torch.nn.init.normal_(layer.bias, 0, 0.1)
+
+
+def _from_factory(model: ModelSpec) -> torch.nn.Module:
+    name, _, attribute = model.location.partition(":")
+    if not name or not attribute:
+        raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
+    with _project_importable():
+        factory = getattr(_import_fresh(model, name), attribute, None)
+        if not callable(factory):
+            found = "nothing" if factory is None else f"a {type(factory).__name__}"
+            raise ExtractError(f"model {model.name}: found {found} at {name}:{attribute}; expected a callable")
+        try:
+            network = factory()
+        except Exception as error:
+            raise ExtractError(f"model {model.name}: {name}:{attribute}() failed: {_summary(error)}") from error
+    if not isinstance(network, torch.nn.Module):
+        raise ExtractError(
+            f"model {model.name}: {name}:{attribute}() returned a {type(network).__name__}; expected a torch.nn.Module"
+        )
+    return network
+
+
+def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
+    """Imports a module from its source as it is now, past any module or byte code that was loaded before."""
+    importlib.invalidate_caches()
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        if not isinstance(spec.loader, importlib.machinery.SourceFileLoader) or spec.origin is None:
+            return importlib.import_module(name)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        exec(compile(spec.loader.get_data(spec.origin), spec.origin, "exec"), module.__dict__)
+        return module
+    except Exception as error:
+        raise ExtractError(
+            f"model {model.name}: cannot import {name} (searched {os.getcwd()} first): {_summary(error)}"
+        ) from error
+
+
+@contextmanager
+def _project_importable() -> Iterator[None]:
+    sys.path.insert(0, os.getcwd())
+    try:
+        yield
+    finally:
+        sys.path.remove(os.getcwd())
+
+
+def _anchor_names(program: Any) -> tuple[str, ...]:
+    """The dotted names of the modules whose operators may become anchors, in the order of execution."""
+    names = []
+    for node in program.graph.nodes:
+        operator = getattr(node.target, "__name__", "").partition(".")[0]
+        if node.op == "call_function" and operator in _ANCHORS:
+            stack = list(node.meta.get("nn_module_stack", {}).values())
+            names.append(stack[-1][0] if stack and stack[-1][0] else node.name)
+    return tuple(names)
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, dict):
+        for value in output.values():
+            yield from _tensors(value)
+    elif isinstance(output, (tuple, list)):
+        for value in output:
+            yield from _tensors(value)
+
+
+def _names(outputs: Sequence[torch.Tensor]) -> list[str]:
+    return ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
+
+
+def _dtype(value: torch.Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _summary(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else inspect.getdoc(type(error)) or ''}"[:400]

@@ -1,0 +1,156 @@
+"""How a block of a TensorIR function walks memory: the stride of every access along each of its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, cast
+
+import tvm_ffi
+from tvm import ir, s_tir, sym, tirx
+
+_EXPENSIVE = {"reinterpret", "exp", "exp2", "exp10", "erf", "log", "log2", "log10", "log1p", "pow", "sigmoid", "tanh", "sqrt", "rsqrt"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop over a block.
+
+    Attributes:
+        extent: number of iterations.
+        reduction: whether iterations add up to the same elements.
+        store: how many elements the store moves for each iteration; None when that is not constant.
+        loads: the same for every load, in the order in which they appear; a reduction's own result is left out.
+    """
+
+    extent: int
+    reduction: bool
+    store: int | None
+    loads: tuple[int | None, ...]
+
+    @property
+    def strides(self) -> tuple[int | None, ...]:
+        """Of the store, then of the loads."""
+        return (self.store, *self.loads)
+
+    @property
+    def contiguous_loads(self) -> bool:
+        """Whether every load is contiguous along the axis, or does not move at all."""
+        return all(stride in (0, 1) for stride in self.loads)
+
+    def wraps(self, inner: Axis) -> bool:
+        """Whether this axis and the one inside it walk memory as one longer axis would."""
+        if self.reduction != inner.reduction:
+            return False
+        pairs = zip(self.strides, inner.strides, strict=True)
+        regular = all(o is not None and i is not None and o == i * inner.extent for o, i in pairs)
+        return regular or self.extent == 1 or inner.extent == 1
+
+    def merged(self, inner: Axis) -> Axis:
+        """Returns the longer axis that stands for this one and the one inside it."""
+        return replace(inner, extent=self.extent * inner.extent) if inner.extent > 1 else self
+
+
+@dataclass(frozen=True)
+class Block:
+    """What scheduling needs to know of a block with a single store.
+
+    Attributes:
+        axes: one for each loop, outermost first.
+        lane_bytes: size of the widest element that is touched.
+        branches: whether the value depends on a condition, such as padding.
+        expensive: whether the value takes a transcendental function.
+    """
+
+    axes: tuple[Axis, ...]
+    lane_bytes: int
+    branches: bool
+    expensive: bool
+
+    @property
+    def work(self) -> int:
+        """How often the body runs."""
+        return prod(axis.extent for axis in self.axes)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether any axis is a reduction."""
+        return any(axis.reduction for axis in self.axes)
+
+
+def describe_block(block: s_tir.SBlock) -> Block | None:
+    """Returns what scheduling needs to know, or None for a block that is not one store with constant extents."""
+    extents = [iter_var.dom.extent for iter_var in block.iter_vars]
+    kinds = {int(iter_var.iter_type) for iter_var in block.iter_vars}
+    constant = all(isinstance(extent, tirx.IntImm) for extent in extents)
+    if not constant or not kinds <= {tirx.IterVar.DataPar, tirx.IterVar.CommReduce}:
+        return None
+    if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
+        return None
+    loads = [load for load in _loads(block.body.value) if not load.source.same_as(block.body.buffer)]
+    calls = {_call_name(call) for call in _collect(block.body.value, ir.Call)}
+    strides = _Strides(block)
+    store = strides.of(block.body.buffer, block.body.indices)
+    moved = [strides.of(load.source, load.indices) for load in loads]
+    axes = tuple(
+        Axis(int(extent), iter_var.iter_type == tirx.IterVar.CommReduce, store[i], tuple(load[i] for load in moved))
+        for i, (iter_var, extent) in enumerate(zip(block.iter_vars, extents, strict=True))
+    )
+    buffers = [block.body.buffer, *(load.source for load in loads)]
+    return Block(
+        axes=axes,
+        lane_bytes=max(_element_bytes(buffer) for buffer in buffers),
+        branches="if_then_else" in calls or bool(_collect(block.body.value, tirx.Select)),
+        expensive=bool(calls & _EXPENSIVE),
+    )
+
+
+def reads_elementwise(consumer: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
+    """Whether a block reads of a buffer just the element at its own position, so that both share their loops."""
+    own = [iter_var.var for iter_var in consumer.iter_vars]
+    loads = [load for load in _loads(consumer.body) if load.source.same_as(buffer)]
+    return bool(loads) and all(
+        len(load.indices) == len(own)
+        and all(index.same_as(var) for index, var in zip(load.indices, own, strict=True))
+        for load in loads
+    )
+
+
+class _Strides:
+    """Strides of accesses along the iteration variables of one block."""
+
+    def __init__(self, block: s_tir.SBlock) -> None:
+        self._vars = [iter_var.var for iter_var in block.iter_vars]
+        self._analyzer = sym.Analyzer()
+        for iter_var in block.iter_vars:
+            self._analyzer.bind(iter_var.var, iter_var.dom)
+
+    def of(self, buffer: tirx.Buffer, indices: list[ir.Expr]) -> list[int | None]:
+        flat = indices[0] if indices else tirx.const(0)
+        for index, extent in zip(indices[1:], buffer.ty.shape[1:], strict=True):
+            flat = flat * extent + index
+        equation = sym.detect_linear_equation(self._analyzer.simplify(flat), self._vars)
+        if not equation:
+            return [None] * len(self._vars)
+        coefficients = [self._analyzer.simplify(coefficient) for coefficient in equation[:-1]]
+        return [int(c) if isinstance(c, tirx.IntImm) else None for c in coefficients]
+
+
+def _loads(root: Any) -> list[Any]:
+    return _collect(root, ir.TensorLoad)
+
+
+def _collect(root: Any, kind: type) -> list[Any]:
+    found: list[Any] = []
+    visit = cast(Callable[[Any], None], found.append)
+    tvm_ffi.structural_walk(root, (kind, visit))
+    return found
+
+
+def _call_name(call: ir.Call) -> str:
+    return str(call.op.name).rpartition(".")[2] if isinstance(call.op, ir.Op) else ""
+
+
+def _element_bytes(buffer: tirx.Buffer) -> int:
+    return max(1, int(tvm_ffi.dtype(str(buffer.ty.dtype)).bits) // 8)
