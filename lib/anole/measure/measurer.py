@@ -20,6 +20,7 @@ from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.record import Config, Measurement, Status
 from anole.roles import Evaluator
 from anole.targets import get_target
+from anole.targets.base import Target
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class Measurer:
     Args:
         task: whose candidates are measured.
         evaluator: decides how often a kernel is run.
+        target: what builds and runs them; the task's own target unless given.
         n_builders: how many candidates are built at once.
         limits: what a candidate may take.
 
@@ -74,10 +76,16 @@ class Measurer:
     """
 
     def __init__(
-        self, task: Task, evaluator: Evaluator, n_builders: int | None = None, limits: Limits | None = None
+        self,
+        task: Task,
+        evaluator: Evaluator,
+        *,
+        target: Target | None = None,
+        n_builders: int | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        self._task, self._limits = task, limits or Limits()
-        self._target = get_target(task.target)
+        self._workload, self._limits = task.workload, limits or Limits()
+        self._target = target or get_target(task.target)
         self._device = str(task.target["kind"])
         self._n_builders = n_builders or int(task.target.get("threads", 1))
         self._evaluator = evaluator
@@ -86,8 +94,10 @@ class Measurer:
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anole-")))
             preload, environment = self._target.preload, self._target.environment()
-            building = partial(start_building, self._task)
-            running = partial(start_running, self._task, self._evaluator, self._limits.relative_error)
+            building = partial(start_building, self._target, self._workload)
+            running = partial(
+                start_running, self._target, self._workload, self._evaluator, self._limits.relative_error
+            )
             self._runner = stack.enter_context(Worker(running, preload=preload, environment=environment))
             self._builders = [
                 stack.enter_context(Worker(building, preload=preload)) for _ in range(self._n_builders)

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 120.0
 """How long a worker may take to come up; the first one waits for the server's imports."""
 
+
 class WorkerDied(Exception):
     """The worker's process ended in mid-call; the message says how."""
 

@@ -65,10 +65,7 @@ def test_any_valid_config_is_right(workload: Workload, seed: int) -> None:
 @SLOW_EXAMPLES
 @given(workload=convolutions() | dense_layers)
 def test_the_default_config_is_valid(workload: Workload) -> None:
-    config = TARGET.default_config(workload)
-    assert TARGET.space(workload).rejection(config) is None
-    template = TARGET.template(workload)
-    assert template.packed_shape(workload, config)[-1] % 1 == 0
+    assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None
 
 
 @settings(max_examples=50, deadline=None)
