@@ -59,9 +59,7 @@ def split_knob(
 def option_knob(name: str, values: Sequence[Any]) -> Knob:
     """Returns a knob over a few plain values: numbers are their own feature, words are one-hot."""
     numeric = all(isinstance(value, (int, float)) for value in values)
-    features = (
-        np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
-    )
+    features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
     return Knob(name, tuple(values), features)
 
 

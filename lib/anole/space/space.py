@@ -92,9 +92,7 @@ class Space:
             value = config[knob.name]
             index = knob.index_of.get(tuple(value) if isinstance(value, list) else value)
             if index is None:
-                raise ConfigError(
-                    f"knob {knob.name} has no value {value}; it has {len(knob)}, such as {knob.values[0]}"
-                )
+                raise ConfigError(f"knob {knob.name} has no value {value}; it has {len(knob)}, such as {knob.values[0]}")
             vector.append(index)
         return np.array(vector, dtype=np.int64)
 
