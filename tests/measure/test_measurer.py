@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from anole.machine import describe_cpu
 from anole.measure import Limits, Measurer
 from anole.measure.evaluator import Fixed
 from anole.record import Config, Status
-from anole.targets import TARGETS, get_target
+from anole.targets import get_target
 from anole.targets.base import Timeable
 from anole.targets.cpu.target import CpuTarget
 from anole.task import Conv2d, Task, Workload
@@ -52,8 +52,21 @@ class _TroubledRunner:
             case "run hang":
                 time.sleep(600)
             case "wrong":
-                self._runner._example.expected[...] += 1.0
+                return _Wrong(self._runner.load(artifact, _without_trouble(config)))
         return self._runner.load(artifact, _without_trouble(config))
+
+
+class _Wrong:
+    """A kernel that says of itself that it is wrong."""
+
+    def __init__(self, kernel: Timeable) -> None:
+        self._kernel = kernel
+
+    def relative_error(self) -> float:
+        return 1.0 + self._kernel.relative_error()
+
+    def __call__(self, number: int) -> float:
+        return self._kernel(number)
 
 
 def _without_trouble(config: Mapping[str, Any]) -> Config:
@@ -71,11 +84,10 @@ def configs(task: Task) -> list[dict[str, Any]]:
     return [space.config(vector) for vector in space.sample(4, np.random.default_rng(0))]
 
 
-@pytest.fixture
-def troubled(task: Task, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measurer]:
-    # Workers are forked from a server that never saw this module: what they unpickle must import it.
-    monkeypatch.setitem(TARGETS, "cpu", f"{__name__}:TroubledCpu")
-    with Measurer(task, Fixed(), n_builders=2, limits=Limits(build_s=3.0, run_s=3.0)) as measurer:
+@pytest.fixture(scope="module")
+def troubled(task: Task) -> Iterator[Measurer]:
+    limits, target = Limits(build_s=4.0, run_s=2.0), TroubledCpu(task.target)
+    with Measurer(task, Fixed(), target=target, n_builders=2, limits=limits) as measurer:
         yield measurer
 
 
@@ -89,6 +101,32 @@ def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
         assert measurement.repeats == 5
         assert measurement.build_s > 0 and measurement.run_s > 0
     assert all(confirmation.repeats >= 5 for confirmation in confirmed)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status", "error"),
+    [
+        ("build error", Status.BUILD_ERROR, "ValueError: no such schedule"),
+        ("build crash", Status.BUILD_ERROR, "SIGSEGV"),
+        ("build hang", Status.BUILD_TIMEOUT, "killed after 4"),
+        ("run crash", Status.RUN_ERROR, "SIGSEGV"),
+        ("run hang", Status.RUN_TIMEOUT, "killed after 2"),
+        ("wrong", Status.WRONG_ANSWER, "relative error"),
+    ],
+)
+def test_a_failure_costs_one_trial(
+    troubled: Measurer, configs: list[dict[str, Any]], trouble: str, status: Status, error: str
+) -> None:
+    first, second, third, _ = configs
+    measured = list(troubled.measure([first, {**second, "trouble": trouble}, third]))
+    assert [measurement.status for measurement in measured] == [Status.OK, status, Status.OK]
+    assert error in str(measured[1].error)
+    assert measured[1].latency_s is None
+
+
+def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer, configs: list[dict[str, Any]]) -> None:
+    confirmed = troubled.confirm([configs[0], {**configs[1], "trouble": "run crash"}], seconds=0.1)
+    assert [measurement.status for measurement in confirmed] == [Status.OK, Status.RUN_ERROR]
 
 
 def test_threads_are_those_of_the_target(task: Task) -> None:
