@@ -50,7 +50,7 @@ class PeakKernel:
     def gflops(self, seconds: float = 1.0) -> float:
         """Returns the best of many short bursts."""
         self(1)
-        bursts_s = []
+        bursts_s: list[float] = []
         ends_s = time.perf_counter() + seconds
         while not bursts_s or time.perf_counter() < ends_s:
             bursts_s.append(self(5))
