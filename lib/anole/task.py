@@ -109,7 +109,7 @@ def workload_from_json(plain: Mapping[str, Any]) -> Workload:
         KeyError: the operator is unknown.
     """
     operator = WORKLOADS[plain["operator"]]
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
     return operator(**{name: value for name, value in fields.items() if name != "operator"})
 
 
