@@ -78,7 +78,7 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
     attrs = call.attrs
     data, weight = (_shape(arg.ty) for arg in call.args)
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-    if data is None or weight is None or layouts != ("NHWC", "HWIO", "NHWC") or _dtypes(call) != {"float32"}:
+    if data is None or weight is None or layouts != ("NHWC", "HWIO", "NHWC") or not _anchors(call):
         return None
     top, left, bottom, right = (int(pad) for pad in attrs.padding)
     return Conv2d(
@@ -97,9 +97,7 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
 
 def _dense(call: ir.Call) -> Dense | None:
     data, weight = (_shape(arg.ty) for arg in call.args)
-    if data is None or weight is None or not isinstance(call.args[1], ir.GenericConst):
-        return None
-    if len(weight) != 2 or len(data) < 2 or _dtypes(call) != {"float32"}:
+    if data is None or weight is None or len(weight) != 2 or len(data) < 2 or not _anchors(call):
         return None
     return Dense(batch=prod(data[:-1]), in_features=weight[0], out_features=weight[1])
 
@@ -112,8 +110,10 @@ def _calls(function: relax.Function) -> Iterator[ir.Call]:
                 yield value
 
 
-def _dtypes(call: ir.Call) -> set[str]:
-    return {str(ty.dtype) for ty in (call.ty, *(arg.ty for arg in call.args))}
+def _anchors(call: ir.Call) -> bool:
+    """Whether a call can be an anchor: its weight is constant, to be packed, and all is float32."""
+    types = {str(ty.dtype) for ty in (call.ty, *(arg.ty for arg in call.args))}
+    return isinstance(call.args[1], ir.GenericConst) and types == {"float32"}
 
 
 def _shape(ty: Any) -> tuple[int, ...] | None:

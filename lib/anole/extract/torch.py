@@ -91,7 +91,7 @@ def run_network(
     except Exception as error:
         shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
         raise ExtractError(f"model {model.name}: does not run on inputs {{{shapes}}}: {_summary(error)}") from error
-    outputs = tuple(_tensors(output))
+    outputs = tuple(tensors_of(output))
     if not outputs:
         raise ExtractError(f"model {model.name}: returned a {type(output).__name__} without any tensor")
     return outputs
@@ -185,15 +185,16 @@ def _anchor_names(program: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _tensors(output: Any) -> Iterator[torch.Tensor]:
+def tensors_of(output: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors of whatever a network returned, in order."""
     if isinstance(output, torch.Tensor):
         yield output
     elif isinstance(output, dict):
         for value in output.values():
-            yield from _tensors(value)
+            yield from tensors_of(value)
     elif isinstance(output, (tuple, list)):
         for value in output:
-            yield from _tensors(value)
+            yield from tensors_of(value)
 
 
 def _names(outputs: Sequence[torch.Tensor]) -> list[str]:
