@@ -101,9 +101,12 @@ def _compile(model: ModelSpec, module: Any, matches: list[Match], target: Target
         executable = tvm.compile(lowered, target.compiler_target())
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
-        raise BuildError(f"model {model.name}: TVM cannot compile it: {type(error).__name__}: {last}") from error
+        raise BuildError(
+            f"model {model.name}: TVM cannot compile it: {type(error).__name__}: {last}"
+        ) from error
     unschedulable = {
-        workload: f"its template could not schedule it in this network: {reason}" for workload, reason in failures.items()
+        workload: f"its template could not schedule it in this network: {reason}"
+        for workload, reason in failures.items()
     }
     return executable, [
         match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match

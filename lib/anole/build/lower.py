@@ -112,7 +112,9 @@ class _Legalizer:
         func = _definition(choice, workload, data.ty, packed.ty)
         shape = call.ty.shape if isinstance(workload, Conv2d) else (workload.batch, workload.out_features)
         made = relax.call_tir(
-            bb.add_func(func, workload.operator), [data, packed], relax.TensorType(list(shape), workload.dtype)
+            bb.add_func(func, workload.operator),
+            [data, packed],
+            relax.TensorType(list(shape), workload.dtype),
         )
         if len(shape) == len(call.ty.shape):
             return made
@@ -128,4 +130,6 @@ def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any
     for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
         if ANCHOR in schedule.get(rv).annotations:
             schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))
-    return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)
+    return (
+        schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)
+    )

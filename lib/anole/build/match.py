@@ -88,7 +88,9 @@ def match_tasks(
             f"model {manifest['model']} is not what was extracted: {', '.join(strange) or 'layers are missing'}; "
             "extract it again"
         )
-    return [_match(entry, tasks[entry["key"]], receipts.get(entry["key"]), target) for entry in manifest["tasks"]]
+    return [
+        _match(entry, tasks[entry["key"]], receipts.get(entry["key"]), target) for entry in manifest["tasks"]
+    ]
 
 
 def coverage(matches: Sequence[Match]) -> dict[str, Any]:

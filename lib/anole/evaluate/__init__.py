@@ -96,7 +96,11 @@ def _read(folder: Path) -> dict[str, Any]:
         raise BuildError(f"{folder}: is not a build: {error}") from error
     missing = {"name", "model", "entry", "target_description", "inputs", "coverage"} - set(build)
     if build.get("schema") != 1 or missing:
-        problem = f"build.json lacks {', '.join(sorted(missing))}" if missing else f"found schema {build.get('schema')}"
+        problem = (
+            f"build.json lacks {', '.join(sorted(missing))}"
+            if missing
+            else f"found schema {build.get('schema')}"
+        )
         raise BuildError(f"{folder}: {problem}; compile it again")
     return build
 

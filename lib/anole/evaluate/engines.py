@@ -55,7 +55,9 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], threads: int) -> 
 
     started = int(tvm.get_global_func("runtime.NumThreads")())
     if started != threads:
-        raise BuildError(f"{folder}: is for {threads} threads; TVM was started with {started} in this process")
+        raise BuildError(
+            f"{folder}: is for {threads} threads; TVM was started with {started} in this process"
+        )
     try:
         main = VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())["main"]
     except Exception as error:
@@ -69,7 +71,9 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], threads: int) -> 
 
 
 @contextlib.contextmanager
-def reference_engines(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> Iterator[list[Engine]]:
+def reference_engines(
+    model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int
+) -> Iterator[list[Engine]]:
     """Gives torch eager, where the model is torch's, and ONNX Runtime, where the model can be exported to it.
 
     Raises:

@@ -28,7 +28,9 @@ class Pace:
     limit_s: float = 60.0
 
 
-def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[NDArray[np.float64]]]:
+def time_interleaved(
+    engines: Mapping[str, Callable[[], object]], pace: Pace
+) -> dict[str, list[NDArray[np.float64]]]:
     """Times engines in short turns; every round begins with another one.
 
     Args:
