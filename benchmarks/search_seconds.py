@@ -14,13 +14,14 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from anole.presets import PRESETS
 from anole.record import Measurement, Status
 from anole.roles import History
 from anole.space import Constraint, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
-from numpy.typing import NDArray
 
 FLOP = 2 * 56 * 56 * 128 * 128 * 9
 N_MEASURED = (64, 256, 1024)

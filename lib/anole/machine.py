@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 import platform
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from anole.errors import TargetError
 from anole.processor import processor
+
+_SOFTWARE = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch", "xgboost")
 
 
 def available_cores() -> int:
@@ -56,6 +59,14 @@ def host_facts() -> dict[str, Any]:
         "cores": available_cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
+
+
+def software_versions() -> dict[str, str]:
+    """Returns the versions of what decides how fast a kernel gets, of those packages that are installed."""
+    installed = {
+        dist.name: dist.version for name in _SOFTWARE for dist in metadata.Distribution.discover(name=name)
+    }
+    return {"python": platform.python_version(), **installed}
 
 
 def _affinity() -> set[int]:

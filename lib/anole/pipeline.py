@@ -10,15 +10,18 @@ from typing import Any, Self
 
 from anole import layout
 from anole.errors import ExtractError
+from anole.extract import EXTRACT_VERSION
+from anole.node import Node
 from anole.presets import read_tuner
 from anole.record import Run
 from anole.settings import TunerSettings
 from anole.source import model_files
 from anole.spec import BuildSpec, ModelSpec, Spec, load_spec
+from anole.targets import get_target
+from anole.task import WORKLOADS
 from anole.tuner import TUNER_VERSION
 
-EXTRACT_VERSION = 1
-"""Raised when the same model comes to other tasks than before, so that it is extracted again."""
+_REMEDY = "extract the model again (snakemake --forcerun extract)"
 
 
 @dataclass(frozen=True)
@@ -66,24 +69,32 @@ class Pipeline:
         """Returns the manifests of all builds, each once."""
         return list(dict.fromkeys(self.manifest(build) for build in self.spec.builds.values()))
 
+    def origin(self, model: str, target: str) -> dict[str, Any]:
+        """Returns what a manifest is made from, as it says itself, so that a stale one is known."""
+        return {
+            "entry": self.spec.models[model].to_json(),
+            "target_description": self.descriptions[target],
+            "versions": extract_versions(self.descriptions[target]),
+        }
+
     def read_manifest(self, model: str, target: str) -> dict[str, Any]:
         """Returns what extracting a model for a target found.
 
         Raises:
-            ExtractError: it is not there, cannot be read, or was made for another entry of models.yaml or another
-                description of the target.
+            ExtractError: it is not there, cannot be read, or was made for another entry or another target.
         """
         path = self.project / layout.manifest_path(model, target)
-        remedy = "extract the model again (snakemake --forcerun extract)"
         try:
             manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            made_from = manifest["made_from"]
+            found = {part: manifest[part] for part in ("entry", "target_description", "versions")}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ExtractError(f"{path}: is not a manifest ({type(error).__name__}: {error}); {remedy}") from error
-        present = origin(self.spec.models[model], self.descriptions[target])
-        changed = [part for part in present if made_from.get(part) != present[part]]
+            raise ExtractError(
+                f"{path}: is no manifest ({type(error).__name__}: {error}); {_REMEDY}"
+            ) from error
+        present = self.origin(model, target)
+        changed = [part for part in present if found[part] != present[part]]
         if changed:
-            raise ExtractError(f"{path}: was made for another {' and another '.join(changed)}; {remedy}")
+            raise ExtractError(f"{path}: is of another {' and '.join(changed)} than models.yaml; {_REMEDY}")
         return manifest
 
     def run(self, build: BuildSpec, task_key: str) -> Run:
@@ -95,12 +106,18 @@ class Pipeline:
         """Returns the receipts that a build stands on, one for each task; none for a build without trials.
 
         Raises:
-            ExtractError: the manifest is not there, cannot be read or is out of date.
+            ExtractError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
         """
         if not build.trials:
             return []
-        keys = [task["key"] for task in self.read_manifest(build.model, build.target)["tasks"]]
-        return [layout.receipt_path(key, self.run(build, key).key, build.trials) for key in keys]
+        receipts = []
+        for task in self.read_manifest(build.model, build.target)["tasks"]:
+            key = task["key"]
+            receipt = layout.receipt_path(key, self.run(build, key).key, build.trials)
+            if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
+                raise ExtractError(f"{layout.task_path(key)}: is missing; {_REMEDY}")
+            receipts.append(receipt)
+        return receipts
 
     def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
         """Returns the tuner and the seed of a run that some build asks for.
@@ -114,6 +131,19 @@ class Pipeline:
         raise KeyError(run_key)
 
 
-def origin(model: ModelSpec, description: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a manifest is made from, as it says itself, so that a stale one is known."""
-    return {"entry": model.to_json(), "target description": dict(description), "extract version": EXTRACT_VERSION}
+def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[str, Any]]:
+    """Returns a model of a models.yaml and the description of a target of it.
+
+    Raises:
+        SpecError: the file has a mistake, or no such model or target.
+    """
+    spec = load_spec(path)
+    Node(model, "models", spec.file).choice(spec.models, "one of the models")
+    Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
+    return spec.models[model], spec.targets[target].describe()
+
+
+def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the versions of what decides into which tasks a model is split for a target."""
+    target = get_target(description)
+    return {"extract": EXTRACT_VERSION, **{name: target.template_version(name) for name in sorted(WORKLOADS)}}

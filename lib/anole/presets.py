@@ -44,9 +44,8 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 
     Args:
         plain: ``preset``, and what overrides it: a part as its name (``explorer: random``) or as a mapping of
-            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch`` and ``n_confirm``.
-            Settings that are not named are the preset's where its own part is kept, the part's defaults
-            otherwise.
+            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch`` and ``n_confirm``. What is
+            not named stays the preset's, or is a default where the part is another than the preset's.
         path: where in models.yaml `plain` stands.
 
     Raises:
@@ -58,8 +57,9 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
             raise SpecError(f"{path}.{name}", unknown("setting", name, allowed))
     settings = PRESETS[_known("preset", plain.get("preset", DEFAULT_PRESET), PRESETS, f"{path}.preset")]
     overrides = read_fields(TunerSettings, {name: plain[name] for name in _NUMBERS if name in plain}, path)
-    for role in (role for role in _REGISTRIES if role in plain):
-        overrides[role] = _read_part(role, plain[role], getattr(settings, role), f"{path}.{role}")
+    for role in _REGISTRIES:
+        if role in plain:
+            overrides[role] = _read_part(role, plain[role], getattr(settings, role), f"{path}.{role}")
     return replace(settings, **overrides)
 
 

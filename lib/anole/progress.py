@@ -20,17 +20,16 @@ _LOG_EVERY_SHARE = 0.1
 
 
 class Progress:
-    """Tells how many trials are done, the best of them, the failures and the time left.
+    """Tells how many trials are done, the best of them, the failures and the time left, on standard error.
 
     Args:
         label: what is being done.
         total: how many trials there will be, those of an interrupted run included.
-        console: where a bar is drawn, if it is a terminal; standard error when None.
     """
 
-    def __init__(self, label: str, total: int, console: Console | None = None) -> None:
+    def __init__(self, label: str, total: int) -> None:
         self.label, self.total = label, total
-        console = console or Console(stderr=True)
+        console = Console(stderr=True)
         self._on_terminal = console.is_terminal
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),

@@ -123,4 +123,4 @@ class Evaluator(Protocol):
 
 
 Measure = Callable[[Sequence[Config]], Iterable[Measurement]]
-"""Measures configs and gives their measurements in the same order, one by one if it can; a failure is one too."""
+"""Measures configs and gives their measurements in the same order, if it can one by one; failures too."""

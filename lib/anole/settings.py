@@ -29,8 +29,8 @@ class Range:
 class Settings(Protocol):
     """A frozen dataclass whose fields are what models.yaml may set.
 
-    A field is an int, float, bool or str, or one of the values of a `Literal`; a number may carry a `Range`; all
-    may be ``| None``.
+    A field is an int, float, bool or str, or one of the values of a `Literal`; a number may carry a `Range`;
+    all may be ``| None``.
 
     Attributes:
         name: what models.yaml calls it.
@@ -115,7 +115,7 @@ def unknown(what: str, found: object, allowed: Iterable[str]) -> str:
     names = list(allowed)
     near = difflib.get_close_matches(str(found), names, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"unknown {what} {found!r}; allowed: {', '.join(names) or 'none'}{hint}"
+    return f"unknown {what} {found!r}; allowed: {', '.join(names) or 'nothing'}{hint}"
 
 
 def _read(value: Any, hint: Any) -> Any:

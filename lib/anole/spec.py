@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -190,7 +190,7 @@ def _target(name: str, node: Node) -> TargetSpec:
 
 
 def _build(
-    node: Node, defaults: Mapping[str, Any], models: Mapping[str, ModelSpec], targets: Mapping[str, TargetSpec]
+    node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Collection[str]
 ) -> BuildSpec:
     entry = node.mapping(required=("model", "target"))
     model = entry["model"].choice(models, "one of the models")

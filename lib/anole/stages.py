@@ -5,27 +5,31 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from anole import layout
+from anole.errors import ExtractError
+from anole.extract import extract
 from anole.keys import write_atomically
-from anole.machine import host_facts
-from anole.pipeline import origin
+from anole.machine import host_facts, software_versions
+from anole.measure import Measurer
+from anole.pipeline import extract_versions
 from anole.progress import Progress
 from anole.record import Confirmation, Run, Status, Trial
 from anole.settings import TunerSettings
 from anole.spec import ModelSpec
+from anole.store.database import merge
+from anole.store.documents import read_build
 from anole.store.shard import Shard
+from anole.targets import get_target
 from anole.task import Task
 from anole.tuner import TUNER_VERSION, tune
 
 logger = logging.getLogger(__name__)
-
-_VERSIONED = ("anole", "apache-tvm", "numpy", "xgboost")
 
 
 def extract_model(
@@ -43,33 +47,43 @@ def extract_model(
     Raises:
         ExtractError: the model cannot be loaded or turned into tasks.
     """
-    from anole.extract import extract
-
-    manifest, tasks = extract(model, target, description)
+    hardware = get_target(description)
+    manifest, tasks = extract(
+        model, target, description, lambda workload: hardware.template_version(workload.operator)
+    )
     for task in tasks:
         write_atomically(tasks_dir / f"{task.key}.json", _document(task.to_json()))
-    write_atomically(manifest_path, _document({**manifest, "made_from": origin(model, description)}))
+    write_atomically(manifest_path, _document({**manifest, "versions": extract_versions(description)}))
 
 
-def tune_task(task: Task, settings: TunerSettings, seed: int, n_trials: int, shards_dir: Path, receipt: Path) -> None:
-    """Tunes one task and writes the receipt of it.
+def tune_task(
+    task_path: Path,
+    settings: TunerSettings,
+    seed: int,
+    n_trials: int,
+    shards_dir: Path,
+    receipt_path: Path | None = None,
+) -> None:
+    """Tunes one task and writes its receipt.
 
-    The run's shard is resumed: with a larger budget only the difference is measured, with a smaller one nothing is,
-    and the receipt tells of the first trials.
+    The run's shard is resumed: with a larger budget only the difference is measured; with a smaller one
+    nothing is, and the receipt tells of the first trials.
 
     Args:
-        task: what is tuned.
+        task_path: the task, as `extract_model` wrote it.
         settings: of the tuner.
         seed: of the tuner.
         n_trials: how many configs are measured, those in the shard included.
         shards_dir: of all shards.
-        receipt: the file that says what came of it; a task whose candidates all failed has one too.
+        receipt_path: what says what came of it, even when all candidates failed; its usual place when None.
 
     Raises:
+        ExtractError: the task is not there.
         TargetError: the target is not present on this machine.
         MeasureError: measuring is not possible at all.
         StoreError: the shard cannot be used.
     """
+    task = _read_task(task_path)
     run = Run(
         task.key,
         settings.preset,
@@ -78,19 +92,56 @@ def tune_task(task: Task, settings: TunerSettings, seed: int, n_trials: int, sha
         settings.to_json(),
         threads=int(task.target.get("threads", 1)),
         host=host_facts(),
-        versions={name: metadata.version(name) for name in _VERSIONED},
+        versions=software_versions(),
     )
     with Shard.open(shards_dir, run, task) as shard:
         best = _tune(shard, task, settings, seed, n_trials)
-        write_atomically(receipt, _document(_receipt(shard, task, n_trials, best)))
+        receipt = _receipt(shard, task, n_trials, best)
+    logger.info("%s: %s", task.label, _outcome(receipt))
+    write_atomically(receipt_path or layout.receipt_path(task.key, run.key, n_trials), _document(receipt))
+
+
+def merge_builds(builds: Iterable[str], shards_dir: Path, database_path: Path) -> None:
+    """Folds all shards, and what there is of some builds, into the database.
+
+    Args:
+        builds: their names; one that is not compiled yet is left out.
+        shards_dir: of all shards.
+        database_path: made when it is not there.
+
+    Raises:
+        StoreError: something cannot be read, or the database cannot be written.
+    """
+    compiled = [path for name in builds if (path := layout.build_path(name) / "build.json").exists()]
+    documents = [read_build(path).plain for path in compiled]
+    manifests = {layout.manifest_path(build["model"], build["target"]) for build in documents}
+    evaluations = [path for build in documents if (path := layout.evaluation_path(build["name"])).exists()]
+    merged = merge(shards_dir, sorted(manifests), compiled, evaluations, database_path)
+    logger.info(
+        "%s: %d runs, %d trials; %d runs are new or longer than before",
+        database_path,
+        merged.runs,
+        merged.trials,
+        merged.changed_runs,
+    )
+
+
+def _read_task(path: Path) -> Task:
+    remedy = "extract its model again (snakemake --forcerun extract)"
+    try:
+        task = Task.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise ExtractError(f"{path}: there is no such task; {remedy}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ExtractError(f"{path}: is no task ({type(error).__name__}: {error}); {remedy}") from error
+    if path.stem != task.key:
+        raise ExtractError(f"{path}: holds the task {task.key}; {remedy}")
+    return task
 
 
 def _tune(
     shard: Shard, task: Task, settings: TunerSettings, seed: int, n_trials: int
 ) -> Trial | Confirmation | None:
-    from anole.measure import Measurer
-    from anole.targets import get_target
-
     recorded = shard.trials[:n_trials]
     statuses = Counter(trial.measurement.status for trial in recorded)
     best_gflops = max((trial.gflops or 0.0 for trial in recorded), default=0.0)
@@ -141,6 +192,12 @@ def _receipt(shard: Shard, task: Task, n_trials: int, best: Trial | Confirmation
         "statuses": dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
         "elapsed_s": trials[-1].elapsed_s if trials else 0.0,
     }
+
+
+def _outcome(receipt: Mapping[str, Any]) -> str:
+    if receipt["status"] == "failed":
+        return f"none of {receipt['measured']} candidates worked"
+    return f"{receipt['gflops']:.1f} GFLOP/s, the best of {receipt['measured']} trials"
 
 
 def _document(plain: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ def tune(
 ) -> Trial | Confirmation | None:
     """Tunes one task: measures promising configs while the budget and the space last, then confirms the best.
 
-    A run is resumed by replay: given the trials that it recorded, the explorer proposes again what it proposed
+    A run is resumed by replay: given the trials that it recorded, the explorer proposes again what it did
     then, so that its state is what it was, but the recorded configs count as chosen and are not measured
     again. An iteration that was cut off is filled up. So a run that was interrupted, or whose budget was
     raised, ends with the trials that it would have had in one go.
@@ -105,18 +105,16 @@ def _search(
             surrogate.fit(history)
         rng = np.random.default_rng(derive_seed(seed, task_key, iteration))
         candidates = explorer.propose(surrogate, history, rng)
-        # Always a whole batch, cut off afterwards: the choice must not depend on the budget, which may be
-        # raised.
+        # Always a whole batch, cut off afterwards: a budget that is raised later must not change the choice.
         chosen = sampler.choose(candidates, history, settings.batch, rng)
         known = [trial for trial in recorded if trial.iteration == iteration]
         vectors = _vectors(space, known)
         if iteration >= last_recorded:
             fresh = chosen[~np.isin(space.indices(chosen), space.indices(vectors))]
-            fresh = fresh[: min(settings.batch - len(known), n_left)]
-            vectors = np.concatenate([vectors, fresh])
-        if not len(vectors):
-            logger.info("nothing more to propose after %d trials", len(history))
-            return
+            vectors = np.concatenate([vectors, fresh[: min(settings.batch - len(known), n_left)]])
+            if not len(vectors):
+                logger.info("nothing more to propose after %d trials", len(history))
+                return
         if known:
             began_s = time.perf_counter() - known[-1].elapsed_s
         logger.info("iteration %d: %d trials so far, search %s", iteration, len(history), candidates.log)
@@ -125,15 +123,8 @@ def _search(
         for config, measurement in zip(configs, measure(configs) if configs else (), strict=True):
             measurements.append(measurement)
             elapsed_s = time.perf_counter() - began_s
-            yield Trial(
-                next(numbers),
-                iteration,
-                config,
-                measurement,
-                elapsed_s,
-                _gflops(flop, measurement),
-                utc_now(),
-            )
+            gflops = flop / measurement.latency_s / 1e9 if measurement.latency_s else None
+            yield Trial(next(numbers), iteration, config, measurement, elapsed_s, gflops, utc_now())
         history.add(vectors, measurements)
         n_left -= len(configs)
 
@@ -142,10 +133,6 @@ def _vectors(space: Space, trials: Sequence[Trial]) -> Vectors:
     """Returns the index vectors of n trials, shape (n, n_knobs)."""
     vectors = [space.vector(trial.config) for trial in trials]
     return np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
-
-
-def _gflops(flop: int, measurement: Measurement) -> float | None:
-    return flop / measurement.latency_s / 1e9 if measurement.latency_s else None
 
 
 def _cost_s(measurement: Measurement) -> float:

@@ -21,8 +21,9 @@ _DRAWS = 8
 class Annealing:
     """Chains that walk the space side by side and hand over the best configs they came by.
 
-    Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), algorithm 1. The defaults are those of
-    the paper (n_sa, step_sa) and of AutoTVM's ``SimulatedAnnealingOptimizer``, but for `n_candidates`.
+    Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3. The defaults are those of
+    AutoTVM's ``SimulatedAnnealingOptimizer``, but for `n_candidates`. Unlike there, a config whose score is
+    below zero remains a candidate.
 
     Attributes:
         n_chains: chains side by side; they stay where they are from one iteration to the next.

@@ -25,9 +25,9 @@ class EpsilonGreedy:
     Attributes:
         epsilon: share of a batch that is drawn uniformly; AutoTVM's.
         diversity_ratio: candidates considered for each that is chosen (the paper's lambda); 1 or null takes
-            the best as they are. The paper gives no number; 2 is what RELEASE ran AutoTVM with.
+            the best as they are. The default is what RELEASE's code sets.
         diversity_weight: what one more distinct knob value is worth (the paper's alpha), where the score of
-            the best config is 1. The paper gives no number.
+            the best config is 1. The default is ours, and not tuned.
     """
 
     name: ClassVar[str] = "greedy"
@@ -65,7 +65,7 @@ class _EpsilonGreedySampler:
         n_greedy = n - int(self.settings.epsilon * n)
         ratio = self.settings.diversity_ratio or 1.0
         vectors, scores = candidates.vectors[: int(ratio * n)], candidates.scores[: int(ratio * n)]
-        # Before the first fit all scores are zero and the candidates uniform, which a diverse choice would skew.
+        # Before the first fit all scores are zero, the candidates uniform: diversity would skew them.
         if ratio > 1 and scores.any():
             vectors = vectors[pick_diverse(vectors, scores, n_greedy, self.settings.diversity_weight)]
         greedy = vectors[:n_greedy]

@@ -72,7 +72,10 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class LoopNest:
-    """A perfect loop nest and the buffers it touches, for n configs."""
+    """A perfect loop nest and the buffers it touches, for n configs.
+
+    The number of configs is that of the arrays in its loops, of which there must be one.
+    """
 
     loops: tuple[Loop, ...]
     buffers: tuple[Buffer, ...]
@@ -168,15 +171,15 @@ def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArra
 def _distinct_sums(terms: list[tuple[Ints, NDArray[np.int64]]]) -> NDArray[np.int64]:
     """Returns how many values a sum of coefficient * i takes, where each i runs over its own range.
 
-    Exact for up to two terms: with coprime coefficients p and q the pairs (i, j) and (i + q, j - p) have the same
-    sum, and no others have, so that there are as many sums as pairs without such a predecessor. For more terms it
-    is an upper bound, the least of all combinations and the span.
+    Exact for up to two terms: with coprime coefficients p and q the pairs (i, j) and (i + q, j - p) have the
+    same sum, and no others have, so that there are as many sums as pairs without such a predecessor. For more
+    terms it is an upper bound, the least of all combinations and the span.
     """
     if len(terms) == 2:
         (p, i_range), (q, j_range) = terms
         shared = np.gcd(p, q)
         i_repeats, j_repeats = i_range - q // shared, j_range - p // shared
-        return i_range * j_range - np.maximum(i_repeats, 0) * np.maximum(j_repeats, 0)
+        return np.asarray(i_range * j_range - np.maximum(i_repeats, 0) * np.maximum(j_repeats, 0))
     combinations: NDArray[np.int64] = np.ones(1, dtype=np.int64)
     span: Ints = 1
     for coefficient, extent in terms:

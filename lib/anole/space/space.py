@@ -148,8 +148,8 @@ class Space:
         """
         excluded = np.asarray(exclude, dtype=np.int64)
         if self.valid_indices is not None:
-            free = np.setdiff1d(self.valid_indices, excluded, assume_unique=False)
-            return self.vectors(rng.permutation(free)[:n])
+            free = self.valid_indices[~np.isin(self.valid_indices, excluded)]
+            return self.vectors(rng.choice(free, size=min(n, len(free)), replace=False))
         drawn = np.empty(0, dtype=np.int64)
         for _ in range(1000):
             indices = rng.integers(0, self.size, size=max(1024, 4 * n))

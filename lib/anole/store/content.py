@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 from anole.errors import StoreError
 from anole.keys import canonical_json
 from anole.record import Confirmation, Run, Status, Trial
+from anole.store.disk import read_bytes
 from anole.store.shape import (
     KEY,
     NOTHING,
@@ -83,6 +85,7 @@ class ShardContent:
 
     Attributes:
         trials: in the order of their numbers, which are 0, 1, 2 and so on.
+        configs: the canonical JSON of each trial's config, all different.
         confirmations: in the order in which they were made.
         iterations: number of the iteration to the figures of its search.
         started_at: when the shard was begun.
@@ -91,6 +94,7 @@ class ShardContent:
     run: Run
     task: Task
     trials: tuple[Trial, ...]
+    configs: tuple[str, ...]
     confirmations: tuple[Confirmation, ...]
     iterations: Mapping[int, SearchLog] = field(hash=False)
     started_at: str
@@ -106,18 +110,6 @@ def read_shard(path: Path) -> ShardContent:
     if content is None:
         raise StoreError(f"{path}: holds no run: the tuner was stopped before its first line was written")
     return content
-
-
-def read_bytes(path: Path) -> bytes:
-    """Returns what a file holds.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -165,7 +157,9 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
             confirmations.append(Confirmation.from_json(plain))
         else:
             iterations[plain["number"]] = plain["log"]
-    return ShardContent(run, task, tuple(trials), tuple(confirmations), iterations, head["started_at"])
+    return ShardContent(
+        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +194,8 @@ class _Line:
         if self.number == 1:
             cure = "move the file away, and the task is tuned anew"
         else:
-            cure = f"cut it there (sed -i '{self.number},$d' {self.path}), and what follows is measured again"
+            command = f"sed -i '{self.number},$d' {shlex.quote(str(self.path))}"
+            cure = f"cut it there ({command}), and what follows is measured again"
         raise StoreError(f"{self.path}:{self.number}: {problem}; nothing was changed. To mend it, {cure}.")
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from anole.errors import StoreError
-from anole.store.content import parse_shard, read_bytes, whole_lines
-from anole.store.documents import Document, read_build, read_evaluation, read_manifest
+from anole.store.content import parse_shard, whole_lines
+from anole.store.disk import read_bytes
+from anole.store.documents import read_build, read_evaluation, read_manifest
 from anole.store.fold import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
 from anole.store.migrations import create_views, migrations, unknown_migrations
-from anole.store.replace import rewritten
+from anole.store.rewrite import rewritten
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def merge(
             migrations.apply(db)
             changed_runs = _fold_shards(db, shards_dir)
             for fold, document in documents:
-                _fold_document(db, fold, document)
+                with _naming(document.path):
+                    fold(db, document)
             create_views(db)
         return Merged(changed_runs, db.table("run").count, db.table("trial").count)
 
@@ -96,7 +99,8 @@ def _fold_shards(db: Database, shards_dir: Path) -> int:
         recording = Recording(content.started_at, len(data), digest)
         key = content.run.key
         if key not in known or recording > known[key]:
-            fold_run(db, content, recording)
+            with _naming(path):
+                fold_run(db, content, recording)
             known[key] = recording
             changed.add(key)
     return len(changed)
@@ -107,8 +111,10 @@ def _shard_paths(shards_dir: Path) -> Iterator[Path]:
     return (path for path in paths if not path.name.startswith("."))
 
 
-def _fold_document(db: Database, fold: Callable[[Database, Document], None], document: Document) -> None:
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Says which file it was that does not fit into the tables."""
     try:
-        fold(db, document)
-    except sqlite3.IntegrityError as error:
-        raise document.error(f"does not fit into the database: {error}") from error
+        yield
+    except (sqlite3.IntegrityError, OverflowError, UnicodeError) as error:
+        raise StoreError(f"{path}: does not fit into the database: {error}") from error

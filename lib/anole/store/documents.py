@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.errors import StoreError
-from anole.store.content import read_bytes
+from anole.store.disk import read_bytes
 from anole.store.shape import (
     KEY,
     LIST,

@@ -60,13 +60,13 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
             "number": trial.number,
             "task_key": run.task_key,
             "iteration": trial.iteration,
-            "config": canonical_json(trial.config),
+            "config": config,
             **_measured(trial.measurement),
             "gflops": trial.gflops,
             "elapsed_s": trial.elapsed_s,
             "created_at": trial.created_at,
         }
-        for trial in content.trials
+        for trial, config in zip(content.trials, content.configs, strict=True)
     )
     confirmations = (
         {

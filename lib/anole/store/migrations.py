@@ -82,7 +82,6 @@ def tasks_runs_and_trials(db: Database) -> None:
             primary key (run_key, number)
         ) strict;
         create index trial_task_key on trial (task_key, latency_s);
-        create index trial_status on trial (status);
 
         create table confirmation (
             run_key text not null references run (key),
@@ -168,7 +167,7 @@ def builds_and_evaluations(db: Database) -> None:
             matched text not null,
             reason text,
             run_key text references run (key),
-            config text check (json_valid(config)),
+            config text check (config is null or json_valid(config)),
             latency_s real,
             primary key (build, task_key)
         ) strict;

@@ -55,9 +55,15 @@ def misfit(value: object, shape: Shape, place: str = "") -> str | None:
     if not isinstance(value, dict):
         return f"{place.rstrip('.') or 'the value'} is {shown(value)}, not an object"
     for name, rule in shape.items():
-        problem = _misfit(value.get(name), rule, place + name)
+        found, here = value.get(name), place + name
+        if isinstance(rule, frozenset):
+            problem = None if type(found) in rule else f"{here} is {shown(found)}, not {_named(rule)}"
+        elif isinstance(rule, re.Pattern):
+            problem = _mismatch(found, rule, here)
+        else:
+            problem = _misfit_in_list(found, rule[0], here)
         if problem is not None:
-            return problem if name in value else f"{place}{name} is missing"
+            return problem if name in value else f"{here} is missing"
     return None
 
 
@@ -71,17 +77,19 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON value")
 
 
-def _misfit(value: object, rule: Rule, place: str) -> str | None:
-    if isinstance(rule, frozenset):
-        if type(value) in rule:
-            return None
-        expected = " or ".join(word for kind, word in _WORDS.items() if kind in rule)
-        return f"{place} is {shown(value)}, not {expected}"
-    if isinstance(rule, re.Pattern):
-        if isinstance(value, str) and rule.fullmatch(value):
-            return None
-        return f"{place} is {shown(value)}, not of the form {rule.pattern}"
+def _named(types: Types) -> str:
+    kinds = types - WHOLE if float in types else types
+    return " or ".join(word for kind, word in _WORDS.items() if kind in kinds)
+
+
+def _mismatch(value: object, pattern: re.Pattern[str], place: str) -> str | None:
+    if isinstance(value, str) and pattern.fullmatch(value):
+        return None
+    return f"{place} is {shown(value)}, not of the form {pattern.pattern}"
+
+
+def _misfit_in_list(value: object, shape: Shape, place: str) -> str | None:
     if not isinstance(value, list):
         return f"{place} is {shown(value)}, not a list"
-    problems = (misfit(item, rule[0], f"{place}[{index}].") for index, item in enumerate(value))
+    problems = (misfit(item, shape, f"{place}[{index}].") for index, item in enumerate(value))
     return next((problem for problem in problems if problem is not None), None)

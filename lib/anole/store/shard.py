@@ -15,6 +15,7 @@ from anole.errors import StoreError
 from anole.keys import canonical_json
 from anole.record import Confirmation, Run, Trial, utc_now
 from anole.store.content import SCHEMA, SearchLog, ShardContent, parse_shard, read_shard, whole_lines
+from anole.store.disk import sync
 from anole.task import Task
 
 __all__ = ["Shard", "ShardContent", "read_shard", "shard_path"]
@@ -40,7 +41,7 @@ class Shard:
         self._trials = list(content.trials)
         self._confirmations = list(content.confirmations)
         self._iterations = dict(content.iterations)
-        self._measured = {canonical_json(trial.config) for trial in content.trials}
+        self._measured = set(content.configs)
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task) -> Self:
@@ -172,13 +173,13 @@ def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple
     whole = whole_lines(data)
     content = parse_shard(path, whole)
     if content is None:
-        content = ShardContent(run, task, (), (), {}, utc_now())
+        content = ShardContent(run, task, (), (), (), {}, utc_now())
         head = {"kind": "run", "schema": SCHEMA, "started_at": content.started_at, **run.to_json()}
         whole = _encoded({**head, "task": task.to_json()}, path)
         os.ftruncate(descriptor, 0)
         _write_durably(descriptor, whole, 0)
-        for folder in (path.parent, path.parent.parent):
-            _sync_directory(folder)
+        sync(path.parent)
+        sync(path.parent.parent)
     elif whole != data:
         kept = min(len(data), len(whole))
         os.ftruncate(descriptor, kept)
@@ -204,14 +205,6 @@ def _write_durably(descriptor: int, data: bytes, offset: int) -> None:
     except OSError:
         os.ftruncate(descriptor, offset)
         raise
-
-
-def _sync_directory(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unwritable(path: Path, error: OSError) -> StoreError:

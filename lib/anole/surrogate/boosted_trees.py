@@ -26,12 +26,12 @@ class BoostedTrees:
     The defaults are those of AutoTVM's ``XGBoostCostModel``, but for `max_rounds`. Boosting stops when the
     average recall of the fastest configs measured (`average_recall`) has not grown for `patience` rounds;
     AutoTVM watches it on the training data too, since the trees only have to put the right configs in front.
-    XGBoost runs on one thread: every machine then fits the same trees, and batches as small as an explorer's
-    gain nothing from a second one.
+    XGBoost runs on one thread: the trees then do not depend on the machine's cores, and small batches do not
+    wait for a second thread where the machine is busy.
 
     Attributes:
         objective: ``regression`` on the speed relative to the best, or ``ranking`` of pairs.
-        max_rounds: boosting rounds at most; AutoTVM's 8000 is never reached.
+        max_rounds: boosting rounds at most, which bounds the seconds of a fit; AutoTVM allows 8000.
         patience: rounds without progress after which boosting stops.
         recall_at: how many of the fastest count; AutoTVM's batch.
     """
@@ -76,7 +76,7 @@ class _BoostedTreesSurrogate:
         if self._booster is not None and len(vectors):
             try:
                 margins = self._booster.inplace_predict(self.space.features(vectors), predict_type="margin")
-                return (margins.astype(np.float64) - self._worst) / self._range
+                return np.asarray((margins.astype(np.float64) - self._worst) / self._range)
             except Exception:
                 self._give_up()
         return np.zeros(len(vectors))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from anole.record import Config
@@ -97,3 +96,6 @@ class Target(Protocol):
 
     def runner(self, workload: Workload) -> Runner:
         """Returns what runs candidates of a workload in this process."""
+
+    def peak_gflops(self) -> float:
+        """Measures, in this process, what no kernel of the target can exceed."""

@@ -97,3 +97,9 @@ class CpuTarget:
         from anole.targets.cpu.runner import CpuRunner
 
         return CpuRunner(self.template(workload), workload)
+
+    def peak_gflops(self) -> float:
+        """Measures, in this process, how many multiply-adds all threads do from registers."""
+        from anole.targets.cpu.peak import PeakKernel
+
+        return PeakKernel(self.description).gflops()

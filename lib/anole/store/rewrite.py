@@ -13,6 +13,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from anole.errors import StoreError
+from anole.store.disk import sync
 
 _PATIENCE_S = 10.0
 """How long to wait for another program's transaction."""
@@ -37,7 +38,9 @@ def rewritten(path: Path) -> Iterator[Database]:
             try:
                 with closing(_copy(path, temporary)) as db:
                     yield db
-                _put_in_place(temporary, path)
+                sync(temporary)
+                os.replace(temporary, path)
+                sync(path.parent)
             finally:
                 _remove(temporary)
     except sqlite3.Error as error:
@@ -82,17 +85,6 @@ def _copy(path: Path, temporary: Path) -> Database:
     db.execute("pragma synchronous = off")
     db.execute("pragma foreign_keys = on")
     return db
-
-
-def _put_in_place(temporary: Path, path: Path) -> None:
-    for place, flags in ((temporary, os.O_RDWR), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
-        descriptor = os.open(place, flags)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if place == temporary:
-            os.replace(temporary, path)
 
 
 def _remove(temporary: Path) -> None:

@@ -1,0 +1,29 @@
+# Anole: tunes every distinct layer of the networks in models.yaml once, compiles them and times the result.
+#
+#   snakemake --cores all        do what has not been done yet
+#   anole plan                   say what that would be
+
+
+from snakemake.utils import min_version
+
+min_version("9.19")
+
+
+include: "rules/common.smk"
+include: "rules/extract.smk"
+include: "rules/tune.smk"
+include: "rules/compile.smk"
+include: "rules/evaluate.smk"
+include: "rules/merge.smk"
+
+
+localrules:
+    all,
+    merge,
+
+
+rule all:
+    default_target: True
+    input:
+        expand("builds/{build}", build=pipeline.spec.builds),
+        "db/tuning.sqlite",

@@ -1,0 +1,16 @@
+-- How much can the measurements be trusted: their spread, and how they changed when confirmed?
+-- Above 1, a trial's first measurement was faster than its confirmation.
+select
+    task.label,
+    run.preset,
+    count(*) as confirmed,
+    round(100 * avg(trial.cv), 2) as percent_cv_of_trial,
+    round(100 * avg(confirmation.cv), 2) as percent_cv_of_confirmation,
+    round(avg(confirmation.latency_s / trial.latency_s), 3) as confirmed_over_first
+from confirmation
+join trial on trial.run_key = confirmation.run_key and trial.config = confirmation.config
+join run on run.key = confirmation.run_key
+join task on task.key = run.task_key
+where confirmation.status = 'ok' and trial.status = 'ok'
+group by run.key
+order by percent_cv_of_confirmation desc;

@@ -1,0 +1,14 @@
+-- Where did the tuning time go, per task and preset?
+-- The search is what is left of the elapsed time; builds run in parallel, so that their sum may exceed it.
+select
+    label,
+    preset,
+    trials,
+    failures,
+    round(elapsed_s, 1) as elapsed_s,
+    round(elapsed_s / trials, 3) as elapsed_s_per_trial,
+    round(build_s, 1) as build_s,
+    round(run_s, 1) as run_s,
+    round(100.0 * elapsed_s / sum(elapsed_s) over (), 1) as percent_of_all
+from tuner_summary
+order by tuner_summary.elapsed_s desc;

@@ -1,0 +1,13 @@
+-- Which layers of a build run by a default schedule, why, and what share of its operations are they?
+select
+    build_task.build,
+    task.label,
+    build_task.weight,
+    round(100.0 * build_task.weight * task.flop / build.total_flop, 2) as percent_of_build_flop,
+    build_task.matched,
+    build_task.reason
+from build_task
+join build on build.name = build_task.build
+join task on task.key = build_task.task_key
+where build_task.matched <> 'tuned'
+order by build_task.build, percent_of_build_flop desc;

@@ -1,0 +1,145 @@
+"""The command line: one command for each stage, each a single call of the library."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anole import layout
+from anole.errors import AnoleError
+
+_NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+class _Commands(click.Group):
+    """Ends with one line instead of a traceback when the library refuses, or the disk does."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except AnoleError as error:
+            message = str(error)
+        except OSError as error:
+            if error.errno not in _NO_SPACE_OR_RIGHT:
+                raise
+            message = f"{error.filename or 'a file'}: cannot be written: {error.strerror}"
+        click.echo(
+            "anole: " + "; ".join(line.strip() for line in message.splitlines() if line.strip()), err=True
+        )
+        context.exit(2)
+
+
+class _Json(click.ParamType[dict[str, Any]]):
+    """A JSON object."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        try:
+            plain = json.loads(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(f"{value!r} is not JSON: {error}", param, context)
+        if not isinstance(plain, dict):
+            self.fail(f"{value!r} is not a JSON object", param, context)
+        return plain
+
+
+_PATH = click.Path(path_type=Path)
+_SPEC = click.option(
+    "--spec", type=_PATH, default=Path("models.yaml"), show_default=True, help="What to build."
+)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="anole")
+def main() -> None:
+    """Tunes deep networks for the hardware they will run on."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+
+
+@main.command()
+@click.argument("model")
+@click.option("--target", required=True, help="The target's name.")
+@click.option("--entry", type=_Json(), help="The model's entry, instead of that of models.yaml.")
+@click.option("--target-description", "description", type=_Json(), help="The target's whole description.")
+@click.option("--manifest", type=_PATH, help="The model's list of tasks, which is written.")
+@click.option("--tasks", type=_PATH, default=layout.TASKS, show_default=True, help="Folder of all tasks.")
+@_SPEC
+def extract(
+    model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path, spec: Path
+) -> None:
+    """Split MODEL into its distinct tasks on a target."""
+    from anole.pipeline import find_model
+    from anole.spec import ModelSpec
+    from anole.stages import extract_model
+
+    if entry is None or description is None:
+        found, description = find_model(spec, model, target)
+    else:
+        found = ModelSpec.from_json(model, entry)
+    extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks)
+
+
+@main.command()
+@click.argument("task", type=_PATH)
+@click.option("--preset", default="autotvm", show_default=True, help="The tuner.")
+@click.option("--tuner", type=_Json(), help="The tuner in full: a preset and what overrides it.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
+@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
+@click.option("--receipt", type=_PATH, help="What came of it, which is written.")
+def tune(
+    task: Path, preset: str, tuner: Any, seed: int, trials: int, shards: Path, receipt: Path | None
+) -> None:
+    """Tune TASK, a file that `anole extract` wrote; what was measured before is not measured again."""
+    from anole.presets import read_tuner
+    from anole.stages import tune_task
+
+    tune_task(task, read_tuner(tuner or {"preset": preset}), seed, trials, shards, receipt)
+
+
+@main.command()
+@click.argument("builds", nargs=-1)
+@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
+@click.option("--database", type=_PATH, default=layout.DATABASE, show_default=True)
+@_SPEC
+def merge(builds: tuple[str, ...], shards: Path, database: Path, spec: Path) -> None:
+    """Fold all trials, and BUILDS (by default those of models.yaml), into the database."""
+    from anole.spec import load_spec
+    from anole.stages import merge_builds
+
+    merge_builds(builds or load_spec(spec).builds, shards, database)
+
+
+@main.command()
+@_SPEC
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def plan(spec: Path, as_json: bool) -> None:
+    """Say which tasks there are, which are tuned, and what would run next."""
+    from rich.console import Console
+
+    from anole.pipeline import Pipeline
+    from anole.plan import make_plan, render_plan
+
+    made = make_plan(Pipeline.load(spec))
+    if as_json:
+        click.echo(json.dumps(made.to_json(), indent=1))
+    else:
+        Console().print(render_plan(made))
+
+
+@main.command()
+def doctor() -> None:
+    """Say what this machine is and how fast it could be."""
+    from anole.doctor import report
+
+    click.echo(report())
+
+
+if __name__ == "__main__":
+    main(prog_name="anole")

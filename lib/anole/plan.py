@@ -1,0 +1,186 @@
+"""What is done and what would run next, told from models.yaml and the files that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from anole import layout
+from anole.errors import ExtractError
+from anole.pipeline import Pipeline
+from anole.record import Run
+from anole.spec import BuildSpec
+from anole.store.shard import read_shard, shard_path
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task with one tuner and budget.
+
+    Attributes:
+        used_by: each model that contains it, and how often.
+        measured: configs that the run has measured, at most `trials`.
+        best_gflops: of those; None when none worked.
+        receipt: what says that it is tuned.
+    """
+
+    key: str
+    label: str
+    flop: int
+    used_by: Mapping[str, int]
+    preset: str
+    trials: int
+    measured: int
+    failures: int
+    best_gflops: float | None
+    tuned: bool
+    receipt: Path
+
+    @property
+    def to_do(self) -> str:
+        """What tuning it would do."""
+        return f"{max(self.trials - self.measured, 0)} of {self.trials} trials with {self.preset}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A job that would run.
+
+    Attributes:
+        stage: extract, tune, compile, evaluate or merge.
+        subject: which model, task or build.
+        reason: why it would.
+    """
+
+    stage: str
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All tasks that are known, and the steps to come, in order."""
+
+    tasks: tuple[PlannedTask, ...]
+    steps: tuple[Step, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form."""
+        return {
+            "tasks": [{**asdict(task), "receipt": str(task.receipt)} for task in self.tasks],
+            "steps": [asdict(step) for step in self.steps],
+        }
+
+
+def make_plan(pipeline: Pipeline) -> Plan:
+    """Returns what is done for a models.yaml and what is to do.
+
+    What comes of extracting a model is not known before: its tasks are not in the plan.
+
+    Raises:
+        StoreError: a shard is corrupt.
+    """
+    extracts = dict(_extracts(pipeline))
+    builds = pipeline.spec.builds.values()
+    extracted = [build for build in builds if pipeline.manifest(build) not in extracts]
+    tasks = _tasks(pipeline, extracted)
+    untuned = {task.receipt for task in tasks if not task.tuned}
+    steps = list(extracts.values())
+    steps += [Step("tune", task.label, task.to_do) for task in tasks if not task.tuned]
+    for build in builds:
+        ready = build in extracted and not untuned.intersection(pipeline.receipts(build))
+        steps += _build_steps(pipeline.project, build.name, ready)
+    if steps or not (pipeline.project / layout.DATABASE).exists():
+        steps.append(Step("merge", str(layout.DATABASE), "new results" if steps else "missing"))
+    return Plan(tuple(tasks), tuple(steps))
+
+
+def render_plan(plan: Plan) -> RenderableType:
+    """Returns the plan as a table and a list of steps for a terminal."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("task", "GFLOP", "used by", "preset", "trials", "failed", "best GFLOP/s"):
+        table.add_column(name, justify="left" if name in ("task", "used by", "preset") else "right")
+    for task in plan.tasks:
+        table.add_row(
+            Text(task.label, style="" if task.tuned else "yellow"),
+            f"{task.flop / 1e9:.3f}",
+            ", ".join(f"{model} x{times}" for model, times in task.used_by.items()),
+            task.preset,
+            f"{task.measured}/{task.trials}",
+            str(task.failures) if task.failures else "",
+            "" if task.best_gflops is None else f"{task.best_gflops:.1f}",
+        )
+    if not plan.steps:
+        return Group(table, Text("\nNothing to do."))
+    steps = Table(box=None, show_header=False, pad_edge=False)
+    for step in plan.steps:
+        steps.add_row(Text(step.stage, style="bold"), step.subject, Text(step.reason, style="dim"))
+    shown: list[RenderableType] = [table, Text()] if plan.tasks else []
+    return Group(*shown, Text("Next:", style="bold"), steps)
+
+
+def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, Step]]:
+    for build in pipeline.spec.builds.values():
+        path = pipeline.manifest(build)
+        reason = _extract_reason(pipeline, build, pipeline.project / path)
+        if reason is not None:
+            yield path, Step("extract", f"{build.model} for {build.target}", reason)
+
+
+def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str | None:
+    if not manifest.exists():
+        return "new"
+    files = [pipeline.project / file for file in pipeline.files(build.model)]
+    newer = [file.name for file in files if file.stat().st_mtime_ns > manifest.stat().st_mtime_ns]
+    if newer:
+        return f"{', '.join(newer)} changed"
+    try:
+        pipeline.read_manifest(build.model, build.target)
+    except ExtractError as error:
+        return str(error).removeprefix(f"{manifest}: ").rpartition("; ")[0]
+    return None
+
+
+def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec]) -> list[PlannedTask]:
+    tasks: dict[Path, PlannedTask] = {}
+    for build in builds:
+        for entry in pipeline.read_manifest(build.model, build.target)["tasks"]:
+            run = pipeline.run(build, entry["key"])
+            receipt = layout.receipt_path(entry["key"], run.key, build.trials)
+            task = tasks.get(receipt) or _planned(pipeline.project, entry, run, build.trials, receipt)
+            tasks[receipt] = replace(task, used_by={**task.used_by, build.model: entry["weight"]})
+    return list(tasks.values())
+
+
+def _planned(project: Path, entry: Mapping[str, Any], run: Run, n_trials: int, receipt: Path) -> PlannedTask:
+    shard = shard_path(project / layout.SHARDS, run)
+    trials = read_shard(shard).trials[:n_trials] if shard.exists() and shard.stat().st_size else ()
+    gflops = [trial.gflops for trial in trials if trial.gflops is not None]
+    return PlannedTask(
+        key=entry["key"],
+        label=entry["label"],
+        flop=entry["flop"],
+        used_by={},
+        preset=run.preset,
+        trials=n_trials,
+        measured=len(trials),
+        failures=len(trials) - len(gflops),
+        best_gflops=max(gflops, default=None),
+        tuned=not n_trials or (project / receipt).exists(),
+        receipt=receipt,
+    )
+
+
+def _build_steps(project: Path, build: str, ready: bool) -> Iterator[Step]:
+    compiled = (project / layout.build_path(build)).exists()
+    evaluated = (project / layout.evaluation_path(build)).exists()
+    if not (ready and compiled):
+        yield Step("compile", build, "its tasks change" if compiled else "new")
+    if not (ready and compiled and evaluated):
+        yield Step("evaluate", build, "compiled anew" if evaluated else "new")

@@ -1,0 +1,120 @@
+"""What all rules share: the checked models.yaml, and the functions that turn wildcards into files and settings."""
+
+import sys
+from pathlib import Path
+
+_HOME = Path(str(workflow.current_basedir)).parent
+
+if str(_HOME / "lib") not in sys.path:
+    sys.path.insert(0, str(_HOME / "lib"))
+
+from anole.errors import AnoleError
+from anole.keys import canonical_json
+from anole.pipeline import Pipeline, extract_versions
+
+
+def give_up(error):
+    """Ends Snakemake with the library's own line, which says what is wrong and how to mend it."""
+    print(f"anole: {error}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+try:
+    pipeline = Pipeline.load("models.yaml", config)
+except AnoleError as error:
+    give_up(error)
+
+
+# Jobs run this workflow's library with the interpreter that runs Snakemake, whatever the working directory.
+shell.prefix(
+    f"set -euo pipefail; export PATH='{Path(sys.executable).parent}':\"$PATH\" PYTHONPATH='{_HOME / 'lib'}'; "
+)
+
+# A default that a profile or the command line may raise: candidates must not be timed side by side.
+workflow.global_resources.setdefault("device", 1)
+
+
+wildcard_constraints:
+    model=r"[^/]+",
+    target=r"[^/]+",
+    build=r"[^/]+",
+    task=r"[0-9a-f]{64}",
+    run=r"[0-9a-f]{64}",
+    trials=r"\d+",
+
+
+def build_of(wildcards):
+    return pipeline.spec.builds[wildcards.build]
+
+
+def model_files(wildcards):
+    """The model's own files: editing them, and nothing else, extracts the model again."""
+    return pipeline.files(wildcards.model)
+
+
+def model_entry(wildcards):
+    return canonical_json(pipeline.spec.models[wildcards.model].to_json())
+
+
+def target_description(wildcards):
+    return canonical_json(pipeline.descriptions[wildcards.target])
+
+
+def versions(wildcards):
+    return canonical_json(extract_versions(pipeline.descriptions[wildcards.target]))
+
+
+def tuner_settings(wildcards):
+    return canonical_json(pipeline.tuner_of(wildcards.task, wildcards.run)[0].to_json())
+
+
+def tuner_seed(wildcards):
+    return pipeline.tuner_of(wildcards.task, wildcards.run)[1]
+
+
+def build_files(wildcards):
+    return pipeline.files(build_of(wildcards).model)
+
+
+def build_settings(wildcards):
+    build = build_of(wildcards)
+    return canonical_json(
+        {"model": build.model, "target": build.target, "preset": build.tuning["preset"]}
+    )
+
+
+def manifest(wildcards):
+    return pipeline.manifest(build_of(wildcards))
+
+
+def receipts(wildcards):
+    """What says that a build's tasks are tuned."""
+    return _receipts([build_of(wildcards)])
+
+
+def all_receipts(wildcards):
+    return _receipts(pipeline.spec.builds.values())
+
+
+def build_folder(wildcards):
+    _wait_for_extraction()
+    return f"builds/{wildcards.build}"
+
+
+def _receipts(builds):
+    _wait_for_extraction()
+    try:
+        return sorted(
+            {receipt for build in builds for receipt in pipeline.receipts(build)}
+        )
+    except AnoleError as error:
+        give_up(error)
+
+
+def _wait_for_extraction():
+    """Holds everything back until all models are extracted: one that is broken starts no tuning at all.
+
+    Whoever calls this is planned anew after the last extraction, and so runs only if its own files changed.
+    """
+    for build in pipeline.spec.builds.values():
+        checkpoints.extract.get(model=build.model, target=build.target)

@@ -1,0 +1,14 @@
+rule evaluate:
+    input:
+        build_folder,
+    output:
+        "work/evaluations/{build}.json",
+    log:
+        "logs/evaluate/{build}.log",
+    conda:
+        "../environment.yml"
+    threads: workflow.cores
+    resources:
+        device=1,
+    shell:
+        "python -m anole evaluate {input} --output {output} 2> {log}"

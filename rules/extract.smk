@@ -1,0 +1,16 @@
+checkpoint extract:
+    input:
+        model_files,
+    output:
+        "work/models/{model}/{target}.json",
+    log:
+        "logs/extract/{model}-{target}.log",
+    conda:
+        "../environment.yml"
+    params:
+        entry=model_entry,
+        description=target_description,
+        versions=versions,
+    shell:
+        "python -m anole extract {wildcards.model} --target {wildcards.target} --entry {params.entry:q} "
+        "--target-description {params.description:q} --tasks work/tasks --manifest {output} 2> {log}"

@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anole.errors import StoreError
+from anole.record import Confirmation, Trial
+from anole.store.database import Merged, merge
+from anole.store.shard import read_shard
+
+LATER = "2026-11-21T23:00:00.000Z"
+
+
+def test_a_merge_tells_all_that_the_files_tell(project) -> None:
+    project.fill()
+    assert project.merge() == Merged(changed_runs=4, runs=4, trials=15)
+    for path in project.shards.glob("*/*.jsonl"):
+        content = read_shard(path)
+        key = content.run.key
+        (run,) = project.rows("select * from run where key = ?", key)
+        plain = {
+            name: json.loads(run[name]) if name in ("settings", "host", "versions") else run[name]
+            for name in run
+        }
+        assert {name: plain[name] for name in content.run.to_json()} == content.run.to_json()
+        (task,) = project.rows("select * from task where key = ?", content.task.key)
+        assert json.loads(task["workload"]) == content.task.to_json()["workload"]
+        assert json.loads(task["target"]) == content.task.to_json()["target"]
+        for table, kind, expected in [
+            ("trial", Trial, content.trials),
+            ("confirmation", Confirmation, content.confirmations),
+        ]:
+            rows = project.rows(f"select * from {table} where run_key = ? order by number", key)
+            found = tuple(kind.from_json({**row, "config": json.loads(row["config"])}) for row in rows)
+            assert [one.to_json() for one in found] == [one.to_json() for one in expected]
+        logs = project.rows("select number, log from iteration where run_key = ?", key)
+        assert {row["number"]: json.loads(row["log"]) for row in logs} == content.iterations
+
+
+def test_documents_are_told_in_full(project) -> None:
+    project.fill()
+    project.merge()
+    assert project.rows("select name, source from model order by name") == [
+        {"name": "resnet18", "source": "torchvision:resnet18"},
+        {"name": "resnet34", "source": "torchvision:resnet34"},
+    ]
+    layers = project.rows("select * from model_task where model = 'resnet34' order by position")
+    assert [(row["task_key"], row["weight"]) for row in layers] == [
+        (project.CONV.key, 6),
+        (project.WIDE.key, 2),
+        (project.DENSE.key, 1),
+    ]
+    (build,) = project.rows("select * from build where name = 'resnet18-cpu'")
+    manifest = json.loads((project.folder / "builds/resnet18-cpu/build.json").read_text())
+    assert json.loads(build["manifest"]) == manifest
+    assert build["coverage_flop_share"] == manifest["coverage"]["share"] < 1
+    tuned, default = project.rows("select * from build_task where build = 'resnet18-cpu' order by position")
+    assert (tuned["matched"], tuned["run_key"]) == ("tuned", project.run_of(project.CONV).key)
+    assert (default["matched"], default["config"], default["reason"]) == (
+        "default",
+        None,
+        "no trial succeeded",
+    )
+    evaluations = project.rows("select * from evaluation where build = 'resnet18-cpu' order by reference")
+    assert [row["reference"] for row in evaluations] == ["onnxruntime", "torch"]
+    assert [row["speedup"] for row in evaluations] == [1.0, 0.0244 / 0.017]
+    assert {row["rounds"] for row in evaluations} == {50}
+
+
+def test_an_empty_project_gives_an_empty_database(project) -> None:
+    assert project.merge() == Merged(changed_runs=0, runs=0, trials=0)
+    assert project.rows("select * from best_trial") == []
+
+
+@pytest.fixture(scope="module")
+def states(new_project: Callable) -> list[tuple[Path, list[bytes]]]:
+    """For each of three runs its shard's place, and the states in which it may be found."""
+    project = new_project()
+    found = []
+    for task, preset in ((project.CONV, "autotvm"), (project.CONV, "random"), (project.DENSE, "autotvm")):
+        run = project.run_of(task, preset)
+        path = project.tune(run, task, [3e-3, None, 2e-3, 2.5e-3], [2.1e-3])
+        grown = path.read_bytes()
+        path.unlink()
+        anew = project.tune(run, task, [4e-3, 1e-3]).read_bytes()
+        head, rest = anew.split(b"\n", 1)
+        head = json.dumps({**json.loads(head), "started_at": LATER}).encode()
+        young = b"".join(grown.splitlines(keepends=True)[:4])
+        torn = grown[:-20]
+        found.append((path.relative_to(project.shards), [young, torn, grown, head + b"\n" + rest]))
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_neither_order_nor_partition_nor_repetition_matters(
+    new_project: Callable, states: list[tuple[Path, list[bytes]]], dump: Callable, data: st.DataObject
+) -> None:
+    project = new_project()
+    runs = range(len(states))
+    parts = data.draw(
+        st.lists(
+            st.dictionaries(st.sampled_from(runs), st.integers(0, 3), min_size=1), min_size=1, max_size=3
+        )
+    )
+    folders = []
+    for index, part in enumerate(parts):
+        folders.append(project.folder / f"part{index}")
+        for run, state in part.items():
+            place, contents = states[run]
+            path = folders[-1] / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(contents[state])
+    shuffled = data.draw(st.permutations(folders + folders[:1]))
+    for name, order in (("straight", folders), ("shuffled", shuffled)):
+        for folder in order:
+            project.merge(shards=folder, database=project.folder / f"{name}.sqlite")
+    together = project.folder / "all"
+    for index, folder in enumerate(folders):
+        for path in folder.glob("*/*.jsonl"):
+            (together / path.parent.name).mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, together / path.parent.name / f"{index}-{path.name}")
+    project.merge(shards=together, database=project.folder / "together.sqlite")
+    straight = dump(project.folder / "straight.sqlite")
+    assert straight == dump(project.folder / "shuffled.sqlite") == dump(project.folder / "together.sqlite")
+    assert len(straight["run"]) == len({run for part in parts for run in part})
+
+
+def test_merging_twice_changes_nothing(project, dump: Callable) -> None:
+    project.fill()
+    project.merge()
+    before = dump(project.database)
+    assert project.merge() == Merged(changed_runs=0, runs=4, trials=15)
+    assert dump(project.database) == before
+
+
+def test_a_run_that_grew_is_followed_and_what_vanished_stays(project) -> None:
+    project.fill()
+    project.merge()
+    shutil.rmtree(project.folder / "work" / "models" / "resnet34")
+    shutil.rmtree(project.shards / project.WIDE.key)
+    project.tune(project.run_of(project.DENSE), project.DENSE, [1e-3])
+    os.remove(project.folder / "builds/resnet34-cpu/build.json")
+    assert project.merge() == Merged(changed_runs=1, runs=4, trials=16)
+    assert len(project.rows("select * from model_latency")) == 4
+    assert len(project.rows("select * from best_trial")) == 3
+
+
+def test_the_newer_build_and_evaluation_win_whenever_they_come(project, dump: Callable) -> None:
+    project.fill()
+    old = project.folder / "old"
+    shutil.copytree(project.folder / "builds", old / "builds")
+    shutil.copytree(project.folder / "work/evaluations", old / "work/evaluations")
+    project.compile(
+        "resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z", preset="anole"
+    )
+    project.evaluate("resnet18-cpu", 0.015, created_at="2026-11-22T01:00:00.000Z")
+    project.merge()
+    newer = dump(project.database)
+    builds, evaluations = sorted(old.glob("builds/*/*.json")), sorted(old.glob("work/evaluations/*.json"))
+    merge(project.shards, [], builds, evaluations, project.database)
+    assert dump(project.database) == newer
+    found = project.rows("select preset, latency_s from model_latency where build = 'resnet18-cpu'")
+    assert found == [{"preset": "anole", "latency_s": 0.015}] * 2
+    assert len(project.rows("select * from build_task where build = 'resnet18-cpu'")) == 1
+
+
+def test_an_evaluation_of_a_former_build_is_not_shown(project) -> None:
+    project.fill()
+    project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z")
+    project.merge()
+    assert {row["build"] for row in project.rows("select * from model_latency")} == {"resnet34-cpu"}
+
+
+def test_what_the_user_made_survives(project) -> None:
+    project.fill()
+    project.merge()
+    connection = sqlite3.connect(project.database)
+    connection.executescript(
+        """
+        create table note (run_key text references run (key), text text);
+        insert into note select key, 'good' from run;
+        create table tag (run_key text, number integer, foreign key (run_key, number) references trial);
+        insert into tag select run_key, number from trial;
+        create view noted as select label, text from best_trial join note using (run_key);
+        create index by_cv on trial (cv);
+        """
+    )
+    connection.close()
+    before = project.rows("select * from noted order by label")
+    assert len(before) == 2
+    project.tune(project.run_of(project.CONV, seed=5), project.CONV, [9e-3])
+    project.tune(project.run_of(project.WIDE), project.WIDE, [5e-3])
+    project.merge()
+    assert project.rows("select * from noted order by label") == before
+    assert project.rows("select 1 as kept from sqlite_master where name = 'by_cv'") == [{"kept": 1}]
+    assert project.rows("pragma journal_mode") == [{"journal_mode": "delete"}]
+    assert project.rows("pragma integrity_check") == [{"integrity_check": "ok"}]
+    assert project.rows("pragma foreign_key_check") == []
+
+
+def test_only_complete_files_are_read(project) -> None:
+    project.fill()
+    (path,) = project.shards.glob(f"{project.WIDE.key}/*")
+    data = path.read_bytes()
+    path.write_bytes(data[:-30])
+    path.with_name(f".{path.name}.abc").write_bytes(b"being written")
+    path.with_name(f".half{path.name}").write_bytes(b"being written\n")
+    path.with_name(f"begun{path.name}").write_bytes(data[:100])
+    assert project.merge() == Merged(changed_runs=4, runs=4, trials=14)
+    path.write_bytes(data)
+    assert project.merge() == Merged(changed_runs=1, runs=4, trials=15)
+
+
+def corrupt_shard(project) -> str:
+    path = project.tune(project.run_of(project.CONV), project.CONV, [1e-3, 2e-3])
+    path.write_bytes(path.read_bytes().replace(b'"kind":"trial"', b'"kind":"trail"', 1))
+    return f"{path}:"
+
+
+def too_large_a_number(project) -> str:
+    path = project.tune(project.run_of(project.CONV, seed=1 << 64), project.CONV, [1e-3])
+    return f"{path}: does not fit into the database: "
+
+
+def corrupt_build(project) -> str:
+    path = project.folder / "builds" / "resnet18-cpu" / "build.json"
+    path.write_text(path.read_text()[:-10])
+    return f"{path}: is not JSON"
+
+
+def missing_task(project) -> str:
+    path = project.extract("another", [(project.CONV, 1), (project.OTHER, 1)])
+    (project.folder / "work" / "tasks" / f"{project.OTHER.key}.json").unlink()
+    return f"{path}: its task "
+
+
+def twice_in_a_manifest(project) -> str:
+    path = project.extract("another", [(project.CONV, 1), (project.CONV, 1)])
+    return f"{path}: does not fit into the database: UNIQUE"
+
+
+def build_of_no_model(project) -> str:
+    path = project.compile("nobody", [(project.CONV, 1, None)])
+    return f"{path}: there is no manifest of its model nobody"
+
+
+def build_of_no_run(project) -> str:
+    path = project.compile("resnet18", [(project.CONV, 1, project.run_of(project.CONV, seed=9))], LATER)
+    return f"{path}: its run "
+
+
+def build_of_no_task(project) -> str:
+    path = project.compile("resnet18", [(project.OTHER, 1, None)], LATER)
+    return f"{path}: its task {project.OTHER.label}"
+
+
+def evaluation_of_no_build(project) -> str:
+    return f"{project.evaluate('nothing')}: there is no build nothing"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        corrupt_shard,
+        too_large_a_number,
+        corrupt_build,
+        missing_task,
+        twice_in_a_manifest,
+        build_of_no_model,
+        build_of_no_run,
+        build_of_no_task,
+        evaluation_of_no_build,
+    ],
+)
+def test_a_merge_that_fails_names_the_file_and_leaves_the_database_as_it_was(
+    project, damage: Callable[..., str]
+) -> None:
+    project.fill()
+    project.merge()
+    before = project.database.read_bytes()
+    project.tune(project.run_of(project.CONV, seed=3), project.CONV, [1e-3])
+    message = damage(project)
+    with pytest.raises(StoreError) as caught:
+        project.merge()
+    assert str(caught.value).startswith(message)
+    assert project.database.read_bytes() == before
+    assert [path.name for path in project.database.parent.iterdir()] == ["tuning.sqlite"]
+
+
+def test_a_foreign_table_of_the_same_name_is_not_touched(project) -> None:
+    project.database.parent.mkdir()
+    connection = sqlite3.connect(project.database)
+    connection.execute("create table run (distance_km real)")
+    connection.close()
+    with pytest.raises(StoreError, match=r"tuning\.sqlite: table run already exists"):
+        project.merge()
+    assert project.rows("select * from run") == []

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+QUERIES = sorted((Path(__file__).parents[2] / "db" / "queries").glob("*.sql"))
+
+
+@pytest.fixture(scope="module")
+def database(new_project: Callable) -> Path:
+    project = new_project()
+    project.fill()
+    project.merge()
+    return project.database
+
+
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
+def test_query_answers_with_its_parameters_unset(path: Path, database: Path) -> None:
+    sql = path.read_text()
+    parameters = dict.fromkeys(re.findall(r"(?<!-):(\w+)", re.sub(r"--.*", "", sql)))
+    rows = sqlite3.connect(database).execute(sql, parameters).fetchall()
+    assert rows
+    assert re.match(r"-- .*\?\n", sql), "the first line is the question"

@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import anole
+from anole.errors import StoreError
+from anole.record import Confirmation, Measurement, Status, Trial
+from anole.store.content import parse_shard, whole_lines
+from anole.store.shard import Shard, read_shard, shard_path
+
+seconds = st.floats(0, 1e6)
+measurements = st.builds(
+    Measurement,
+    status=st.sampled_from(Status),
+    error=st.none() | st.text(),
+    latency_s=st.none() | seconds,
+    latency_std_s=st.none() | seconds,
+    cv=st.none() | seconds,
+    repeats=st.integers(0, 1000),
+    build_s=seconds,
+    run_s=seconds,
+)
+values = st.integers() | st.text() | st.booleans() | st.lists(st.integers(1, 512), max_size=4)
+configs = st.dictionaries(st.text(), values, max_size=5)
+times = st.datetimes().map(lambda time: time.isoformat(timespec="milliseconds") + "Z")
+
+
+@st.composite
+def trial_lists(draw: st.DrawFn) -> list[Trial]:
+    distinct = draw(
+        st.lists(configs, max_size=6, unique_by=lambda config: json.dumps(config, sort_keys=True))
+    )
+    return [
+        Trial(
+            number,
+            draw(st.integers(0, 9)),
+            config,
+            draw(measurements),
+            draw(seconds),
+            draw(seconds),
+            draw(times),
+        )
+        for number, config in enumerate(distinct)
+    ]
+
+
+confirmations = st.builds(
+    Confirmation, configs, measurements, st.integers(0, 1000), st.integers(0, 10), times
+)
+logs = st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False), max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(trial_lists(), st.lists(confirmations, max_size=3), st.lists(logs, max_size=3))
+def test_what_is_appended_is_read_back(
+    new_project: Callable,
+    trials: list[Trial],
+    confirmed: list[Confirmation],
+    searched: list[dict[str, float]],
+) -> None:
+    project = new_project()
+    run = project.run_of(project.CONV)
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        for number, log in enumerate(searched):
+            shard.append_iteration(number, log)
+        for trial in trials:
+            shard.append_trial(trial)
+        for confirmation in confirmed:
+            shard.append_confirmation(confirmation)
+    content = read_shard(shard_path(project.shards, run))
+    assert content.run == run
+    assert content.run.to_json() == run.to_json()
+    assert content.task.to_json() == project.CONV.to_json()
+    assert [trial.to_json() for trial in content.trials] == [trial.to_json() for trial in trials]
+    assert [found.to_json() for found in content.confirmations] == [given.to_json() for given in confirmed]
+    assert content.iterations == dict(enumerate(searched))
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        assert shard.trials == content.trials
+        assert shard.confirmations == content.confirmations
+        assert shard.iterations == content.iterations
+        assert shard.started_at == content.started_at
+
+
+def test_a_run_is_resumed_where_it_stopped(project) -> None:
+    run = project.run_of(project.CONV)
+    path = project.tune(run, project.CONV, [3e-3, None])
+    head = path.read_bytes()
+    moved = replace(run, host={"cpu": "another"}, versions={"tvm": "0.28"})
+    assert moved.key == run.key
+    project.tune(moved, project.CONV, [1e-3])
+    content = read_shard(path)
+    assert [trial.measurement.latency_s for trial in content.trials] == [3e-3, None, 1e-3]
+    assert content.run.host == run.host
+    assert path.read_bytes().startswith(head)
+
+
+@pytest.fixture
+def tuned(project) -> Path:
+    """A shard of two trials, an iteration and a confirmation."""
+    return project.tune(project.run_of(project.CONV), project.CONV, [3e-3, None], [2.9e-3])
+
+
+def test_a_torn_end_is_left_out_at_every_byte(project, tuned: Path) -> None:
+    data = tuned.read_bytes()
+    lines = data.splitlines(keepends=True)
+    for size in range(len(data) + 1):
+        cut = data[:size]
+        n_whole = cut.count(b"\n") + (
+            cut + b"\n" in {data[: len(cut) + 1]} and data[size : size + 1] == b"\n"
+        )
+        assert whole_lines(cut) == b"".join(lines[:n_whole])
+        content = parse_shard(tuned, whole_lines(cut))
+        if n_whole == 0:
+            assert content is None
+        else:
+            assert content is not None
+            assert len(content.trials) == sum(b'"kind":"trial"' in line for line in lines[:n_whole])
+
+
+@pytest.mark.parametrize("missing", [1, 2, 100, 10_000])
+def test_a_torn_end_is_mended_when_the_run_goes_on(project, tuned: Path, missing: int) -> None:
+    data = tuned.read_bytes()
+    with tuned.open("r+b") as file:
+        file.truncate(max(0, len(data) - missing))
+    run = project.run_of(project.CONV)
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        n_trials = len(shard.trials)
+        shard.append_trial(project.trial_of(n_trials))
+    assert read_shard(tuned).trials[n_trials:] == (project.trial_of(n_trials),)
+    assert n_trials == (0 if missing == 10_000 else 2)
+    assert tuned.read_bytes().startswith(data) == (missing == 1)
+
+
+def test_a_garbled_end_without_newline_is_torn(project, tuned: Path) -> None:
+    data = tuned.read_bytes()
+    tuned.write_bytes(data + b"\0" * 4096)
+    assert len(read_shard(tuned).trials) == 2
+    Shard.open(project.shards, project.run_of(project.CONV), project.CONV).close()
+    assert tuned.read_bytes() == data
+
+
+def test_a_shard_without_a_whole_line_holds_no_run(project, tuned: Path) -> None:
+    tuned.write_bytes(tuned.read_bytes()[:50])
+    with pytest.raises(StoreError, match="holds no run"):
+        read_shard(tuned)
+    tuned.write_bytes(b"\0" * 4096)
+    project.tune(project.run_of(project.CONV), project.CONV, [1e-3])
+    assert tuned.read_bytes().endswith(b"}\n")
+    assert len(read_shard(tuned).trials) == 1
+
+
+OTHER_TASK = {
+    "workload": {"operator": "dense", "batch": 1, "in_features": 2, "out_features": 3},
+    "target": {"kind": "cpu"},
+    "template_version": 1,
+}
+
+
+def edit(line: int, **change: object) -> Callable[[list[bytes]], None]:
+    def apply(lines: list[bytes]) -> None:
+        lines[line - 1] = json.dumps({**json.loads(lines[line - 1]), **change}).encode()
+
+    return apply
+
+
+def put(line: int, text: bytes) -> Callable[[list[bytes]], None]:
+    return lambda lines: lines.__setitem__(line - 1, text)
+
+
+@pytest.mark.parametrize(
+    ("damage", "line", "problem"),
+    [
+        (put(3, b'{"kind":"trial",'), 3, "is not JSON"),
+        (put(3, b""), 3, "is not JSON"),
+        (put(3, b"\xff\xfe"), 3, "is not JSON"),
+        (put(3, b"[1]"), 3, "[1] is not of the kind trial or confirmation or iteration"),
+        (put(3, b'{"kind":"trail"}'), 3, "is not of the kind"),
+        (put(1, b'{"kind":"trial"}'), 1, "is not of the kind run"),
+        (edit(3, number="0"), 3, "trial: number is '0', not a whole number"),
+        (edit(3, latency_s="fast"), 3, "latency_s is 'fast', not a number or null"),
+        (edit(3, latency_s=float("nan")), 3, "is not JSON"),
+        (edit(3, config=None), 3, "config is None, not an object"),
+        (edit(3, status="great"), 3, "status is 'great', not one of ok, rejected"),
+        (edit(3, created_at="now"), 3, "created_at is 'now'"),
+        (edit(4, number=0), 4, "trial 0 stands where trial 1 is expected"),
+        (edit(4, number=2), 4, "trial 2 stands where trial 1 is expected"),
+        (lambda lines: lines.insert(3, lines[2]), 4, "the config of line 3 is measured again"),
+        (edit(2, log=3), 2, "iteration: log is 3, not an object"),
+        (edit(5, rank="first"), 5, "confirmation: rank is 'first'"),
+        (edit(1, seed=1), 1, "the run's key is"),
+        (edit(1, task={"workload": {"operator": "lstm"}}), 1, "the task cannot be read"),
+        (edit(1, task=OTHER_TASK), 1, "but the task dense 2->3 has the key"),
+        (edit(1, preset=None), 1, "run: preset is None, not text"),
+    ],
+)
+def test_a_corrupt_line_is_named_and_nothing_is_changed(
+    project, tuned: Path, damage: Callable[[list[bytes]], None], line: int, problem: str
+) -> None:
+    lines = tuned.read_bytes().split(b"\n")
+    damage(lines)
+    tuned.write_bytes(b"\n".join(lines))
+    damaged = tuned.read_bytes()
+    run = project.run_of(project.CONV)
+    for attempt in (lambda: read_shard(tuned), lambda: Shard.open(project.shards, run, project.CONV)):
+        with pytest.raises(StoreError) as caught:
+            attempt()
+        assert f"{tuned}:{line}: " in str(caught.value)
+        assert problem in str(caught.value)
+    assert tuned.read_bytes() == damaged
+
+
+def test_the_cure_that_the_message_gives_works(project, tuned: Path) -> None:
+    lines = tuned.read_bytes().split(b"\n")
+    lines[3] = b"garbage"
+    tuned.write_bytes(b"\n".join(lines))
+    with pytest.raises(StoreError) as caught:
+        read_shard(tuned)
+    cure = str(caught.value).split("(")[-1].split(")")[0]
+    subprocess.run(cure, shell=True, check=True)
+    assert len(read_shard(tuned).trials) == 1
+    project.tune(project.run_of(project.CONV), project.CONV, [None, 2e-3])
+    assert len(read_shard(tuned).trials) == 3
+
+
+def test_a_newer_schema_is_refused(tuned: Path) -> None:
+    lines = tuned.read_bytes().split(b"\n")
+    edit(1, schema=2)(lines)
+    tuned.write_bytes(b"\n".join(lines))
+    with pytest.raises(StoreError, match=r"newer Anole \(schema 2; this one reads 1\)"):
+        read_shard(tuned)
+
+
+def test_what_would_be_corrupt_is_not_written(project, tuned: Path) -> None:
+    data = tuned.read_bytes()
+    fresh, first = project.trial_of(2), project.trial_of(0)
+    with Shard.open(project.shards, project.run_of(project.CONV), project.CONV) as shard:
+        for trial, problem in [
+            (project.trial_of(1), "trial 1 comes where 2 is the next"),
+            (replace(fresh, config=first.config), "measures a config again"),
+            (replace(fresh, gflops=float("nan")), "a trial cannot be stored"),
+            (replace(fresh, config={"tile_f": {1, 2}}), "a trial cannot be stored"),
+        ]:
+            with pytest.raises(StoreError, match=problem):
+                shard.append_trial(trial)
+        assert tuned.read_bytes() == data
+        shard.append_trial(fresh)
+        with pytest.raises(StoreError, match="measures a config again"):
+            shard.append_trial(replace(fresh, number=3))
+
+
+def test_figures_that_are_not_finite_and_text_that_is_not_unicode_are_stored(project) -> None:
+    run = project.run_of(project.CONV)
+    failure = replace(project.trial_of(0, None).measurement, error="tool said \udcff")
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        shard.append_iteration(0, {"loss": float("nan"), "steps": 3.0})
+        shard.append_iteration(0, {"loss": float("inf"), "steps": 4.0})
+        shard.append_trial(replace(project.trial_of(0), measurement=failure))
+    content = read_shard(shard_path(project.shards, run))
+    assert content.iterations == {0: {"loss": None, "steps": 4.0}}
+    assert content.trials[0].measurement.error == "tool said ?"
+
+
+def test_every_append_is_on_the_disk_when_it_returns(project, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = project.run_of(project.CONV)
+    path = shard_path(project.shards, run)
+    synced: list[tuple[Path, int]] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink(), os.fstat(descriptor).st_size))
+
+    monkeypatch.setattr(os, "fsync", spy)
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        assert [place for place, _ in synced] == [path, path.parent, project.shards]
+        shard.append_iteration(0, {"steps": 1.0})
+        assert synced[-1] == (path, path.stat().st_size)
+        shard.append_trial(project.trial_of(0))
+        assert synced[-1] == (path, path.stat().st_size)
+        shard.append_confirmation(project.confirmation_of(project.trial_of(0), 1e-3, 1))
+        assert synced[-1] == (path, path.stat().st_size)
+    assert len(synced) == 6
+
+
+def test_a_shard_of_another_task_or_run_is_refused(project, tuned: Path) -> None:
+    with pytest.raises(StoreError, match="cannot store trials of the task"):
+        Shard.open(project.shards, project.run_of(project.CONV), project.DENSE)
+    other = project.run_of(project.CONV, "random")
+    shard_path(project.shards, other).write_bytes(tuned.read_bytes())
+    with pytest.raises(StoreError, match="not the one it is named by"):
+        Shard.open(project.shards, other, project.CONV)
+
+
+def test_only_one_at_a_time_has_a_shard_open(project, tuned: Path) -> None:
+    run = project.run_of(project.CONV)
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        with pytest.raises(StoreError, match="in use"):
+            Shard.open(project.shards, run, project.CONV)
+        assert len(read_shard(tuned).trials) == 2
+        other = project.run_of(project.CONV, seed=1)
+        Shard.open(project.shards, other, project.CONV).close()
+    with pytest.raises(StoreError, match="is closed"):
+        shard.append_trial(project.trial_of(2))
+    Shard.open(project.shards, run, project.CONV).close()
+
+
+def test_a_folder_that_cannot_be_written_is_named(project) -> None:
+    project.shards.parent.mkdir(parents=True)
+    project.shards.write_text("a file where the folder should be")
+    with pytest.raises(StoreError, match=r"jsonl: cannot be opened for writing"):
+        Shard.open(project.shards, project.run_of(project.CONV), project.CONV)
+
+
+def test_a_full_disk_loses_nothing_acknowledged(project, tuned: Path) -> None:
+    data = tuned.read_bytes()
+    run = project.run_of(project.CONV)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(data) + 100, unlimited[1]))
+        try:
+            with pytest.raises(StoreError, match=r"cannot be written: File too large; its 2 trials are safe"):
+                shard.append_trial(project.trial_of(2))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        with pytest.raises(StoreError, match="is closed"):
+            shard.append_trial(project.trial_of(2))
+    assert tuned.read_bytes() == data
+    project.tune(run, project.CONV, [1e-3])
+    assert len(read_shard(tuned).trials) == 3
+
+
+WRITER = """
+import json, sys
+from pathlib import Path
+from anole.record import Measurement, Run, Status, Trial
+from anole.store.shard import Shard
+from anole.task import Task
+
+directory, run, task = Path(sys.argv[1]), Run.from_json(json.loads(sys.argv[2])), json.loads(sys.argv[3])
+with Shard.open(directory, run, Task.from_json(task)) as shard:
+    while True:
+        number = len(shard.trials)
+        measurement = Measurement(Status.RUN_ERROR, "x" * (number * 997 % 20_000))
+        created_at = "2026-11-21T10:00:00.000Z"
+        shard.append_trial(Trial(number, 0, {"knob": number}, measurement, 0.1, None, created_at))
+        print(number, flush=True)
+"""
+
+
+def test_kill_9_loses_no_acknowledged_trial(project) -> None:
+    run = project.run_of(project.CONV)
+    command = [sys.executable, "-c", WRITER, str(project.shards)]
+    command += [json.dumps(run.to_json()), json.dumps(project.CONV.to_json())]
+    environment = {**os.environ, "PYTHONPATH": str(Path(anole.__file__).parents[1])}
+    acknowledged = -1
+    for patience in range(10):
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        assert writer.stdout is not None
+        for _ in range(1 + 3 * patience):
+            acknowledged = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        for line in writer.stdout.read().splitlines():
+            acknowledged = int(line)
+        writer.wait()
+        content = read_shard(shard_path(project.shards, run))
+        assert [trial.config["knob"] for trial in content.trials] == list(range(len(content.trials)))
+        assert acknowledged < len(content.trials) <= acknowledged + 2

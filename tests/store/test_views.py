@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anole.store.shard import Shard
+
+
+def confirm(project, run, latencies_s: dict[int, float | None]) -> None:
+    """Appends a round of confirmations: number of the trial to its latency, the fastest first."""
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        for rank, (number, latency_s) in enumerate(latencies_s.items()):
+            trial = shard.trials[number]
+            shard.append_confirmation(project.confirmation_of(trial, latency_s, len(shard.trials), rank))
+
+
+def best(project, view: str = "best_of_run") -> list[tuple[int, float, int]]:
+    """Returns, of each row, the number of the trial, its latency and whether it is confirmed."""
+    project.merge()
+    rows = project.rows(f"select config, latency_s, confirmed from {view}")
+    return [(json.loads(row["config"])["tile_f"][0] - 1, row["latency_s"], row["confirmed"]) for row in rows]
+
+
+@pytest.fixture
+def run(project):
+    run = project.run_of(project.CONV)
+    project.tune(run, project.CONV, [3e-3, None, 1e-3, 2e-3])
+    return run
+
+
+def test_without_confirmation_the_fastest_trial_is_best(project, run) -> None:
+    assert best(project) == [(2, 1e-3, 0)]
+
+
+def test_a_confirmed_latency_goes_before_a_tried_one(project, run) -> None:
+    confirm(project, run, {3: 2.1e-3, 2: 2.2e-3})
+    assert best(project) == [(3, 2.1e-3, 1)]
+
+
+def test_only_the_last_round_of_confirmations_counts(project, run) -> None:
+    confirm(project, run, {3: 1.05e-3, 2: 1.1e-3})
+    project.tune(run, project.CONV, [1.2e-3])
+    assert best(project) == [(3, 1.05e-3, 1)]
+    confirm(project, run, {4: 1.3e-3, 2: 1.4e-3})
+    assert best(project) == [(4, 1.3e-3, 1)]
+
+
+def test_of_a_round_that_was_interrupted_and_repeated_the_repetition_counts(project, run) -> None:
+    confirm(project, run, {2: 0.5e-3})
+    confirm(project, run, {3: 1.9e-3, 2: 2.0e-3})
+    assert best(project) == [(3, 1.9e-3, 1)]
+
+
+def test_a_config_whose_confirmation_failed_is_not_best(project, run) -> None:
+    confirm(project, run, {2: None})
+    assert best(project) == [(3, 2e-3, 0)]
+
+
+def test_a_run_of_failures_has_no_best(project) -> None:
+    project.tune(project.run_of(project.CONV), project.CONV, [None, None])
+    assert best(project) == []
+    assert project.rows("select trials, failures, best_gflops from tuner_summary") == [
+        {"trials": 2, "failures": 2, "best_gflops": None}
+    ]
+
+
+def test_the_best_of_a_task_is_over_all_its_runs_and_confirmed_if_any_is(project, run) -> None:
+    project.tune(project.run_of(project.CONV, "random"), project.CONV, [0.9e-3])
+    assert best(project, "best_trial") == [(0, 0.9e-3, 0)]
+    confirm(project, run, {2: 1.1e-3})
+    assert best(project, "best_trial") == [(2, 1.1e-3, 1)]
+    confirm(project, project.run_of(project.CONV, "random"), {0: 1.0e-3})
+    assert best(project, "best_trial") == [(0, 1.0e-3, 1)]
+
+
+def test_the_tuning_curve_only_falls(project, run) -> None:
+    project.merge()
+    curve = project.rows(
+        "select number, elapsed_s, best_latency_s, best_gflops from tuning_curve order by number"
+    )
+    assert [row["best_latency_s"] for row in curve] == [3e-3, 3e-3, 1e-3, 1e-3]
+    gflop = project.CONV.workload.flop / 1e9
+    assert [row["best_gflops"] for row in curve] == pytest.approx([gflop / 3e-3] * 2 + [gflop / 1e-3] * 2)
+    assert [row["elapsed_s"] for row in curve] == pytest.approx([0.35, 0.7, 1.05, 1.4])
+
+
+def test_the_summary_adds_up_the_runs_of_a_preset(project, run) -> None:
+    project.tune(project.run_of(project.CONV, seed=1), project.CONV, [0.5e-3, None])
+    project.tune(project.run_of(project.CONV, "random"), project.CONV, [4e-3])
+    project.merge()
+    autotvm, random = project.rows("select * from tuner_summary order by preset")
+    assert (autotvm["runs"], autotvm["trials"], autotvm["failures"]) == (2, 6, 2)
+    assert autotvm["elapsed_s"] == pytest.approx(1.4 + 0.7)
+    assert autotvm["build_s"] == pytest.approx(0.6)
+    assert autotvm["best_latency_s"] == 0.5e-3
+    assert (random["preset"], random["runs"], random["trials"], random["failures"]) == ("random", 1, 1, 0)
+
+
+def test_failures_are_counted_by_the_first_line_of_their_error(project, run) -> None:
+    project.tune(project.run_of(project.DENSE), project.DENSE, [None, None])
+    project.merge()
+    (failure,) = project.rows("select * from failures")
+    assert (failure["status"], failure["error"]) == ("run_error", "Segmentation fault")
+    assert (failure["count"], failure["task_count"]) == (3, 2)
+    assert failure["example_run_key"] == project.run_of(project.DENSE).key
+    assert failure["example_number"] == 0
+
+
+def test_the_usage_of_a_task_lists_its_models(project) -> None:
+    project.extract("b", [(project.CONV, 6), (project.DENSE, 1)])
+    project.extract("a", [(project.CONV, 4)])
+    project.merge()
+    rows = project.rows("select label, target, model_count, models, weight from task_usage order by label")
+    assert [tuple(row.values()) for row in rows] == [
+        (project.CONV.label, "cpu", 2, "a, b", 10),
+        (project.DENSE.label, "cpu", 1, "b", 1),
+    ]

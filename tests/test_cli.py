@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from anole.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def empty_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def test_every_stage_is_a_command_with_help() -> None:
+    names = {"extract", "tune", "merge", "compile", "evaluate", "plan", "doctor"}
+    assert set(main.commands) == names
+    for name, command in main.commands.items():
+        assert command.get_short_help_str(), name
+        assert run(name, "--help").exit_code == 0
+        assert all(option.help for option in command.params if isinstance(option, click.Option)), name
+
+
+def test_a_refusal_is_one_line_without_traceback() -> None:
+    result = run("plan")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("anole: models.yaml: there is no such file in ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_installed_command_refuses_in_the_same_way() -> None:
+    command = [sys.executable, "-m", "anole", "plan"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("anole: models.yaml: there is no such file in ")
+
+
+def test_wrong_usage_is_told_by_click() -> None:
+    assert "No such command 'tun'" in run("tun").stderr
+    assert "Missing argument 'TASK'" in run("tune").stderr
+    assert "not in the range" in run("tune", "x.json", "--trials", "-1").stderr
+    assert "is not JSON" in run("tune", "x.json", "--tuner", "{").stderr
+    assert "is not a JSON object" in run("tune", "x.json", "--tuner", "[1]").stderr
+
+
+def test_an_unknown_preset_is_refused_before_anything_is_read() -> None:
+    result = run("tune", "x.json", "--preset", "autotvn")
+    assert result.exit_code == 2
+    assert "autotvm" in result.stderr
+
+
+def test_a_missing_task_is_told_how_to_mend() -> None:
+    result = run("tune", "work/tasks/none.json")
+    assert result.exit_code == 2
+    assert "work/tasks/none.json: there is no such task; extract its model again" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"workload": {"operator": "conv9d"}}'])
+def test_a_broken_task_is_refused(empty_project: Path, text: str) -> None:
+    (empty_project / "task.json").write_text(text)
+    result = run("tune", "task.json")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "task.json: is no task" in result.stderr
+
+
+def test_an_unknown_model_is_told_the_known_ones(empty_project: Path) -> None:
+    (empty_project / "models.yaml").write_text(
+        "models: {net: {source: 'torchvision:alexnet', inputs: {x: [1, 3, 64, 64]}}}\n"
+        "targets: {cpu: {kind: cpu}}\nbuilds: [{model: net, target: cpu}]\n"
+    )
+    result = run("extract", "nett", "--target", "cpu")
+    assert "found 'nett', which is not one of the models; did you mean 'net'?" in result.stderr
+
+
+def test_merging_nothing_makes_an_empty_database(empty_project: Path) -> None:
+    assert run("merge", "no-such-build").exit_code == 0
+    assert (empty_project / "db/tuning.sqlite").exists()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_disk_that_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "work/x.json")
+
+    monkeypatch.setattr("anole.stages.merge_builds", refuse)
+    result = run("merge", "any")
+    assert result.exit_code == 2
+    assert result.stderr == f"anole: work/x.json: cannot be written: {os.strerror(number)}\n"
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOENT, "gone", "x")
+
+    monkeypatch.setattr("anole.stages.merge_builds", fail)
+    assert isinstance(run("merge", "any").exception, OSError)
+
+
+def test_starting_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'tvm', 'numpy', 'xgboost', 'rich', 'sqlite_utils'}"
+    code = f"import sys, anole.__main__; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

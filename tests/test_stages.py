@@ -1,0 +1,139 @@
+"""The tune stage on the real processor, with few trials of tiny tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.errors import ExtractError, StoreError
+from anole.machine import describe_cpu
+from anole.presets import read_tuner
+from anole.stages import merge_builds, tune_task
+from anole.store.shard import read_shard
+from anole.task import Dense, Task, Workload
+
+RANDOM = read_tuner({"preset": "random", "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1})
+
+
+class Project:
+    """A task and what tuning leaves."""
+
+    def __init__(self, folder: Path, workload: Workload) -> None:
+        self.task = Task(workload, describe_cpu(threads=1), 1)
+        self.path = folder / f"{self.task.key}.json"
+        self.path.write_text(json.dumps(self.task.to_json()))
+        self.shards, self.folder = folder / "shards", folder
+
+    def tune(self, trials: int) -> dict[str, Any]:
+        receipt = self.folder / f"{trials}.json"
+        tune_task(self.path, RANDOM, 7, trials, self.shards, receipt)
+        return dict(json.loads(receipt.read_text()))
+
+    @property
+    def shard(self) -> Path:
+        (path,) = self.shards.glob("*/*.jsonl")
+        return path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("tune"), Dense(1, 32, 64))
+
+
+@pytest.fixture(scope="module")
+def two(project: Project) -> dict[str, Any]:
+    return project.tune(2)
+
+
+@pytest.fixture(scope="module")
+def shard_of_two(project: Project, two: dict[str, Any]) -> bytes:
+    return project.shard.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def four(project: Project, shard_of_two: bytes) -> dict[str, Any]:
+    return project.tune(4)
+
+
+def test_a_receipt_tells_what_came_of_it(project: Project, two: dict[str, Any]) -> None:
+    assert (two["status"], two["trials"], two["measured"], two["confirmed"]) == ("tuned", 2, 2, True)
+    assert (two["task_key"], two["label"]) == (project.task.key, "dense 32->64")
+    assert sum(two["statuses"].values()) == 2
+    assert two["gflops"] == pytest.approx(project.task.workload.flop / two["latency_s"] / 1e9)
+    assert two["config"] in [trial.config for trial in read_shard(project.shard).trials[:2]]
+
+
+def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: dict[str, Any]) -> None:
+    run = read_shard(project.shard).run
+    assert (run.key, run.preset, run.seed, run.threads) == (two["run_key"], "random", 7, 1)
+    assert {"python", "apache-tvm", "numpy"} <= set(run.versions)
+    assert run.host["cores"] >= 1
+
+
+def test_a_larger_budget_measures_the_difference(
+    project: Project, shard_of_two: bytes, four: dict[str, Any]
+) -> None:
+    assert (four["trials"], four["measured"]) == (4, 4)
+    assert project.shard.read_bytes().startswith(shard_of_two)
+    configs = [json.dumps(trial.config) for trial in read_shard(project.shard).trials]
+    assert len(set(configs)) == len(configs) == 4
+
+
+def test_a_smaller_budget_measures_nothing(
+    project: Project, two: dict[str, Any], four: dict[str, Any]
+) -> None:
+    before = project.shard.read_bytes()
+    three = project.tune(3)
+    assert (three["trials"], three["measured"], three["confirmed"]) == (3, 3, False)
+    assert three["latency_s"] == min(
+        trial.measurement.latency_s
+        for trial in read_shard(project.shard).trials[:3]
+        if trial.measurement.latency_s is not None
+    )
+    assert project.tune(2) == two
+    assert project.shard.read_bytes() == before
+
+
+def test_an_equal_budget_measures_nothing(project: Project, four: dict[str, Any]) -> None:
+    before = project.shard.read_bytes()
+    assert project.tune(4) == four
+    assert project.shard.read_bytes() == before
+
+
+def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None:
+    huge = Project(tmp_path, Dense(1, 1 << 22, 1 << 22))
+    receipt = huge.tune(2)
+    assert (receipt["status"], receipt["config"], receipt["latency_s"]) == ("failed", None, None)
+    assert receipt["statuses"] == {"build_error": 2}
+
+
+def test_a_corrupt_shard_stops_the_task_and_loses_nothing(
+    tmp_path: Path, project: Project, four: object
+) -> None:
+    other = Project(tmp_path, project.task.workload)
+    shard = other.shards / project.shard.relative_to(project.shards)
+    shard.parent.mkdir(parents=True)
+    lines = project.shard.read_text().splitlines(keepends=True)
+    shard.write_text(lines[0] + "{}\n" + "".join(lines[1:]))
+    before = shard.read_bytes()
+    with pytest.raises(StoreError, match=f"{shard.name}:2"):
+        other.tune(4)
+    assert shard.read_bytes() == before
+
+
+def test_a_task_under_a_wrong_name_is_refused(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / ("0" * 64 + ".json")
+    path.write_text(project.path.read_text())
+    with pytest.raises(ExtractError, match=f"holds the task {project.task.key}"):
+        tune_task(path, RANDOM, 0, 1, tmp_path / "shards")
+
+
+def test_merging_folds_the_trials(project: Project, four: dict[str, Any], tmp_path: Path) -> None:
+    from sqlite_utils import Database
+
+    merge_builds([], project.shards, tmp_path / "tuning.sqlite")
+    rows = list(Database(tmp_path / "tuning.sqlite").query("select count(*) as n from trial"))
+    assert rows == [{"n": 4}]
