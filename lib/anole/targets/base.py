@@ -13,6 +13,7 @@ from anole.space.space import Space
 from anole.task import Workload
 
 if TYPE_CHECKING:
+    import tvm
     from tvm import te, tirx
 
 ANCHOR = "anole.anchor"
@@ -80,6 +81,12 @@ class Target(Protocol):
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
+
+    def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Returns a function that is no anchor, scheduled decently; never fails."""
+
+    def compiler_target(self) -> tvm.target.Target:
+        """Returns what TVM calls this target."""
 
     def environment(self) -> Mapping[str, str]:
         """Returns the environment variables that a process that runs candidates needs."""
