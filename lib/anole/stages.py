@@ -67,7 +67,7 @@ def tune_task(
     """Tunes one task and writes its receipt.
 
     The run's shard is resumed: with a larger budget only the difference is measured; with a smaller one
-    nothing is, and the receipt tells of the first trials.
+    nothing is, and the receipt tells of the first trials. Another process that is at it is waited for.
 
     Args:
         task_path: the task, as `extract_model` wrote it.
@@ -94,7 +94,7 @@ def tune_task(
         host=host_facts(),
         versions=software_versions(),
     )
-    with Shard.open(shards_dir, run, task) as shard:
+    with Shard.open(shards_dir, run, task, wait=True) as shard:
         best = _tune(shard, task, settings, seed, n_trials)
         receipt = _receipt(shard, task, n_trials, best)
     logger.info("%s: %s", task.label, _outcome(receipt))

@@ -30,7 +30,10 @@ def run(func: tirx.PrimFunc) -> np.ndarray:
     """Runs a function on fixed random inputs, its output full of NaN before."""
     rng = np.random.default_rng(0)
     shapes = [tuple(int(extent) for extent in param.ty.shape) for param in func.params]
-    arrays = [rng.standard_normal(shape).astype(str(p.ty.dtype)) for shape, p in zip(shapes, func.params, strict=True)]
+    arrays = [
+        rng.standard_normal(shape).astype(str(p.ty.dtype))
+        for shape, p in zip(shapes, func.params, strict=True)
+    ]
     if arrays[-1].dtype.kind == "f":
         arrays[-1][...] = np.nan
     tensors = [tvm.runtime.tensor(array) for array in arrays]
@@ -50,6 +53,7 @@ def check(func: tirx.PrimFunc, machine: Machine = MACHINE) -> tirx.PrimFunc:
 
 def loop_kinds(func: tirx.PrimFunc) -> set[int]:
     kinds: set[int] = set()
+
     def visit(loop: tirx.For) -> None:
         kinds.add(int(loop.kind))
 
@@ -59,7 +63,15 @@ def loop_kinds(func: tirx.PrimFunc) -> set[int]:
 
 def pool(mode: str, layout: str, ceil: bool = False, count_pad: bool = False) -> Definition:
     return lambda x: topi.nn.pool2d(
-        x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), mode, ceil_mode=ceil, layout=layout, count_include_pad=count_pad
+        x,
+        (3, 3),
+        (2, 2),
+        (1, 1),
+        (1, 1, 1, 1),
+        mode,
+        ceil_mode=ceil,
+        layout=layout,
+        count_include_pad=count_pad,
     )
 
 
@@ -177,7 +189,11 @@ def graphs(draw: st.DrawFn) -> tirx.PrimFunc:
     value: te.Tensor = inputs[0]
     for step in range(draw(st.integers(1, 4))):
         ndim = len(value.shape)
-        kind = draw(st.sampled_from(["unary", "broadcast", "residual", "transpose", "pad", "pool", "reduce", "flatten"]))
+        kind = draw(
+            st.sampled_from(
+                ["unary", "broadcast", "residual", "transpose", "pad", "pool", "reduce", "flatten"]
+            )
+        )
         if kind == "unary":
             value = UNARY[draw(st.sampled_from(sorted(UNARY)))](value)
         elif kind == "broadcast":
