@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -182,8 +181,3 @@ def one(tuned_one: Project, tmp_path: Path) -> Project:
 @pytest.fixture
 def empty(tmp_path: Path) -> Project:
     return Project(tmp_path)
-
-
-def kill(process: int) -> None:
-    """Kills a process at once, as a power cut would."""
-    os.kill(process, signal.SIGKILL)
