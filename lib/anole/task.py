@@ -108,8 +108,9 @@ def workload_from_json(plain: Mapping[str, Any]) -> Workload:
     Raises:
         KeyError: the operator is unknown.
     """
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
-    return WORKLOADS[fields.pop("operator")](**fields)
+    operator = WORKLOADS[plain["operator"]]
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    return operator(**{name: value for name, value in fields.items() if name != "operator"})
 
 
 @dataclass(frozen=True)

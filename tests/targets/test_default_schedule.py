@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+
 import numpy as np
 import pytest
 import tvm

@@ -75,7 +75,11 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             slices = self._slices(position, binding.value)
             for each in slices:
                 source = produced.get(each.operand) if isinstance(each.operand, relax.Var) else None
-                alone = source is not None and uses[each.operand] == 1 and self._extensible(bindings[source].value)
+                alone = (
+                    source is not None
+                    and uses[each.operand] == 1
+                    and self._extensible(bindings[source].value)
+                )
                 if alone and sum(other.operand.same_as(each.operand) for other in slices) == 1:
                     self._fused[source] = each
                 else:
@@ -119,12 +123,18 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def _extensible(self, value: ir.Expr) -> bool:
         func = self._called(value)
-        return func is not None and _CONCAT not in (func.attrs or {}) and isinstance(value.ty, relax.TensorType)
+        return (
+            func is not None and _CONCAT not in (func.attrs or {}) and isinstance(value.ty, relax.TensorType)
+        )
 
     def _called(self, value: ir.Expr) -> tirx.PrimFunc | None:
         if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
             func = self._module[value.args[0]]
-            return func if isinstance(func, tirx.PrimFunc) and isinstance(func.body, s_tir.SBlockRealize) else None
+            return (
+                func
+                if isinstance(func, tirx.PrimFunc) and isinstance(func.body, s_tir.SBlockRealize)
+                else None
+            )
         return None
 
 

@@ -95,7 +95,7 @@ def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
 
 
 class _Legalizer:
-    """Turns anchor operators into calls of their template's definition, on a weight packed beforehand."""
+    """Turns anchor operators into calls of their template's definition, on a weight packed now."""
 
     def __init__(self, choices: Mapping[Workload, Choice]) -> None:
         self._choices = choices
@@ -106,21 +106,19 @@ class _Legalizer:
             return call.op.get_attr("FLegalize")(bb, call)
         choice = self._choices[workload]
         data, weight = call.args
-        packed = bb.emit(bb.call_te(_packing(choice, workload), weight, primfunc_name_hint="pack_weight"))
+        packed = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
         if isinstance(workload, Dense) and len(data.ty.shape) != 2:
             data = bb.emit(relax.op.reshape(data, (workload.batch, workload.in_features)))
         func = _definition(choice, workload, data.ty, packed.ty)
         shape = call.ty.shape if isinstance(workload, Conv2d) else (workload.batch, workload.out_features)
         made = relax.call_tir(
-            bb.add_func(func, workload.operator), [data, packed], relax.TensorType(list(shape), workload.dtype)
+            bb.add_func(func, workload.operator),
+            [data, packed],
+            relax.TensorType(list(shape), workload.dtype),
         )
         if len(shape) == len(call.ty.shape):
             return made
         return relax.op.reshape(bb.emit(made), call.ty.shape)
-
-
-def _packing(choice: Choice, workload: Workload) -> Callable[[te.Tensor], te.Tensor]:
-    return lambda weight: choice.template.pack_weight(workload, choice.config, weight)
 
 
 def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:
@@ -132,4 +130,6 @@ def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any
     for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
         if ANCHOR in schedule.get(rv).annotations:
             schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))
-    return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)
+    return (
+        schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)
+    )

@@ -38,7 +38,12 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     transform = relax.transform
     inference = [transform.FoldBatchnormToConv2D(), transform.DecomposeOpsForInference()]
     # The layout conversion crashes on weights that are still expressions, hence constants first.
-    fold = [transform.CanonicalizeBindings(), fold_constants, transform.FoldConstant(), transform.DeadCodeElimination()]
+    fold = [
+        transform.CanonicalizeBindings(),
+        fold_constants,
+        transform.FoldConstant(),
+        transform.DeadCodeElimination(),
+    ]
     module = imported.module
     try:
         with tvm.target.Target({"kind": "llvm"}):
@@ -46,18 +51,28 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
                 module = step(module)
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
-        raise ExtractError(f"model {model.name}: TVM cannot convert it: {type(error).__name__}: {last}") from error
+        raise ExtractError(
+            f"model {model.name}: TVM cannot convert it: {type(error).__name__}: {last}"
+        ) from error
     main = module["main"]
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
-    inputs = tuple(_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))
+    inputs = tuple(
+        _static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True)
+    )
     return replace(imported, module=module, inputs=inputs, outputs=outputs)
 
 
 def find_layers(imported: Imported) -> list[Layer]:
     """Returns the anchor operators in the order of execution, named after the model's layers where that is known."""
-    workloads = [workload for call in _calls(imported.module["main"]) if (workload := workload_of(call)) is not None]
-    anchors = [call for call in _calls(imported.module["main"]) if call.op.name in ("relax.nn.conv2d", "relax.matmul")]
+    workloads = [
+        workload for call in _calls(imported.module["main"]) if (workload := workload_of(call)) is not None
+    ]
+    anchors = [
+        call
+        for call in _calls(imported.module["main"])
+        if call.op.name in ("relax.nn.conv2d", "relax.matmul")
+    ]
     names = [f"{workload.operator}_{i}" for i, workload in enumerate(workloads)]
     if len(anchors) == len(imported.anchors):
         named = zip(anchors, imported.anchors, strict=True)
@@ -78,7 +93,7 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
     attrs = call.attrs
     data, weight = (_shape(arg.ty) for arg in call.args)
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-    if data is None or weight is None or layouts != ("NHWC", "HWIO", "NHWC") or _dtypes(call) != {"float32"}:
+    if data is None or weight is None or layouts != ("NHWC", "HWIO", "NHWC") or not _anchors(call):
         return None
     top, left, bottom, right = (int(pad) for pad in attrs.padding)
     return Conv2d(
@@ -97,9 +112,7 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
 
 def _dense(call: ir.Call) -> Dense | None:
     data, weight = (_shape(arg.ty) for arg in call.args)
-    if data is None or weight is None or not isinstance(call.args[1], ir.GenericConst):
-        return None
-    if len(weight) != 2 or len(data) < 2 or _dtypes(call) != {"float32"}:
+    if data is None or weight is None or len(weight) != 2 or len(data) < 2 or not _anchors(call):
         return None
     return Dense(batch=prod(data[:-1]), in_features=weight[0], out_features=weight[1])
 
@@ -112,8 +125,10 @@ def _calls(function: relax.Function) -> Iterator[ir.Call]:
                 yield value
 
 
-def _dtypes(call: ir.Call) -> set[str]:
-    return {str(ty.dtype) for ty in (call.ty, *(arg.ty for arg in call.args))}
+def _anchors(call: ir.Call) -> bool:
+    """Whether a call can be an anchor: its weight is constant, to be packed, and all is float32."""
+    types = {str(ty.dtype) for ty in (call.ty, *(arg.ty for arg in call.args))}
+    return isinstance(call.args[1], ir.GenericConst) and types == {"float32"}
 
 
 def _shape(ty: Any) -> tuple[int, ...] | None:
@@ -126,5 +141,7 @@ def _shape(ty: Any) -> tuple[int, ...] | None:
 def _static(model: ModelSpec, info: TensorInfo, ty: Any) -> TensorInfo:
     shape = _shape(ty)
     if shape is None:
-        raise ExtractError(f"model {model.name}: the shape of {info.name} is not known at compile time; fix it in `inputs`")
+        raise ExtractError(
+            f"model {model.name}: the shape of {info.name} is not known at compile time; fix it in `inputs`"
+        )
     return TensorInfo(info.name, shape, str(ty.dtype))

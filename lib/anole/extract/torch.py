@@ -48,7 +48,8 @@ def import_torch(model: ModelSpec) -> Imported:
         module,
         tuple(TensorInfo(name, tuple(value.shape), _dtype(value)) for name, value in arguments.items()),
         tuple(
-            TensorInfo(name, tuple(value.shape), _dtype(value)) for name, value in zip(_names(output), output, strict=True)
+            TensorInfo(name, tuple(value.shape), _dtype(value))
+            for name, value in zip(_names(output), output, strict=True)
         ),
         _anchor_names(program),
     )
@@ -90,8 +91,10 @@ def run_network(
             output = network(*arguments.values())
     except Exception as error:
         shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
-        raise ExtractError(f"model {model.name}: does not run on inputs {{{shapes}}}: {_summary(error)}") from error
-    outputs = tuple(_tensors(output))
+        raise ExtractError(
+            f"model {model.name}: does not run on inputs {{{shapes}}}: {_summary(error)}"
+        ) from error
+    outputs = tuple(tensors_of(output))
     if not outputs:
         raise ExtractError(f"model {model.name}: returned a {type(output).__name__} without any tensor")
     return outputs
@@ -110,7 +113,9 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
     try:
         network = get_model(model.location, weights=None)
     except Exception as error:
-        raise ExtractError(f"model {model.name}: torchvision cannot make {model.location}: {_summary(error)}") from error
+        raise ExtractError(
+            f"model {model.name}: torchvision cannot make {model.location}: {_summary(error)}"
+        ) from error
     _unsettle_batch_norms(network)
     return network
 
@@ -129,16 +134,22 @@ def _unsettle_batch_norms(network: torch.nn.Module) -> None:
 def _from_factory(model: ModelSpec) -> torch.nn.Module:
     name, _, attribute = model.location.partition(":")
     if not name or not attribute:
-        raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
+        raise ExtractError(
+            f"model {model.name}: found source {model.source}; expected torch:package.module:factory"
+        )
     with _project_importable():
         factory = getattr(_import_fresh(model, name), attribute, None)
         if not callable(factory):
             found = "nothing" if factory is None else f"a {type(factory).__name__}"
-            raise ExtractError(f"model {model.name}: found {found} at {name}:{attribute}; expected a callable")
+            raise ExtractError(
+                f"model {model.name}: found {found} at {name}:{attribute}; expected a callable"
+            )
         try:
             network = factory()
         except Exception as error:
-            raise ExtractError(f"model {model.name}: {name}:{attribute}() failed: {_summary(error)}") from error
+            raise ExtractError(
+                f"model {model.name}: {name}:{attribute}() failed: {_summary(error)}"
+            ) from error
     if not isinstance(network, torch.nn.Module):
         raise ExtractError(
             f"model {model.name}: {name}:{attribute}() returned a {type(network).__name__}; expected a torch.nn.Module"
@@ -185,15 +196,16 @@ def _anchor_names(program: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _tensors(output: Any) -> Iterator[torch.Tensor]:
+def tensors_of(output: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors of whatever a network returned, in order."""
     if isinstance(output, torch.Tensor):
         yield output
     elif isinstance(output, dict):
         for value in output.values():
-            yield from _tensors(value)
+            yield from tensors_of(value)
     elif isinstance(output, (tuple, list)):
         for value in output:
-            yield from _tensors(value)
+            yield from tensors_of(value)
 
 
 def _names(outputs: Sequence[torch.Tensor]) -> list[str]:

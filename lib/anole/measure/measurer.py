@@ -6,11 +6,12 @@ import logging
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from anole.measure.lock import device_lock
@@ -19,6 +20,7 @@ from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.record import Config, Measurement, Status
 from anole.roles import Evaluator
 from anole.targets import get_target
+from anole.targets.base import Target
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,15 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class _Building:
+    position: int
+    builder: Worker
+    config: Config
+    artifact: Path
+    began_s: float
+
+
+@dataclass(frozen=True)
 class _Built:
     config: Config
     artifact: Path
@@ -55,6 +66,7 @@ class Measurer:
     Args:
         task: whose candidates are measured.
         evaluator: decides how often a kernel is run.
+        target: what builds and runs them; the task's own target unless given.
         n_builders: how many candidates are built at once.
         limits: what a candidate may take.
 
@@ -64,10 +76,16 @@ class Measurer:
     """
 
     def __init__(
-        self, task: Task, evaluator: Evaluator, n_builders: int | None = None, limits: Limits | None = None
+        self,
+        task: Task,
+        evaluator: Evaluator,
+        *,
+        target: Target | None = None,
+        n_builders: int | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        self._task, self._limits = task, limits or Limits()
-        self._target = get_target(task.target)
+        self._workload, self._limits = task.workload, limits or Limits()
+        self._target = target or get_target(task.target)
         self._device = str(task.target["kind"])
         self._n_builders = n_builders or int(task.target.get("threads", 1))
         self._evaluator = evaluator
@@ -76,8 +94,10 @@ class Measurer:
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anole-")))
             preload, environment = self._target.preload, self._target.environment()
-            building = partial(start_building, self._task)
-            running = partial(start_running, self._task, self._evaluator, self._limits.relative_error)
+            building = partial(start_building, self._target, self._workload)
+            running = partial(
+                start_running, self._target, self._workload, self._evaluator, self._limits.relative_error
+            )
             self._runner = stack.enter_context(Worker(running, preload=preload, environment=environment))
             self._builders = [
                 stack.enter_context(Worker(building, preload=preload)) for _ in range(self._n_builders)
@@ -129,34 +149,34 @@ class Measurer:
     def _build_all(self, configs: Sequence[Config]) -> list[_Built]:
         """Builds configs on all builders at once and returns them in order."""
         waiting = list(enumerate(configs))[::-1]
-        idle, busy = list(self._builders), {}
+        idle, busy = list(self._builders), dict[Any, _Building]()
         built: dict[int, _Built] = {}
-        with device_lock(self._device, shared=True):
+        with device_lock(self._device, shared=True) if self._target.shares_cores else nullcontext():
             while waiting or busy:
                 while waiting and idle:
-                    position, config = waiting.pop()
-                    builder, artifact = idle.pop(), self._folder / f"{uuid4().hex}.so"
-                    builder.submit(dict(config), str(artifact))
-                    busy[builder.connection] = (builder, position, config, artifact, time.perf_counter())
-                oldest_s = min(began_s for *_, began_s in busy.values())
-                left_s = oldest_s + self._limits.build_s - time.perf_counter()
-                ready = wait(list(busy), timeout=max(0.0, left_s)) or [
-                    connection for connection, (*_, began_s) in busy.items() if began_s == oldest_s
-                ]
-                for connection in ready:
-                    builder, position, config, artifact, began_s = busy.pop(connection)
-                    built[position] = self._finish_build(builder, config, artifact, began_s)
-                    idle.append(builder)
+                    begun = self._begin_build(idle.pop(), *waiting.pop())
+                    busy[begun.builder.connection] = begun
+                oldest = min(busy.values(), key=lambda building: building.began_s)
+                left_s = oldest.began_s + self._limits.build_s - time.perf_counter()
+                for connection in wait(list(busy), max(0.0, left_s)) or [oldest.builder.connection]:
+                    ended = busy.pop(connection)
+                    built[ended.position] = self._finish_build(ended)
+                    idle.append(ended.builder)
         return [built[position] for position in range(len(configs))]
 
-    def _finish_build(self, builder: Worker, config: Config, artifact: Path, began_s: float) -> _Built:
+    def _begin_build(self, builder: Worker, position: int, config: Config) -> _Building:
+        artifact = self._folder / f"{uuid4().hex}.so"
+        builder.submit(dict(config), str(artifact))
+        return _Building(position, builder, config, artifact, time.perf_counter())
+
+    def _finish_build(self, building: _Building) -> _Built:
         failure = None
         try:
-            builder.result(timeout_s=0.0)
+            building.builder.result(timeout_s=0.0)
         except _FAILURES as error:
             status = Status.BUILD_TIMEOUT if isinstance(error, WorkerTimeout) else Status.BUILD_ERROR
-            failure = Measurement(status, str(error), build_s=time.perf_counter() - began_s)
-        return _Built(config, artifact, time.perf_counter() - began_s, failure)
+            failure = Measurement(status, str(error), build_s=time.perf_counter() - building.began_s)
+        return _Built(building.config, building.artifact, time.perf_counter() - building.began_s, failure)
 
     def _run(self, candidate: _Built) -> Measurement:
         began_s = time.perf_counter()
@@ -171,9 +191,9 @@ class Measurer:
         return self._judge(candidate, timed, time.perf_counter() - began_s)
 
     def _judge(self, candidate: _Built, timed: Timed, run_s: float) -> Measurement:
-        cost = {"build_s": candidate.build_s, "run_s": run_s}
+        measured = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s)
         if timed.timing is None:
             allowed = self._limits.relative_error
             reason = f"relative error {timed.relative_error:.3g}; at most {allowed:g} is allowed"
-            return Measurement(Status.WRONG_ANSWER, reason, **cost)
-        return Measurement(Status.OK, **asdict(timed.timing), **cost)
+            return replace(measured, status=Status.WRONG_ANSWER, error=reason)
+        return replace(measured, **asdict(timed.timing))

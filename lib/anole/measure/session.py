@@ -7,13 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from anole.record import Config
 from anole.roles import Evaluator, Timing
-from anole.targets import get_target
-from anole.targets.base import Runner, Timeable
-from anole.task import Task
+from anole.targets.base import Runner, Target, Timeable
+from anole.task import Workload
 
 _FEWEST_TURNS = 5
 
@@ -31,19 +29,20 @@ class Timed:
     timing: Timing | None
 
 
-def start_building(task: Task) -> Callable[[Config, str], None]:
-    """Returns the function that builds candidates of a task in this process."""
-    target = get_target(task.target)
+def start_building(target: Target, workload: Workload) -> Callable[[Config, str], None]:
+    """Returns the function that builds candidates of a workload in this process."""
 
     def build(config: Config, artifact: str) -> None:
-        target.build(task.workload, config, Path(artifact))
+        target.build(workload, config, Path(artifact))
 
     return build
 
 
-def start_running(task: Task, evaluator: Evaluator, tolerance: float) -> Callable[..., Any]:
-    """Returns the function that runs candidates of a task in this process, once or against each other."""
-    runner = get_target(task.target).runner(task.workload)
+def start_running(
+    target: Target, workload: Workload, evaluator: Evaluator, tolerance: float
+) -> Callable[..., list[Timed]]:
+    """Returns the function that runs candidates of a workload in this process, once or against each other."""
+    runner = target.runner(workload)
 
     def run(configs: Sequence[tuple[str, Config]], seconds: float | None = None) -> list[Timed]:
         if seconds is None:

@@ -1,12 +1,11 @@
 """Isolated processes: what runs in one may crash, hang or eat all memory, and costs no more than its own call.
 
 All workers are forked from one server that has imported the target's modules already, so that a new one is
-there in milliseconds. Each leads its own process group, which is killed as a whole, and dies with its master.
+there in milliseconds. Each leads its own process group, which is killed as a whole, and which a guard kills when the master is gone.
 """
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import multiprocessing
 import os
@@ -24,8 +23,6 @@ logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
 """How long a worker may take to come up; the first one waits for the server's imports."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 class WorkerDied(Exception):
@@ -92,6 +89,7 @@ class Worker:
             self._launch()
         self._await_ready()
         self._n_calls += 1
+        self._began_s = time.perf_counter()
         self._connection.send(arguments)
 
     def result(self, timeout_s: float) -> Any:
@@ -131,7 +129,7 @@ class Worker:
         )
         self._process.start()
         theirs.close()
-        self._n_calls, self._ready = 0, False
+        self._n_calls, self._ready, self._began_s = 0, False, time.perf_counter()
 
     def _await_ready(self) -> None:
         if self._ready:
@@ -143,11 +141,10 @@ class Worker:
         self._ready = True
 
     def _receive(self, timeout_s: float) -> Any:
-        began_s = time.perf_counter()
         try:
-            if not self._connection.poll(max(0.0, timeout_s)):
+            if not self._connection.poll(timeout_s):
                 self.kill()
-                raise WorkerTimeout(f"killed after {time.perf_counter() - began_s:.1f} s")
+                raise WorkerTimeout(f"killed after {time.perf_counter() - self._began_s:.1f} s")
             succeeded, value = self._connection.recv()
         except (EOFError, ConnectionResetError) as error:
             self._process.join(5)
@@ -171,7 +168,7 @@ def _serve(
     log: str,
 ) -> None:
     os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _die_with_master(connection)
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -192,6 +189,20 @@ def _serve(
         except Exception as error:
             reply = (False, _describe(error))
         connection.send(reply)
+
+
+def _die_with_master(connection: Connection) -> None:
+    """Leaves a guard in the process group that ends it when the master is gone.
+
+    A process of its own, because a thread could not act while a candidate hangs in native code.
+    """
+    master = multiprocessing.parent_process()
+    if master is None or os.fork():
+        return
+    # An open end here would hide the worker's death from the master.
+    connection.close()
+    master.join()
+    os.killpg(0, signal.SIGKILL)
 
 
 def _describe(error: BaseException) -> str:

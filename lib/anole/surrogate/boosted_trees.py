@@ -76,7 +76,7 @@ class _BoostedTreesSurrogate:
         if self._booster is not None and len(vectors):
             try:
                 margins = self._booster.inplace_predict(self.space.features(vectors), predict_type="margin")
-                return (margins.astype(np.float64) - self._worst) / self._range
+                return np.asarray((margins.astype(np.float64) - self._worst) / self._range)
             except Exception:
                 self._give_up()
         return np.zeros(len(vectors))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from anole.record import Config
@@ -14,6 +13,7 @@ from anole.space.space import Space
 from anole.task import Workload
 
 if TYPE_CHECKING:
+    import tvm
     from tvm import te, tirx
 
 ANCHOR = "anole.anchor"
@@ -82,6 +82,12 @@ class Target(Protocol):
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
 
+    def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Returns a function that is no anchor, scheduled decently; never fails."""
+
+    def compiler_target(self) -> tvm.target.Target:
+        """Returns what TVM calls this target."""
+
     def environment(self) -> Mapping[str, str]:
         """Returns the environment variables that a process that runs candidates needs."""
 
@@ -90,3 +96,6 @@ class Target(Protocol):
 
     def runner(self, workload: Workload) -> Runner:
         """Returns what runs candidates of a workload in this process."""
+
+    def peak_gflops(self) -> float:
+        """Measures, in this process, what no kernel of the target can exceed."""

@@ -35,13 +35,13 @@ class Example:
         rng = np.random.default_rng(seed)
         data = rng.standard_normal(data_shape(workload), dtype=np.float32)
         weight = rng.standard_normal(weight_shape(workload), dtype=np.float32)
-        bias = rng.standard_normal(weight.shape[-1], dtype=np.float32)
+        bias = rng.standard_normal(weight.shape[-1:], dtype=np.float32)
         return cls(data, weight, bias, np.maximum(anchor(workload, data, weight) + bias, 0))
 
     def relative_error(self, result: Array) -> float:
         """Returns the L2 distance of a result from what was expected, relative to its length."""
         distance = np.linalg.norm((result - self.expected).ravel())
-        return float(distance / max(np.linalg.norm(self.expected.ravel()), 1e-30))
+        return float(distance / (np.linalg.norm(self.expected.ravel()) + 1e-30))
 
 
 def data_shape(workload: Workload) -> tuple[int, ...]:

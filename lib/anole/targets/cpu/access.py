@@ -10,7 +10,22 @@ from typing import Any, cast
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
-_EXPENSIVE = {"reinterpret", "exp", "exp2", "exp10", "erf", "log", "log2", "log10", "log1p", "pow", "sigmoid", "tanh", "sqrt", "rsqrt"}
+_EXPENSIVE = {
+    "reinterpret",
+    "exp",
+    "exp2",
+    "exp10",
+    "erf",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "pow",
+    "sigmoid",
+    "tanh",
+    "sqrt",
+    "rsqrt",
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +109,12 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
     store = strides.of(block.body.buffer, block.body.indices)
     moved = [strides.of(load.source, load.indices) for load in loads]
     axes = tuple(
-        Axis(int(extent), iter_var.iter_type == tirx.IterVar.CommReduce, store[i], tuple(load[i] for load in moved))
+        Axis(
+            int(extent),
+            iter_var.iter_type == tirx.IterVar.CommReduce,
+            store[i],
+            tuple(load[i] for load in moved),
+        )
         for i, (iter_var, extent) in enumerate(zip(block.iter_vars, extents, strict=True))
     )
     buffers = [block.body.buffer, *(load.source for load in loads)]

@@ -70,8 +70,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("tile_order", tuple(TILE_ORDERS)),
         option_knob("pad_at", ("inline", "parallel", "root") if any(w.padding) else ("none",)),
     ]
-    enough = min(_FMA_LATENCY_HIDDEN, _most_accumulators(knobs, unit))
-    chunks = min(threads, max(w.batch * split[0] * rows[0] for split in knobs[0].values for rows in knobs[1].values))
+    chunks, enough = _attainable(unit, threads, w, knobs)
 
     def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
         return np.asarray(_accumulators(unit, columns) + _vectors(unit, columns) + 1 <= unit.registers)
@@ -99,7 +98,9 @@ def conv2d_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     space = conv2d_space(unit, threads, w)
     vectors = space.sample(4096, np.random.default_rng(0))
     columns = space.columns(vectors)
-    merit = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
+    merit = (
+        _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
+    )
     merit += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
     return space.config(vectors[int(np.argmax(merit))])
 
@@ -114,11 +115,20 @@ def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
     return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1] * _vectors(unit, columns))
 
 
-def _most_accumulators(knobs: list[Knob], unit: VectorUnit) -> int:
-    """The most accumulators that a register tile of the knobs can have within the registers."""
-    f, y, x = (sorted({split[-1] for split in knob.values}) for knob in knobs[:3])
-    tiles = [(-(-panel // unit.lanes), rows * columns) for panel in f for rows in y for columns in x]
-    return max(v * points for v, points in tiles if v * points + v + 1 <= unit.registers)
+def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: list[Knob]) -> tuple[int, int]:
+    """Returns the parallel chunks, and with them the accumulators, that a config can have: at most what is needed."""
+    f, y = ({(split[0], split[-1]) for split in knob.values} for knob in knobs[:2])
+    x = {split[-1] for split in knobs[2].values}
+    tiles = [
+        (w.batch * f_parallel * y_parallel, rows * columns * vectors)
+        for f_parallel, panel in f
+        for y_parallel, rows in y
+        for columns in x
+        for vectors in (-(-panel // unit.lanes),)
+        if rows * columns * vectors + vectors + 1 <= unit.registers
+    ]
+    chunks = min(threads, max(chunks for chunks, _ in tiles))
+    return chunks, min(_FMA_LATENCY_HIDDEN, max(most for available, most in tiles if available >= chunks))
 
 
 def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
@@ -142,8 +152,14 @@ def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
         Loop("f_tile", "f", f[:, 1], 3 + order[:, 0]),
         Loop("y_tile", "y", y[:, 1], 3 + order[:, 1]),
         Loop("x_tile", "x", x[:, 0], 3 + order[:, 2]),
-        *(Loop(f"{name}_outer", name, tile[:, 0], 6 + at) for at, (name, tile) in enumerate((("rc", rc), ("ry", ry), ("rx", rx)))),
-        *(Loop(f"{name}_inner", name, tile[:, 1], 9 + at, unrolled[name]) for at, (name, tile) in enumerate((("rc", rc), ("ry", ry), ("rx", rx)))),
+        *(
+            Loop(f"{name}_outer", name, tile[:, 0], 6 + at)
+            for at, (name, tile) in enumerate((("rc", rc), ("ry", ry), ("rx", rx)))
+        ),
+        *(
+            Loop(f"{name}_inner", name, tile[:, 1], 9 + at, unrolled[name])
+            for at, (name, tile) in enumerate((("rc", rc), ("ry", ry), ("rx", rx)))
+        ),
         Loop("y_register", "y", y[:, 2], 12, register),
         Loop("x_register", "x", x[:, 1], 13, register),
         Loop("f_register", "f", f[:, 2] // lanes, 14, register),
@@ -154,6 +170,10 @@ def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
     height, width = w.height + w.padding[0] + w.padding[2], w.width + w.padding[1] + w.padding[3]
     filters = padded_filters(unit, w)
     data = Buffer("data", (w.batch, height, width, w.in_channels), ({"n": 1}, rows, row_columns, {"rc": 1}))
-    weight = Buffer("weight", (filters, *w.kernel, w.in_channels // w.groups), ({"f": 1}, {"ry": 1}, {"rx": 1}, {"rc": 1}))
-    out = Buffer("out", (w.batch, w.out_height, w.out_width, filters), ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))
+    weight = Buffer(
+        "weight", (filters, *w.kernel, w.in_channels // w.groups), ({"f": 1}, {"ry": 1}, {"rx": 1}, {"rc": 1})
+    )
+    out = Buffer(
+        "out", (w.batch, w.out_height, w.out_width, filters), ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1})
+    )
     return LoopNest(loops, (data, weight, out))

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from anole.targets.cpu.access import Block, describe_block, reads_elementwise
+from anole.targets.cpu.access import describe_block, reads_elementwise
 from anole.targets.cpu.loops import (
     SERIAL_WORK,
     Machine,

@@ -166,7 +166,9 @@ def vector_width(extent: int, widest: int, lanes: int) -> int:
     def steps(width: int) -> int:
         return extent // width * -(-width // lanes) + 2 * (extent % width)
 
-    widths = [width for width in range(4, min(widest, extent) + 1, 4) if width % lanes == 0 or extent % width == 0]
+    widths = [
+        width for width in range(4, min(widest, extent) + 1, 4) if width % lanes == 0 or extent % width == 0
+    ]
     return min(widths or [lanes], key=lambda width: (steps(width), extent % width != 0, -width))
 
 
@@ -184,7 +186,9 @@ def _accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
         schedule.decompose_reduction(rv, inside[0])
 
 
-def _vectorize_partial(schedule: s_tir.Schedule, rv: Rv, n_rows: int, parallel: bool, machine: Machine) -> None:
+def _vectorize_partial(
+    schedule: s_tir.Schedule, rv: Rv, n_rows: int, parallel: bool, machine: Machine
+) -> None:
     loops = schedule.get_loops(rv)
     steps, vector = loops[-2:]
     if parallel:

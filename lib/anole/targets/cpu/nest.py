@@ -9,22 +9,21 @@ from tvm import s_tir, tirx
 
 from anole.targets.base import ANCHOR
 
-Schedule = s_tir.Schedule
 LoopRV = Any
 SBlockRV = Any
 
 
-def find_anchor(sch: Schedule) -> SBlockRV:
+def find_anchor(sch: s_tir.Schedule) -> SBlockRV:
     """Returns the anchor operator's block."""
     return next(block for block in _blocks(sch) if ANCHOR in sch.get(block).annotations)
 
 
-def find_block(sch: Schedule, name: str) -> SBlockRV | None:
+def find_block(sch: s_tir.Schedule, name: str) -> SBlockRV | None:
     """Returns the block of a name, or None."""
     return next((block for block in _blocks(sch) if sch.get(block).name_hint == name), None)
 
 
-def join_epilogue(sch: Schedule, anchor: SBlockRV) -> SBlockRV:
+def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
     """Folds everything behind the anchor into one block and returns it.
 
     Where nothing follows the anchor, a copy out of the accumulators is made to follow.
@@ -42,7 +41,7 @@ def join_epilogue(sch: Schedule, anchor: SBlockRV) -> SBlockRV:
         consumers = _consumers(sch, anchor)
 
 
-def vectorize_epilogue(sch: Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
+def vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
     """Unrolls the epilogue's loops below a depth, a register tile, and vectorises the last of them."""
     *tile, last = sch.get_loops(epilogue)[depth:]
     extent = int(sch.get(last).extent)
@@ -53,18 +52,18 @@ def vectorize_epilogue(sch: Schedule, epilogue: SBlockRV, depth: int, lanes: int
         sch.unroll(loop)
 
 
-def vectorize_copy(sch: Schedule, block: SBlockRV, lanes: int) -> None:
+def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
     """Vectorises the last axis of a copying block such as the padding, where it is long enough."""
     last = sch.get_loops(block)[-1]
-    extent = int(sch.get(last).extent)
-    width = next((width for width in (2 * lanes, lanes, lanes // 2) if extent % width == 0), None)
+    extent = sch.get(last).extent
+    if not isinstance(extent, tirx.IntImm):
+        return
+    width = next((width for width in (2 * lanes, lanes, lanes // 2) if int(extent) % width == 0), None)
     if width:
         sch.vectorize(sch.split(last, [None, width])[1])
 
 
-def unroll_reduction(
-    sch: Schedule, loops: Sequence[LoopRV], tile_steps: int, max_step: int
-) -> None:
+def unroll_reduction(sch: s_tir.Schedule, loops: Sequence[LoopRV], tile_steps: int, max_step: int) -> None:
     """Unrolls reduction loops, innermost first, while the unrolled body stays within `max_step` vector operations."""
     steps = tile_steps
     for loop in reversed(loops):
@@ -74,14 +73,14 @@ def unroll_reduction(
         sch.unroll(loop)
 
 
-def scheduled(sch: Schedule) -> tirx.PrimFunc:
+def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:
     """Returns the only function of a schedule."""
     return sch.mod["main"]
 
 
-def _blocks(sch: Schedule) -> list[SBlockRV]:
+def _blocks(sch: s_tir.Schedule) -> list[SBlockRV]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
-def _consumers(sch: Schedule, block: SBlockRV) -> list[SBlockRV]:
+def _consumers(sch: s_tir.Schedule, block: SBlockRV) -> list[SBlockRV]:
     return list(sch.get_consumers(block))

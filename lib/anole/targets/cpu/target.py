@@ -14,9 +14,13 @@ from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d, Workload
 
 if TYPE_CHECKING:
+    import tvm
+    from tvm import tirx
+
     from anole.targets.base import Runner, Template
 
 _VERSIONS = {"conv2d": conv2d_space.VERSION, "dense": dense_space.VERSION}
+_FLOAT_BYTES = 4
 
 
 class CpuTarget:
@@ -66,6 +70,18 @@ class CpuTarget:
 
         return DenseTemplate(self.unit)
 
+    def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Returns a function that is no anchor, parallel and vectorised where that pays."""
+        from anole.targets.cpu.default_schedule import Machine, schedule_default
+
+        return schedule_default(func, Machine(self.threads, _FLOAT_BYTES * self.unit.lanes))
+
+    def compiler_target(self) -> tvm.target.Target:
+        """Returns what TVM calls this target."""
+        from anole.targets.cpu.builder import llvm_target
+
+        return llvm_target(self.description)
+
     def environment(self) -> Mapping[str, str]:
         """Returns the thread counts; TVM by itself would use half of the logical processors."""
         return {"TVM_NUM_THREADS": str(self.threads), "OMP_NUM_THREADS": str(self.threads)}
@@ -81,3 +97,9 @@ class CpuTarget:
         from anole.targets.cpu.runner import CpuRunner
 
         return CpuRunner(self.template(workload), workload)
+
+    def peak_gflops(self) -> float:
+        """Measures, in this process, how many multiply-adds all threads do from registers."""
+        from anole.targets.cpu.peak import PeakKernel
+
+        return PeakKernel(self.description).gflops()

@@ -1,0 +1,114 @@
+"""Builds: a network compiled with the best configs known, as a folder that stands by itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from anole.build.folder import write_folder
+from anole.build.match import Match, coverage, match_tasks, warn_of_untuned
+from anole.errors import BuildError
+from anole.extract import load_model
+from anole.record import utc_now
+from anole.spec import ModelSpec
+from anole.targets import get_target
+from anole.targets.base import Target
+
+_log = logging.getLogger(__name__)
+
+_VERSIONED = ("anole", "apache-tvm", "numpy", "onnx", "torch", "torchvision")
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """What a build is called and how its tasks were tuned."""
+
+    name: str
+    preset: str
+    trials: int
+    seed: int
+
+
+def compile_build(
+    model: ModelSpec,
+    manifest: Mapping[str, Any],
+    settings: BuildSettings,
+    receipts: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+) -> dict[str, Any]:
+    """Compiles a network into a folder, which appears whole or not at all.
+
+    Args:
+        model: the network.
+        manifest: what extracting it found, with the target's description.
+        settings: of the build.
+        receipts: of tuned tasks, by the task's key; a task without one has the template's default config, and is
+            warned of.
+        folder: where the build goes; what is there is replaced.
+
+    Returns:
+        What ``build.json`` says.
+
+    Raises:
+        ExtractError: the network cannot be loaded.
+        BuildError: it is not what was extracted, it cannot be compiled, or the folder cannot be written.
+    """
+    target = get_target(manifest["target_description"])
+    imported = load_model(model)
+    from anole.extract.graph import find_layers
+
+    matches = match_tasks(manifest, (layer.workload for layer in find_layers(imported)), receipts, target)
+    executable, matches = _compile(model, imported.module, matches, target)
+    warn_of_untuned(settings.name, matches)
+    covered = coverage(matches)
+    _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * covered["share"])
+    description = {
+        "schema": 1,
+        "name": settings.name,
+        "model": model.name,
+        "entry": model.to_json(),
+        "target": manifest["target"],
+        "target_description": dict(manifest["target_description"]),
+        "preset": settings.preset,
+        "trials": settings.trials,
+        "seed": settings.seed,
+        "created_at": utc_now(),
+        "inputs": [info.to_json() for info in imported.inputs],
+        "outputs": [info.to_json() for info in imported.outputs],
+        "coverage": covered,
+        "tasks": [match.to_json() for match in matches],
+        "versions": {name: metadata.version(name) for name in _VERSIONED},
+    }
+    return write_folder(folder, executable, description)
+
+
+def _compile(model: ModelSpec, module: Any, matches: list[Match], target: Target) -> tuple[Any, list[Match]]:
+    import tvm
+
+    from anole.build.lower import Choice, lower
+
+    choices = {
+        match.task.workload: Choice(target.template(match.task.workload), match.config)
+        for match in matches
+        if match.config is not None
+    }
+    try:
+        lowered, failures = lower(module, choices, target.schedule_default)
+        executable = tvm.compile(lowered, target.compiler_target())
+    except Exception as error:
+        last = str(error).strip().splitlines()[-1]
+        raise BuildError(
+            f"model {model.name}: TVM cannot compile it: {type(error).__name__}: {last}"
+        ) from error
+    unschedulable = {
+        workload: f"its template could not schedule it in this network: {reason}"
+        for workload, reason in failures.items()
+    }
+    return executable, [
+        match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
+        for match in matches
+    ]

@@ -1,0 +1,91 @@
+"""The folder of a build: the shared library, what it is, and how to load it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from anole.errors import BuildError
+
+_SNIPPETS = files("anole.build").joinpath("snippets")
+_CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
+
+
+def write_folder(folder: Path, executable: Any, description: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes a build beside its place and then moves it there.
+
+    Args:
+        folder: where the build goes; what is there is replaced.
+        executable: the compiled network.
+        description: of the build, without its size.
+
+    Returns:
+        The description with ``size_bytes``, the size of the shared library, as it is in ``build.json``.
+
+    Raises:
+        BuildError: the library cannot be linked, or the folder cannot be written.
+    """
+    with _replacing(folder) as made:
+        library = made / "model.so"
+        try:
+            executable.export_library(str(library))
+        except OSError:
+            raise
+        except Exception as error:
+            raise BuildError(f"{folder}: cannot link model.so; a C++ compiler is needed: {error}") from error
+        complete = {**description, "size_bytes": library.stat().st_size}
+        (made / "build.json").write_text(
+            json.dumps(complete, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        )
+        (made / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
+        (made / "load.cc").write_text(_cpp_loader(complete))
+    return complete
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """Gives an empty folder, which takes the place of another when all went well and vanishes otherwise."""
+    made: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        made.chmod(0o755)
+        yield made
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(made, folder)
+    except OSError as error:
+        raise BuildError(f"{folder}: cannot be written: {error}") from error
+    finally:
+        if made is not None and made.exists():
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def _cpp_loader(description: Mapping[str, Any]) -> str:
+    inputs = ", ".join(
+        f"input({_braced(info['shape'])}, {_dl_type(info['dtype'])})" for info in description["inputs"]
+    )
+    single = len(description["outputs"]) == 1
+    return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
+        threads=description["target_description"]["threads"],
+        inputs=inputs,
+        first="found.cast<ffi::Tensor>()" if single else "found.cast<ffi::Array<ffi::Tensor>>()[0]",
+        name=description["outputs"][0]["name"],
+    )
+
+
+def _braced(shape: list[int]) -> str:
+    return "{" + ", ".join(map(str, shape)) + "}"
+
+
+def _dl_type(dtype: str) -> str:
+    kind = dtype.rstrip("0123456789")
+    return f"{{{_CODES[kind]}, {dtype.removeprefix(kind) or 8}, 1}}"

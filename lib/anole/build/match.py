@@ -1,0 +1,129 @@
+"""Which config each task of a network is compiled with, and why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anole.errors import BuildError, ConfigError
+from anole.record import Config
+from anole.targets.base import Target
+from anole.task import Task, Workload
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Match:
+    """One task of a network, with the config that it is compiled with.
+
+    Attributes:
+        config: None when not even the default could be scheduled in this network.
+        reason: why the task is not tuned; None when it is.
+        run_key: of the run that found the config.
+        latency_s: what the config took when it was measured.
+    """
+
+    task: Task
+    weight: int
+    layers: tuple[str, ...]
+    config: Config | None = field(hash=False)
+    reason: str | None
+    run_key: str | None = None
+    latency_s: float | None = None
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations of all layers that are this task."""
+        return self.task.workload.flop * self.weight
+
+    def untuned(self, reason: str, config: Config | None = None) -> Match:
+        """Returns the task without its tuned config."""
+        return replace(self, config=config, reason=reason, run_key=None, latency_s=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form, as in build.json."""
+        return {
+            "key": self.task.key,
+            "label": self.task.label,
+            "flop": self.task.workload.flop,
+            "weight": self.weight,
+            "layers": list(self.layers),
+            "config": None if self.config is None else dict(self.config),
+            "matched": "tuned" if self.reason is None else "default",
+            "run_key": self.run_key,
+            "latency_s": self.latency_s,
+            "reason": self.reason,
+        }
+
+
+def match_tasks(
+    manifest: Mapping[str, Any],
+    workloads: Iterable[Workload],
+    receipts: Mapping[str, Mapping[str, Any]],
+    target: Target,
+) -> list[Match]:
+    """Returns the config of each task, in the manifest's order.
+
+    Args:
+        manifest: what extracting the model found.
+        workloads: what the model consists of now.
+        receipts: of tuned tasks, by the task's key.
+        target: what is compiled for.
+
+    Raises:
+        BuildError: the model is not the one that was extracted.
+    """
+    tasks = {
+        task.key: task
+        for workload in dict.fromkeys(workloads)
+        for task in [Task(workload, target.description, target.template_version(workload.operator))]
+    }
+    listed = {entry["key"] for entry in manifest["tasks"]}
+    if listed != set(tasks):
+        strange = [task.label for key, task in tasks.items() if key not in listed]
+        raise BuildError(
+            f"model {manifest['model']} is not what was extracted: {', '.join(strange) or 'layers are missing'}; "
+            "extract it again"
+        )
+    return [
+        _match(entry, tasks[entry["key"]], receipts.get(entry["key"]), target) for entry in manifest["tasks"]
+    ]
+
+
+def coverage(matches: Sequence[Match]) -> dict[str, Any]:
+    """Returns how much of the work is tuned, in floating-point operations."""
+    total = sum(match.flop for match in matches)
+    tuned = sum(match.flop for match in matches if match.reason is None)
+    return {"tuned_flop": tuned, "total_flop": total, "share": tuned / total if total else 1.0}
+
+
+def warn_of_untuned(build: str, matches: Sequence[Match]) -> None:
+    """Says loudly which layers run untuned, and how much of the work that is."""
+    total = sum(match.flop for match in matches)
+    for match in matches:
+        if match.reason is not None:
+            _log.warning(
+                "%s: %s is NOT TUNED (%s), %.1f %% of the work: %s",
+                build, match.task.label, match.reason, 100 * match.flop / total, ", ".join(match.layers),
+            )  # fmt: skip
+
+
+def _match(entry: Mapping[str, Any], task: Task, receipt: Mapping[str, Any] | None, target: Target) -> Match:
+    match = Match(task, entry["weight"], tuple(entry["layers"]), None, None)
+    default = target.default_config(task.workload)
+    if receipt is None:
+        return match.untuned("it was not tuned", default)
+    if receipt["config"] is None:
+        return match.untuned(f"none of {receipt['trials']} candidates worked", default)
+    try:
+        broken = target.space(task.workload).rejection(receipt["config"])
+    except ConfigError as error:
+        broken = str(error)
+    if broken is not None:
+        return match.untuned(f"its tuned config does not fit: {broken}", default)
+    return replace(
+        match, config=receipt["config"], run_key=receipt["run_key"], latency_s=receipt["latency_s"]
+    )

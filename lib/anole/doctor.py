@@ -1,0 +1,62 @@
+"""What this machine is, how fast it could be, and what is missing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+from anole.errors import MeasureError
+from anole.machine import describe_cpu, host_facts
+from anole.measure.lock import device_lock, lock_path
+from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
+from anole.targets import get_target
+
+_PACKAGES = ("anole", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "torch", "onnxruntime", "snakemake")
+_TIMEOUT_S = 60.0
+
+
+def report() -> str:
+    """Returns what there is to know, a line each."""
+    description, host = describe_cpu(), host_facts()
+    lines = {
+        "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
+        "memory": f"{host['memory_bytes'] / 2**30:.1f} GiB",
+        "system": host["system"],
+        "compiled for": f"{description['mcpu']} with {' '.join(description['features'])}",
+        "threads": description["threads"],
+        "linker": shutil.which("ld") or shutil.which("cc") or "MISSING: candidates cannot be built",
+        "device lock": lock_path("cpu"),
+        **{
+            f"peak, {threads} thread{'s'[: threads > 1]}": _peak(threads)
+            for threads in _thread_counts(description)
+        },
+        "packages": ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES),
+    }
+    width = max(map(len, lines))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
+
+
+def _thread_counts(description: Mapping[str, Any]) -> list[int]:
+    return sorted({1, int(description["threads"])})
+
+
+def _peak(threads: int) -> str:
+    """Measures the peak in a process of its own, whose thread count is set before TVM starts."""
+    target = get_target(describe_cpu(threads=threads))
+    start = partial(_start_peak, target.description)
+    with (
+        Worker(start, preload=target.preload, environment=target.environment()) as worker,
+        device_lock("cpu"),
+    ):
+        try:
+            gflops: float = worker.call(timeout_s=_TIMEOUT_S)
+        except (CallFailed, WorkerDied, WorkerTimeout) as error:
+            raise MeasureError(f"the peak cannot be measured: {error}") from error
+    return f"{gflops:.0f} GFLOP/s of float32 multiply-adds"
+
+
+def _start_peak(description: Mapping[str, Any]) -> Any:
+    return get_target(description).peak_gflops

@@ -1,0 +1,140 @@
+"""What runs a network: a compiled build, and the references that it is compared with."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import BuildError
+from anole.spec import ModelSpec
+
+if TYPE_CHECKING:
+    import torch
+
+Arrays = list[NDArray[Any]]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A network, ready to run on fixed inputs.
+
+    Attributes:
+        run: runs it once; what is returned is the engine's own.
+        outputs: turns that into arrays.
+    """
+
+    name: str
+    run: Callable[[], Any]
+    outputs: Callable[[Any], Arrays]
+
+    def compute(self) -> Arrays:
+        """Runs it once and returns its outputs."""
+        return self.outputs(self.run())
+
+
+def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], threads: int) -> Engine:
+    """Returns a compiled build.
+
+    Raises:
+        BuildError: its library cannot be loaded, or TVM was started with another number of threads before.
+    """
+    import tvm
+    from tvm.runtime.vm import VirtualMachine
+
+    started = int(tvm.get_global_func("runtime.NumThreads")())
+    if started != threads:
+        raise BuildError(
+            f"{folder}: is for {threads} threads; TVM was started with {started} in this process"
+        )
+    try:
+        main = VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())["main"]
+    except Exception as error:
+        raise BuildError(f"{folder}: model.so cannot be loaded: {error}") from error
+    arguments = [tvm.runtime.tensor(array) for array in inputs]
+
+    def outputs(found: Any) -> Arrays:
+        return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
+
+    return Engine("build", lambda: main(*arguments), outputs)
+
+
+@contextlib.contextmanager
+def reference_engines(
+    model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int
+) -> Iterator[list[Engine]]:
+    """Gives torch eager, where the model is torch's, and ONNX Runtime, where the model can be exported to it.
+
+    Raises:
+        ExtractError: the model cannot be loaded.
+    """
+    if model.scheme == "onnx":
+        yield [_onnxruntime(Path(model.location), inputs, threads)]
+        return
+    import torch
+
+    from anole.extract.torch import make_network
+
+    torch.set_num_threads(threads)
+    network, arguments = make_network(model), tuple(map(torch.from_numpy, inputs))
+    engines = [_torch(network, arguments)]
+    with tempfile.TemporaryDirectory() as scratch:
+        exported = Path(scratch, "model.onnx")
+        try:
+            _export(network, arguments, exported)
+            engines.append(_onnxruntime(exported, inputs, threads))
+        except Exception as error:
+            first = (str(error).strip().splitlines() or [""])[0]
+            _log.warning("%s: no ONNX Runtime reference: %s: %s", model.name, type(error).__name__, first)
+        yield engines
+
+
+def _torch(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> Engine:
+    import torch
+
+    from anole.extract.torch import tensors_of
+
+    def run() -> Any:
+        with torch.inference_mode():
+            return network(*arguments)
+
+    return Engine("torch", run, lambda found: [tensor.numpy() for tensor in tensors_of(found)])
+
+
+def _export(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
+    """Exports a network to ONNX; its progress is said on standard output and by warnings, which nobody needs."""
+    import torch
+
+    chatty = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "torch.onnx")]
+    levels = [logger.level for logger in chatty]
+    try:
+        for logger in chatty:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            torch.onnx.export(network, arguments, str(path), verbose=False)
+    finally:
+        for logger, level in zip(chatty, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _onnxruntime(path: Path, inputs: Sequence[NDArray[Any]], threads: int) -> Engine:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    feeds = {each.name: array for each, array in zip(session.get_inputs(), inputs, strict=True)}
+    return Engine("onnxruntime", lambda: session.run(None, feeds), lambda found: list(map(np.asarray, found)))

@@ -1,0 +1,75 @@
+"""What every target promises, for every operator it has a template for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anole.errors import TargetError
+from anole.machine import describe_cpu
+from anole.measure.evaluator import Fixed
+from anole.targets import TARGETS, get_target
+from anole.targets.base import Target
+from anole.targets.reference import weight_shape
+from anole.task import Conv2d, Dense, Workload
+
+DESCRIPTIONS = {"cpu": describe_cpu()}
+WORKLOADS = [Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)), Dense(1, 40, 24)]
+
+
+@pytest.fixture(params=list(TARGETS))
+def target(request: pytest.FixtureRequest) -> Target:
+    return get_target(DESCRIPTIONS[request.param])
+
+
+@pytest.fixture(params=WORKLOADS, ids=lambda workload: workload.operator)
+def workload(request: pytest.FixtureRequest) -> Workload:
+    return request.param
+
+
+def test_every_operator_has_a_version(target: Target, workload: Workload) -> None:
+    assert target.template_version(workload.operator) >= 1
+    with pytest.raises(TargetError, match="no template for 'sort'"):
+        target.template_version("sort")
+
+
+def test_the_default_config_is_one_of_the_space(target: Target, workload: Workload) -> None:
+    assert target.space(workload).rejection(target.default_config(workload)) is None
+
+
+def test_a_space_is_the_same_every_time(target: Target, workload: Workload) -> None:
+    first, again = target.space(workload), get_target(target.description).space(workload)
+    assert [(knob.name, knob.values) for knob in first.knobs] == [
+        (knob.name, knob.values) for knob in again.knobs
+    ]
+
+
+def test_packing_gives_the_shape_it_says(target: Target, workload: Workload) -> None:
+    template, config = target.template(workload), target.default_config(workload)
+    packed = template.pack_weight(workload, config, np.ones(weight_shape(workload), dtype=np.float32))
+    assert packed.shape == template.packed_shape(workload, config)
+    assert packed.sum() == math.prod(weight_shape(workload))
+
+
+def test_builds_what_its_runner_runs_right(target: Target, workload: Workload, tmp_path: Path) -> None:
+    config = target.default_config(workload)
+    target.build(workload, config, tmp_path / "kernel.so")
+    kernel = target.runner(workload).load(tmp_path / "kernel.so", config)
+    assert kernel.relative_error() < 1e-5
+    assert 0 < Fixed(number=1, repeats=3).evaluate(kernel).latency_s < 1
+
+
+def test_the_peak_is_above_every_kernel(target: Target, tmp_path: Path) -> None:
+    workload = WORKLOADS[0]
+    config = target.default_config(workload)
+    target.build(workload, config, tmp_path / "kernel.so")
+    latency_s = target.runner(workload).load(tmp_path / "kernel.so", config)(10)
+    assert target.peak_gflops() > workload.flop / latency_s / 1e9
+
+
+def test_an_unknown_kind_is_said() -> None:
+    with pytest.raises(TargetError, match="found target kind 'abacus'; allowed are cpu"):
+        get_target({"kind": "abacus"})

@@ -1,0 +1,134 @@
+"""Measuring on the real CPU: successes, and every way in which a candidate can fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.machine import describe_cpu
+from anole.measure import Limits, Measurer
+from anole.measure.evaluator import Fixed
+from anole.record import Config, Status
+from anole.targets import get_target
+from anole.targets.base import Timeable
+from anole.targets.cpu.target import CpuTarget
+from anole.task import Conv2d, Task, Workload
+
+WORKLOAD = Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1))
+
+
+class TroubledCpu(CpuTarget):
+    """The real CPU, but for candidates whose config asks for trouble."""
+
+    def build(self, workload: Workload, config: Config, artifact: Path) -> None:
+        match config.get("trouble"):
+            case "build error":
+                raise ValueError("no such schedule")
+            case "build crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "build hang":
+                time.sleep(600)
+        super().build(workload, _without_trouble(config), artifact)
+
+    def runner(self, workload: Workload) -> Any:
+        return _TroubledRunner(super().runner(workload))
+
+
+class _TroubledRunner:
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+
+    def load(self, artifact: Path, config: Config) -> Timeable:
+        match config.get("trouble"):
+            case "run crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "run hang":
+                time.sleep(600)
+            case "wrong":
+                return _Wrong(self._runner.load(artifact, _without_trouble(config)))
+        return self._runner.load(artifact, _without_trouble(config))
+
+
+class _Wrong:
+    """A kernel that says of itself that it is wrong."""
+
+    def __init__(self, kernel: Timeable) -> None:
+        self._kernel = kernel
+
+    def relative_error(self) -> float:
+        return 1.0 + self._kernel.relative_error()
+
+    def __call__(self, number: int) -> float:
+        return self._kernel(number)
+
+
+def _without_trouble(config: Mapping[str, Any]) -> Config:
+    return {name: value for name, value in config.items() if name != "trouble"}
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return Task(WORKLOAD, describe_cpu(), 1)
+
+
+@pytest.fixture(scope="module")
+def configs(task: Task) -> list[dict[str, Any]]:
+    space = get_target(task.target).space(task.workload)
+    return [space.config(vector) for vector in space.sample(4, np.random.default_rng(0))]
+
+
+@pytest.fixture(scope="module")
+def troubled(task: Task) -> Iterator[Measurer]:
+    limits, target = Limits(build_s=4.0, run_s=2.0), TroubledCpu(task.target)
+    with Measurer(task, Fixed(), target=target, n_builders=2, limits=limits) as measurer:
+        yield measurer
+
+
+def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
+    with Measurer(task, Fixed(number=2, repeats=5)) as measurer:
+        measured = list(measurer.measure(configs))
+        confirmed = measurer.confirm(configs[:2], seconds=0.1)
+    assert [measurement.status for measurement in measured] == [Status.OK] * 4
+    for measurement in measured:
+        assert measurement.latency_s is not None and 0 < measurement.latency_s < 1e-2
+        assert measurement.repeats == 5
+        assert measurement.build_s > 0 and measurement.run_s > 0
+    assert all(confirmation.repeats >= 5 for confirmation in confirmed)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status", "error"),
+    [
+        ("build error", Status.BUILD_ERROR, "ValueError: no such schedule"),
+        ("build crash", Status.BUILD_ERROR, "SIGSEGV"),
+        ("build hang", Status.BUILD_TIMEOUT, "killed after 4"),
+        ("run crash", Status.RUN_ERROR, "SIGSEGV"),
+        ("run hang", Status.RUN_TIMEOUT, "killed after 2"),
+        ("wrong", Status.WRONG_ANSWER, "relative error"),
+    ],
+)
+def test_a_failure_costs_one_trial(
+    troubled: Measurer, configs: list[dict[str, Any]], trouble: str, status: Status, error: str
+) -> None:
+    first, second, third, _ = configs
+    measured = list(troubled.measure([first, {**second, "trouble": trouble}, third]))
+    assert [measurement.status for measurement in measured] == [Status.OK, status, Status.OK]
+    assert error in str(measured[1].error)
+    assert measured[1].latency_s is None
+
+
+def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer, configs: list[dict[str, Any]]) -> None:
+    confirmed = troubled.confirm([configs[0], {**configs[1], "trouble": "run crash"}], seconds=0.1)
+    assert [measurement.status for measurement in confirmed] == [Status.OK, Status.RUN_ERROR]
+
+
+def test_threads_are_those_of_the_target(task: Task) -> None:
+    environment = get_target({**task.target, "threads": 3}).environment()
+    assert environment["TVM_NUM_THREADS"] == "3"

@@ -1,0 +1,141 @@
+"""Workers: what runs in one may do anything, and costs its own call at most."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anole.errors import MeasureError
+from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
+
+
+def start_misbehaving() -> Callable[..., object]:
+    def handle(action: str, argument: object = None) -> object:
+        match action:
+            case "echo":
+                return argument
+            case "raise":
+                raise ValueError(f"first line\nno good: {argument}")
+            case "crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "exit":
+                os._exit(3)
+            case "say and exit":
+                os.write(2, b"terminate called: out of tiles\n")
+                os._exit(1)
+            case "hang":
+                time.sleep(600)
+            case "child":
+                return subprocess.Popen(["sleep", "600"]).pid
+            case "child and hang":
+                Path(str(argument)).write_text(str(subprocess.Popen(["sleep", "600"]).pid))
+                time.sleep(600)
+            case "environment":
+                return os.environ.get(str(argument))
+            case "pid":
+                return os.getpid()
+        return None
+
+    return handle
+
+
+def start_failing() -> Callable[..., object]:
+    raise OSError("no such device")
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker(start_misbehaving, environment={"ANOLE_TEST": "seen"}) as worker:
+        yield worker
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def gone(pid: int, within_s: float = 5.0) -> bool:
+    ends_s = time.monotonic() + within_s
+    while time.monotonic() < ends_s:
+        if not alive(pid):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_returns_what_the_function_returns(worker: Worker) -> None:
+    assert worker.call("echo", [1, "two"], timeout_s=10) == [1, "two"]
+
+
+def test_sets_the_environment(worker: Worker) -> None:
+    assert worker.call("environment", "ANOLE_TEST", timeout_s=10) == "seen"
+
+
+def test_a_raised_exception_is_named_with_its_last_line(worker: Worker) -> None:
+    with pytest.raises(CallFailed, match="ValueError: no good: 7"):
+        worker.call("raise", 7, timeout_s=10)
+    assert worker.call("echo", 1, timeout_s=10) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [("crash", "SIGSEGV"), ("exit", "exited with 3"), ("say and exit", "terminate called: out of tiles")],
+)
+def test_a_death_is_explained_and_the_next_call_works(worker: Worker, action: str, message: str) -> None:
+    with pytest.raises(WorkerDied, match=message):
+        worker.call(action, timeout_s=10)
+    assert worker.call("echo", 1, timeout_s=10) == 1
+
+
+def test_a_hang_is_ended_with_everything_it_started(worker: Worker, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    with pytest.raises(WorkerTimeout):
+        worker.call("child and hang", str(note), timeout_s=1.0)
+    assert gone(int(note.read_text()))
+    assert worker.call("echo", 1, timeout_s=10) == 1
+
+
+def test_is_replaced_after_some_calls() -> None:
+    with Worker(start_misbehaving, calls_before_restart=2) as worker:
+        first, second, third = (worker.call("pid", timeout_s=10) for _ in range(3))
+    assert first == second != third
+
+
+def test_leaves_nothing_behind() -> None:
+    with Worker(start_misbehaving) as worker:
+        pids = [worker.call("pid", timeout_s=10), worker.call("child", timeout_s=10)]
+    assert all(gone(pid) for pid in pids)
+
+
+def test_that_does_not_come_up_is_broken_infrastructure() -> None:
+    with Worker(start_failing) as worker, pytest.raises(MeasureError, match="no such device"):
+        worker.call("echo", 1, timeout_s=10)
+
+
+def test_dies_with_its_master(tmp_path: Path) -> None:
+    script = tmp_path / "master.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from test_worker import start_misbehaving\n"
+        "from anole.measure.worker import Worker\n"
+        "if __name__ == '__main__':\n"
+        "    worker = Worker(start_misbehaving)\n"
+        "    open(sys.argv[1], 'w').write(str(worker.call('pid', timeout_s=30)))\n"
+        "    worker.submit('hang')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    note = tmp_path / "pid"
+    master = subprocess.run([sys.executable, script, note], timeout=60, check=False)
+    assert master.returncode == -signal.SIGKILL
+    assert gone(int(note.read_text()))
