@@ -93,11 +93,8 @@ def build_files(wildcards):
     return pipeline.files(build_of(wildcards).model)
 
 
-def build_settings(wildcards):
-    build = build_of(wildcards)
-    return canonical_json(
-        {"model": build.model, "target": build.target, "preset": build.tuning["preset"]}
-    )
+def build_order(wildcards):
+    return canonical_json(pipeline.order(build_of(wildcards)))
 
 
 def manifest(wildcards):
