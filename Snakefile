@@ -19,6 +19,7 @@ include: "rules/merge.smk"
 
 localrules:
     all,
+    tuned,
     merge,
 
 
@@ -27,3 +28,8 @@ rule all:
     input:
         expand("builds/{build}", build=pipeline.spec.builds),
         "db/tuning.sqlite",
+
+
+rule tuned:
+    input:
+        all_receipts,

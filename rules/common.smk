@@ -1,5 +1,6 @@
 """What all rules share: the checked models.yaml, and the functions that turn wildcards into files and settings."""
 
+import fcntl
 import sys
 from pathlib import Path
 
@@ -43,6 +44,22 @@ wildcard_constraints:
     trials=r"\d+",
 
 
+def hold_project():
+    """Keeps a second Snakemake out of this folder for as long as this process lives.
+
+    Snakemake's own lock outlives a process that was killed, so the profile turns it off.
+    """
+    hold_project.file = open(".snakemake/anole.lock", "w")
+    try:
+        fcntl.flock(hold_project.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        give_up("another snakemake is at work in this folder")
+
+
+onstart:
+    hold_project()
+
+
 def build_of(wildcards):
     return pipeline.spec.builds[wildcards.build]
 
@@ -76,11 +93,8 @@ def build_files(wildcards):
     return pipeline.files(build_of(wildcards).model)
 
 
-def build_settings(wildcards):
-    build = build_of(wildcards)
-    return canonical_json(
-        {"model": build.model, "target": build.target, "preset": build.tuning["preset"]}
-    )
+def build_order(wildcards):
+    return canonical_json(pipeline.order(build_of(wildcards)))
 
 
 def manifest(wildcards):

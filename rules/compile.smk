@@ -10,7 +10,7 @@ rule compile:
     conda:
         "../environment.yml"
     params:
-        build=build_settings,
+        order=build_order,
     shell:
-        "python -m anole compile {wildcards.build} --build {params.build:q} --manifest {input.manifest} "
+        "python -m anole compile {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
         "--output {output} {input.receipts} 2> {log}"

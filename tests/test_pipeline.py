@@ -69,8 +69,9 @@ def test_a_run_leads_back_to_its_tuner(pipeline: Pipeline) -> None:
 
 
 def test_receipts_are_named_by_task_run_and_budget(pipeline: Pipeline) -> None:
-    one, _, again, plain = pipeline.spec.builds.values()
+    one, two, again, plain = pipeline.spec.builds.values()
     leave_manifest(pipeline, one, ["a" * 64, "b" * 64])
+    leave_manifest(pipeline, two, ["a" * 64])
     run = pipeline.run(one, "a" * 64).key
     assert pipeline.receipts(one)[0] == Path("work/tuned", "a" * 64, run, "4.json")
     assert pipeline.receipts(again)[0] == Path("work/tuned", "a" * 64, run, "8.json")
@@ -107,6 +108,11 @@ def test_a_stale_manifest_is_refused_with_the_remedy(
         pipeline.receipts(one)
     assert str(caught.value).startswith(str(path))
     assert "snakemake --forcerun extract" in str(caught.value)
+
+
+def test_a_missing_manifest_is_told_how_to_mend(pipeline: Pipeline) -> None:
+    with pytest.raises(ExtractError, match="there is no such manifest; extract the model again"):
+        pipeline.receipts(pipeline.spec.builds["plain"])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\x00"])

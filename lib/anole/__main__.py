@@ -28,9 +28,7 @@ class _Commands(click.Group):
             if error.errno not in _NO_SPACE_OR_RIGHT:
                 raise
             message = f"{error.filename or 'a file'}: cannot be written: {error.strerror}"
-        click.echo(
-            "anole: " + "; ".join(line.strip() for line in message.splitlines() if line.strip()), err=True
-        )
+        click.echo("anole: " + "; ".join(line.strip() for line in message.splitlines() if line.strip()), err=True)
         context.exit(2)
 
 
@@ -50,9 +48,7 @@ class _Json(click.ParamType[dict[str, Any]]):
 
 
 _PATH = click.Path(path_type=Path)
-_SPEC = click.option(
-    "--spec", type=_PATH, default=Path("models.yaml"), show_default=True, help="What to build."
-)
+_SPEC = click.option("--spec", type=_PATH, default=Path("models.yaml"), show_default=True, help="What to build.")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,13 +85,11 @@ def extract(
 @click.argument("task", type=_PATH)
 @click.option("--preset", default="autotvm", show_default=True, help="The tuner.")
 @click.option("--tuner", type=_Json(), help="The tuner in full: a preset and what overrides it.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all randomness.")
 @click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 @click.option("--receipt", type=_PATH, help="What came of it, which is written.")
-def tune(
-    task: Path, preset: str, tuner: Any, seed: int, trials: int, shards: Path, receipt: Path | None
-) -> None:
+def tune(task: Path, preset: str, tuner: Any, seed: int, trials: int, shards: Path, receipt: Path | None) -> None:
     """Tune TASK, a file that `anole extract` wrote; what was measured before is not measured again."""
     from anole.presets import read_tuner
     from anole.stages import tune_task
@@ -103,10 +97,39 @@ def tune(
     tune_task(task, read_tuner(tuner or {"preset": preset}), seed, trials, shards, receipt)
 
 
+@main.command(name="compile")
+@click.argument("build")
+@click.argument("receipts", nargs=-1, type=_PATH)
+@click.option("--order", type=_Json(), help="What to compile, instead of what models.yaml says of the build.")
+@click.option("--manifest", type=_PATH, help="The model's list of tasks, with --order.")
+@click.option("--output", type=_PATH, help="Folder of the build.")
+@_SPEC
+def compile_(
+    build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
+) -> None:
+    """Compile BUILD with the configs of RECEIPTS, which `anole tune` wrote."""
+    from anole.pipeline import find_build
+    from anole.stages import compile_network
+
+    if order is None or manifest is None:
+        order, manifest, receipts = find_build(spec, build)
+    compile_network(build, order, manifest, receipts, output or layout.build_path(build))
+
+
+@main.command()
+@click.argument("folder", type=_PATH)
+@click.option("--output", type=_PATH, help="What came of it, which is written.")
+def evaluate(folder: Path, output: Path | None) -> None:
+    """Check and time the build in FOLDER beside PyTorch and ONNX Runtime."""
+    from anole.evaluate import evaluate_build
+
+    evaluate_build(folder, output or layout.evaluation_path(folder.name))
+
+
 @main.command()
 @click.argument("builds", nargs=-1)
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
-@click.option("--database", type=_PATH, default=layout.DATABASE, show_default=True)
+@click.option("--database", type=_PATH, default=layout.DATABASE, show_default=True, help="What is written.")
 @_SPEC
 def merge(builds: tuple[str, ...], shards: Path, database: Path, spec: Path) -> None:
     """Fold all trials, and BUILDS (by default those of models.yaml), into the database."""

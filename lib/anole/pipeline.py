@@ -73,29 +73,28 @@ class Pipeline:
         """Returns what a manifest is made from, as it says itself, so that a stale one is known."""
         return {
             "entry": self.spec.models[model].to_json(),
-            "target_description": self.descriptions[target],
+            "target_description": dict(self.descriptions[target]),
             "versions": extract_versions(self.descriptions[target]),
+        }
+
+    def order(self, build: BuildSpec) -> dict[str, Any]:
+        """Returns all that compiling a build depends on, beside its receipts, in plain JSON values."""
+        return {
+            "model": build.model,
+            "target": build.target,
+            "origin": self.origin(build.model, build.target),
+            "preset": self.tuners[build.name].preset,
+            "trials": build.trials,
+            "seed": build.seed,
         }
 
     def read_manifest(self, model: str, target: str) -> dict[str, Any]:
         """Returns what extracting a model for a target found.
 
         Raises:
-            ExtractError: it is not there, cannot be read, or was made for another entry or another target.
+            ExtractError: it is missing, broken or stale.
         """
-        path = self.project / layout.manifest_path(model, target)
-        try:
-            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            found = {part: manifest[part] for part in ("entry", "target_description", "versions")}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ExtractError(
-                f"{path}: is no manifest ({type(error).__name__}: {error}); {_REMEDY}"
-            ) from error
-        present = self.origin(model, target)
-        changed = [part for part in present if found[part] != present[part]]
-        if changed:
-            raise ExtractError(f"{path}: is of another {' and '.join(changed)} than models.yaml; {_REMEDY}")
-        return manifest
+        return read_manifest(self.project / layout.manifest_path(model, target), self.origin(model, target))
 
     def run(self, build: BuildSpec, task_key: str) -> Run:
         """Returns the run that tunes a task for a build."""
@@ -108,11 +107,9 @@ class Pipeline:
         Raises:
             ExtractError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
         """
-        if not build.trials:
-            return []
+        manifest = self.read_manifest(build.model, build.target)
         receipts = []
-        for task in self.read_manifest(build.model, build.target)["tasks"]:
-            key = task["key"]
+        for key in (task["key"] for task in manifest["tasks"] if build.trials):
             receipt = layout.receipt_path(key, self.run(build, key).key, build.trials)
             if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
                 raise ExtractError(f"{layout.task_path(key)}: is missing; {_REMEDY}")
@@ -131,8 +128,30 @@ class Pipeline:
         raise KeyError(run_key)
 
 
+def read_manifest(path: Path, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a manifest that is up to date.
+
+    Args:
+        path: of the manifest.
+        origin: what it must be made from, as `Pipeline.origin` says.
+
+    Raises:
+        ExtractError: it is missing or broken, or is made from something else.
+    """
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        changed = [part for part in origin if manifest[part] != origin[part]]
+    except FileNotFoundError as error:
+        raise ExtractError(f"{path}: there is no such manifest; {_REMEDY}") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ExtractError(f"{path}: is no manifest ({type(error).__name__}: {error}); {_REMEDY}") from error
+    if changed:
+        raise ExtractError(f"{path}: is of another {' and '.join(changed)} than models.yaml; {_REMEDY}")
+    return manifest
+
+
 def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[str, Any]]:
-    """Returns a model of a models.yaml and the description of a target of it.
+    """Returns a model of a models.yaml and the description of one of its targets.
 
     Raises:
         SpecError: the file has a mistake, or no such model or target.
@@ -147,3 +166,17 @@ def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
     """Returns the versions of what decides into which tasks a model is split for a target."""
     target = get_target(description)
     return {"extract": EXTRACT_VERSION, **{name: target.template_version(name) for name in sorted(WORKLOADS)}}
+
+
+def find_build(path: Path, name: str) -> tuple[dict[str, Any], Path, tuple[Path, ...]]:
+    """Returns what compiling a build of a models.yaml takes: its order, manifest and those receipts that are there.
+
+    Raises:
+        SpecError: the file has a mistake, or no such build.
+        ExtractError: the manifest is missing, broken or stale.
+    """
+    pipeline = Pipeline.load(path)
+    Node(name, "builds", pipeline.spec.file).choice(pipeline.spec.builds, "one of the builds")
+    build = pipeline.spec.builds[name]
+    receipts = tuple(receipt for receipt in pipeline.receipts(build) if receipt.exists())
+    return pipeline.order(build), pipeline.manifest(build), receipts

@@ -17,7 +17,7 @@ from anole.extract import extract
 from anole.keys import write_atomically
 from anole.machine import host_facts, software_versions
 from anole.measure import Measurer
-from anole.pipeline import extract_versions
+from anole.pipeline import extract_versions, read_manifest
 from anole.progress import Progress
 from anole.record import Confirmation, Run, Status, Trial
 from anole.settings import TunerSettings
@@ -48,9 +48,7 @@ def extract_model(
         ExtractError: the model cannot be loaded or turned into tasks.
     """
     hardware = get_target(description)
-    manifest, tasks = extract(
-        model, target, description, lambda workload: hardware.template_version(workload.operator)
-    )
+    manifest, tasks = extract(model, target, description, lambda workload: hardware.template_version(workload.operator))
     for task in tasks:
         write_atomically(tasks_dir / f"{task.key}.json", _document(task.to_json()))
     write_atomically(manifest_path, _document({**manifest, "versions": extract_versions(description)}))
@@ -67,7 +65,7 @@ def tune_task(
     """Tunes one task and writes its receipt.
 
     The run's shard is resumed: with a larger budget only the difference is measured; with a smaller one
-    nothing is, and the receipt tells of the first trials.
+    nothing is, and the receipt tells of the first trials. Another process that is at it is waited for.
 
     Args:
         task_path: the task, as `extract_model` wrote it.
@@ -94,11 +92,36 @@ def tune_task(
         host=host_facts(),
         versions=software_versions(),
     )
-    with Shard.open(shards_dir, run, task) as shard:
+    with Shard.open(shards_dir, run, task, wait=True) as shard:
         best = _tune(shard, task, settings, seed, n_trials)
         receipt = _receipt(shard, task, n_trials, best)
     logger.info("%s: %s", task.label, _outcome(receipt))
     write_atomically(receipt_path or layout.receipt_path(task.key, run.key, n_trials), _document(receipt))
+
+
+def compile_network(
+    build: str, order: Mapping[str, Any], manifest_path: Path, receipt_paths: Iterable[Path], folder: Path
+) -> None:
+    """Compiles a build from what extracting and tuning left.
+
+    Args:
+        build: its name.
+        order: what `Pipeline.order` says of it.
+        manifest_path: of its model on its target.
+        receipt_paths: of the model's tasks; what has none stays untuned, which is said.
+        folder: where the build goes.
+
+    Raises:
+        ExtractError: the manifest is missing, broken or stale, or a receipt is.
+        BuildError: the network cannot be compiled.
+    """
+    from anole.build import BuildSettings, compile_build
+
+    manifest = read_manifest(manifest_path, order["origin"])
+    receipts = [_read_receipt(path) for path in receipt_paths]
+    model = ModelSpec.from_json(order["model"], order["origin"]["entry"])
+    settings = BuildSettings(build, order["preset"], order["trials"], order["seed"])
+    compile_build(model, manifest, settings, {receipt["task_key"]: receipt for receipt in receipts}, folder)
 
 
 def merge_builds(builds: Iterable[str], shards_dir: Path, database_path: Path) -> None:
@@ -126,6 +149,15 @@ def merge_builds(builds: Iterable[str], shards_dir: Path, database_path: Path) -
     )
 
 
+def _read_receipt(path: Path) -> dict[str, Any]:
+    try:
+        receipt = json.loads(path.read_text(encoding="utf-8"))
+        return {name: receipt[name] for name in ("task_key", "run_key", "trials", "config", "latency_s")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = "delete it and tune again, which measures nothing twice"
+        raise ExtractError(f"{path}: is no receipt ({type(error).__name__}: {error}); {remedy}") from error
+
+
 def _read_task(path: Path) -> Task:
     remedy = "extract its model again (snakemake --forcerun extract)"
     try:
@@ -139,9 +171,7 @@ def _read_task(path: Path) -> Task:
     return task
 
 
-def _tune(
-    shard: Shard, task: Task, settings: TunerSettings, seed: int, n_trials: int
-) -> Trial | Confirmation | None:
+def _tune(shard: Shard, task: Task, settings: TunerSettings, seed: int, n_trials: int) -> Trial | Confirmation | None:
     recorded = shard.trials[:n_trials]
     statuses = Counter(trial.measurement.status for trial in recorded)
     best_gflops = max((trial.gflops or 0.0 for trial in recorded), default=0.0)

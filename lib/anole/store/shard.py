@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import math
 import os
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from anole.record import Confirmation, Run, Trial, utc_now
 from anole.store.content import SCHEMA, SearchLog, ShardContent, parse_shard, read_shard, whole_lines
 from anole.store.disk import sync
 from anole.task import Task
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Shard", "ShardContent", "read_shard", "shard_path"]
 
@@ -44,7 +47,7 @@ class Shard:
         self._measured = set(content.configs)
 
     @classmethod
-    def open(cls, directory: Path, run: Run, task: Task) -> Self:
+    def open(cls, directory: Path, run: Run, task: Task, *, wait: bool = False) -> Self:
         """Opens the run's shard, or begins it.
 
         A last line that a crash cut short is cut off.
@@ -53,6 +56,7 @@ class Shard:
             directory: of all shards.
             run: what is resumed or begun; of a resumed run, the stored host and versions stay.
             task: what the run tunes.
+            wait: for another process that has the file open to end, instead of an error.
 
         Raises:
             StoreError: the file is in use, cannot be written, is corrupt or is another run's.
@@ -66,7 +70,7 @@ class Shard:
         except OSError as error:
             raise _unwritable(path, error) from error
         try:
-            _lock(descriptor, path)
+            _lock(descriptor, path, wait)
             content, end = _resume_or_begin(descriptor, path, run, task)
             if content.run.key != run.key:
                 raise StoreError(f"{path}: holds the run {content.run.key}, not the one it is named by")
@@ -158,13 +162,15 @@ class Shard:
         self._end += len(line)
 
 
-def _lock(descriptor: int, path: Path) -> None:
+def _lock(descriptor: int, path: Path, wait: bool) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise StoreError(
-            f"{path}: is in use: another process is tuning this task with these settings"
-        ) from error
+        problem = "is in use: another process is tuning this task with these settings"
+        if not wait:
+            raise StoreError(f"{path}: {problem}") from error
+        logger.warning("%s: %s; waiting for it to end", path, problem)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[ShardContent, int]:

@@ -1,0 +1,183 @@
+"""Projects of tiny networks, and a Snakemake that is really run on them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import yaml
+from onnx import TensorProto, helper, numpy_helper
+
+from anole.store.shard import ShardContent, read_shard
+
+ROOT = Path(__file__).parents[2]
+
+FACTORY = """
+from torch import nn
+
+
+def tiny():
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    )
+"""
+TUNING = {
+    "preset": "random",
+    "trials": 2,
+    "evaluator": {"number": 1, "repeats": 2},
+    "n_confirm": 0,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run of Snakemake did.
+
+    Attributes:
+        jobs: of each rule that ran, the names of its jobs' logs.
+    """
+
+    code: int
+    output: str
+    jobs: dict[str, list[str]]
+
+
+class Project:
+    """A folder with a models.yaml, and what can be done to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def copy(self, folder: Path) -> Project:
+        """Returns a copy, with the times of all files."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return Project(folder)
+
+    def write(self, models: dict[str, object], **changes: object) -> None:
+        """Writes models.yaml with one build for each model."""
+        plain = {
+            "models": models,
+            "targets": {"cpu": {"kind": "cpu", "threads": 1}},
+            "tuning": TUNING,
+            "builds": [{"model": name, "target": "cpu"} for name in models],
+        }
+        (self.folder / "models.yaml").write_text(yaml.safe_dump({**plain, **changes}, sort_keys=False))
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replaces text that is there in a file."""
+        text = (self.folder / name).read_text()
+        assert old in text
+        (self.folder / name).write_text(text.replace(old, new))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Starts Snakemake from another folder, in a process group of its own."""
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+        command += ["--directory", str(self.folder), "--cores", "2", *arguments]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return subprocess.Popen(
+            command,
+            cwd="/",
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def snakemake(self, *arguments: str) -> Outcome:
+        """Runs Snakemake to its end."""
+        began_ns = time.time_ns()
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=240)
+        return Outcome(process.returncode, output, self._jobs_since(began_ns))
+
+    def shards(self) -> dict[Path, ShardContent]:
+        """Returns all shards by their place."""
+        paths = sorted((self.folder / "db/shards").glob("*/*.jsonl"))
+        return {path: read_shard(path) for path in paths if path.stat().st_size}
+
+    def tuned_labels(self, outcome: Outcome) -> list[str]:
+        """Returns the labels of the tasks that a run tuned."""
+        labels = {content.task.key: content.task.label for content in self.shards().values()}
+        return sorted(labels[name.partition("/")[0]] for name in outcome.jobs.get("tune", []))
+
+    def _jobs_since(self, began_ns: int) -> dict[str, list[str]]:
+        jobs: dict[str, list[str]] = {}
+        for path in sorted((self.folder / "logs").rglob("*.log")):
+            if path.stat().st_mtime_ns >= began_ns:
+                rule, *rest = path.relative_to(self.folder / "logs").with_suffix("").parts
+                jobs.setdefault(rule, []).append("/".join(rest))
+        return jobs
+
+
+def write_onnx(path: Path, channels: Sequence[int], size: int = 8, operator: str = "Relu") -> None:
+    """Writes a chain of 3x3 convolutions, each followed by an operator, over an image of 3 channels."""
+    rng = np.random.default_rng(0)
+    nodes, weights, value, before = [], [], "x", 3
+    for index, after in enumerate(channels):
+        weight = rng.standard_normal((after, before, 3, 3)).astype(np.float32) / 10
+        weights.append(numpy_helper.from_array(weight, f"weight{index}"))
+        convolved = helper.make_node(
+            "Conv", [value, f"weight{index}"], [f"conv{index}"], name=f"layer{index}", pads=[1] * 4
+        )
+        value, before = f"value{index}", after
+        nodes += [convolved, helper.make_node(operator, [f"conv{index}"], [value])]
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])
+    result = helper.make_tensor_value_info(value, TensorProto.FLOAT, [1, before, size, size])
+    graph = helper.make_graph(nodes, "chain", [image], [result], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+@pytest.fixture(scope="session")
+def onnx_writer() -> Callable[..., None]:
+    return write_onnx
+
+
+@pytest.fixture(scope="session")
+def tuned_two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Outcome]:
+    """A torch factory and an ONNX file that share their first convolution, tuned."""
+    project = Project(tmp_path_factory.mktemp("two"))
+    (project.folder / "nets.py").write_text(FACTORY)
+    write_onnx(project.folder / "chain.onnx", [16, 32])
+    torch = {"source": "torch:nets:tiny", "inputs": {"x": [1, 3, 8, 8]}}
+    project.write({"tiny": torch, "chain": {"source": "onnx:chain.onnx"}})
+    outcome = project.snakemake("tuned")
+    assert outcome.code == 0, outcome.output
+    return project, outcome
+
+
+@pytest.fixture(scope="session")
+def tuned_one(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A single convolution from an ONNX file, tuned."""
+    project = Project(tmp_path_factory.mktemp("one"))
+    write_onnx(project.folder / "chain.onnx", [16])
+    project.write({"chain": {"source": "onnx:chain.onnx"}})
+    outcome = project.snakemake("tuned")
+    assert outcome.code == 0, outcome.output
+    return project
+
+
+@pytest.fixture
+def two(tuned_two: tuple[Project, Outcome], tmp_path: Path) -> Project:
+    return tuned_two[0].copy(tmp_path)
+
+
+@pytest.fixture
+def one(tuned_one: Project, tmp_path: Path) -> Project:
+    return tuned_one.copy(tmp_path)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Project:
+    return Project(tmp_path)

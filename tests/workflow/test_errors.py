@@ -1,0 +1,117 @@
+"""A mistake gives one clear message, starts nothing and loses nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.workflow
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("preset: random", "preset: randon", "models.yaml: tuning.preset: "),
+        (
+            "onnx:chain.onnx",
+            "onnx:chian.onnx",
+            "models.yaml: models.chain.source: found no file 'chian.onnx'",
+        ),
+        ("model: chain", "model: chian", "models.yaml: builds[0].model: found 'chian'"),
+        ("builds:", "builds: [", "models.yaml: line "),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_line(one: Any, old: str, new: str, message: str) -> None:
+    one.edit("models.yaml", old, new)
+    outcome = one.snakemake()
+    assert (outcome.code, outcome.jobs) == (2, {})
+    (line,) = [line for line in outcome.output.splitlines() if line.startswith("anole: ")]
+    assert line.startswith(f"anole: {message}")
+    assert "Traceback" not in outcome.output
+
+
+def test_a_missing_file_is_named(empty: Any) -> None:
+    outcome = empty.snakemake()
+    assert outcome.code == 2
+    assert "anole: models.yaml: there is no such file in " in outcome.output
+    assert not (empty.folder / "work").exists()
+
+
+def test_a_corrupt_model_starts_no_tuning(empty: Any, onnx_writer: Callable[..., None]) -> None:
+    onnx_writer(empty.folder / "good.onnx", [16])
+    (empty.folder / "bad.onnx").write_bytes((empty.folder / "good.onnx").read_bytes()[:200])
+    empty.write({"bad": {"source": "onnx:bad.onnx"}, "good": {"source": "onnx:good.onnx"}})
+    outcome = empty.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs)) == (1, ["extract"])
+    assert "anole: model bad: bad.onnx is not an ONNX file, or is damaged" in outcome.output
+    assert "Traceback (most recent call last)" not in outcome.output
+    assert not (empty.folder / "work/models/bad").glob("*.json") or not list(
+        (empty.folder / "work/models/bad").glob("*.json")
+    )
+
+
+def test_an_operator_that_is_not_known_is_named(empty: Any, onnx_writer: Callable[..., None]) -> None:
+    onnx_writer(empty.folder / "odd.onnx", [16], operator="Wobble")
+    empty.write({"odd": {"source": "onnx:odd.onnx"}})
+    outcome = empty.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs)) == (1, ["extract"])
+    (line,) = [line for line in outcome.output.splitlines() if line.startswith("anole: ")]
+    assert "Wobble" in line
+
+
+def test_a_shape_that_the_model_does_not_take_is_told(empty: Any, onnx_writer: Callable[..., None]) -> None:
+    onnx_writer(empty.folder / "chain.onnx", [16])
+    empty.write({"chain": {"source": "onnx:chain.onnx", "inputs": {"x": [1, 4, 8, 8]}}})
+    outcome = empty.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs)) == (1, ["extract"])
+    assert (
+        "anole: model chain: input x: found shape [1, 4, 8, 8]; the file has [1, 3, 8, 8]" in outcome.output
+    )
+
+
+def test_a_stale_manifest_is_noticed_without_snakemakes_memory(one: Any) -> None:
+    shutil.rmtree(one.folder / ".snakemake/metadata")
+    one.edit("models.yaml", "threads: 1", "threads: 1\n    mcpu: x86-64-v3")
+    outcome = one.snakemake("tuned")
+    assert (outcome.code, outcome.jobs) == (2, {})
+    (line,) = [line for line in outcome.output.splitlines() if line.startswith("anole: ")]
+    assert line.endswith("extract the model again (snakemake --forcerun extract)")
+    assert one.snakemake("tuned", "--forcerun", "extract").code == 0
+    assert len(one.shards()) == 2
+
+
+def test_a_task_that_was_deleted_is_made_again_as_told(one: Any) -> None:
+    shutil.rmtree(one.folder / "work/tasks")
+    shutil.rmtree(one.folder / "work/tuned")
+    outcome = one.snakemake("tuned")
+    assert outcome.code == 2
+    assert "is missing; extract the model again (snakemake --forcerun extract)" in outcome.output
+    outcome = one.snakemake("tuned", "--forcerun", "extract")
+    assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
+    assert [len(content.trials) for content in one.shards().values()] == [2]
+
+
+def test_a_second_run_in_the_folder_is_kept_out(one: Any) -> None:
+    shutil.rmtree(one.folder / "work/tuned")
+    with open(one.folder / ".snakemake/anole.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outcome = one.snakemake("tuned")
+        assert (outcome.code, outcome.jobs) == (2, {})
+        assert "anole: another snakemake is at work in this folder" in outcome.output
+        assert one.snakemake("tuned", "--dry-run").code == 0
+
+
+def test_a_corrupt_line_of_a_shard_is_named_and_nothing_is_lost(one: Any) -> None:
+    (path,) = one.shards()
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text(lines[0] + "nonsense\n" + "".join(lines[1:]))
+    before = path.read_bytes()
+    one.edit("models.yaml", "trials: 2", "trials: 3")
+    outcome = one.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs)) == (1, ["tune"])
+    assert f"{path.name}:2: " in outcome.output
+    assert path.read_bytes() == before

@@ -1,0 +1,91 @@
+"""Only what changed is done again, shown by the jobs that Snakemake really runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.workflow
+
+SHARED = "conv2d 3->16 k3x3 s1 8x8"
+OF_TINY = "conv2d 16->16 k3x3 s1 8x8"
+OF_CHAIN = "conv2d 16->32 k3x3 s1 8x8"
+
+
+def test_a_layer_of_two_models_is_tuned_once(tuned_two: Any) -> None:
+    project, outcome = tuned_two
+    assert outcome.jobs["extract"] == ["chain-cpu", "tiny-cpu"]
+    assert project.tuned_labels(outcome) == sorted([SHARED, OF_TINY, OF_CHAIN])
+    assert all(len(content.trials) == 2 for content in project.shards().values())
+
+
+def test_a_comment_runs_nothing(two: Any) -> None:
+    text = (two.folder / "models.yaml").read_text()
+    (two.folder / "models.yaml").write_text(f"# for the record\n{text}\n# the end\n")
+    outcome = two.snakemake("tuned")
+    assert (outcome.code, outcome.jobs) == (0, {})
+
+
+def test_a_model_of_known_layers_tunes_nothing(two: Any, onnx_writer: Callable[..., None]) -> None:
+    onnx_writer(two.folder / "more.onnx", [16, 16, 32])
+    plain = yaml.safe_load((two.folder / "models.yaml").read_text())
+    two.write({**plain["models"], "more": {"source": "onnx:more.onnx"}})
+    outcome = two.snakemake("tuned")
+    assert (outcome.code, outcome.jobs) == (0, {"extract": ["more-cpu"]})
+
+
+def test_a_changed_layer_of_a_factory_is_the_only_one_tuned(two: Any) -> None:
+    two.edit("nets.py", "nn.Conv2d(16, 16, 3, padding=1)", "nn.Conv2d(16, 24, 3, padding=1)")
+    outcome = two.snakemake("tuned")
+    assert (outcome.code, outcome.jobs["extract"]) == (0, ["tiny-cpu"])
+    assert two.tuned_labels(outcome) == ["conv2d 16->24 k3x3 s1 8x8"]
+
+
+def test_a_changed_layer_of_an_onnx_file_is_the_only_one_tuned(
+    two: Any, onnx_writer: Callable[..., None]
+) -> None:
+    onnx_writer(two.folder / "chain.onnx", [16, 40])
+    outcome = two.snakemake("tuned")
+    assert (outcome.code, outcome.jobs["extract"]) == (0, ["chain-cpu"])
+    assert two.tuned_labels(outcome) == ["conv2d 16->40 k3x3 s1 8x8"]
+
+
+def test_removing_a_model_runs_nothing(two: Any) -> None:
+    plain = yaml.safe_load((two.folder / "models.yaml").read_text())
+    two.write({"chain": plain["models"]["chain"]})
+    outcome = two.snakemake("tuned")
+    assert (outcome.code, outcome.jobs) == (0, {})
+
+
+def test_more_trials_measure_the_difference_and_fewer_nothing(one: Any) -> None:
+    (path,) = one.shards()
+    before = path.read_bytes()
+    one.edit("models.yaml", "trials: 2", "trials: 3")
+    outcome = one.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs)) == (0, ["tune"])
+    after = path.read_bytes()
+    assert after.startswith(before)
+    assert len(one.shards()[path].trials) == 3
+    one.edit("models.yaml", "trials: 3", "trials: 1")
+    outcome = one.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs)) == (0, ["tune"])
+    assert path.read_bytes() == after
+
+
+def test_another_target_tunes_everything_anew(one: Any) -> None:
+    one.edit("models.yaml", "threads: 1", "threads: 1\n    mcpu: x86-64-v2")
+    outcome = one.snakemake("tuned")
+    assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
+    assert len(one.shards()) == 2
+    assert one.tuned_labels(outcome) == [SHARED]
+
+
+def test_another_seed_is_another_run_of_the_same_task(one: Any) -> None:
+    one.edit("models.yaml", "trials: 2", "trials: 2\n  seed: 5")
+    outcome = one.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs)) == (0, ["tune"])
+    assert len({content.task.key for content in one.shards().values()}) == 1
+    assert sorted(content.run.seed for content in one.shards().values()) == [0, 5]
