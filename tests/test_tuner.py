@@ -324,3 +324,14 @@ def test_nothing_is_confirmed_when_none_are_asked_for(bowl):
     confirm = Confirmer([])
     session = Session(bowl, replace(BRISK["random"], n_confirm=0), 6, confirm=confirm).run()
     assert confirm.asked == [] and session.best == by_speed(session.fresh)[0]
+
+
+def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, settings):
+    logs = {}
+    note = logs.__setitem__
+    first = Session(bowl, settings, 12, on_iteration=note).run()
+    assert list(logs) == [0, 1]
+    assert all(log["search_s"] > 0 for log in logs.values())
+    logs.clear()
+    Session(bowl, settings, 15, recorded=first.trials, on_iteration=note).run()
+    assert list(logs) == [2]

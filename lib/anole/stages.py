@@ -197,6 +197,7 @@ def _tune(shard: Shard, task: Task, settings: TunerSettings, seed: int, n_trials
             recorded=recorded,
             confirmed=shard.confirmations,
             confirm=None if len(shard.trials) > n_trials else lambda configs: measurer().confirm(configs),
+            on_iteration=shard.append_iteration,
             on_trial=note,
             on_confirmation=shard.append_confirmation,
         )

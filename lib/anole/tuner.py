@@ -6,7 +6,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ TUNER_VERSION = 1
 logger = logging.getLogger(__name__)
 
 
-def _ignore(_: object) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
@@ -38,6 +38,7 @@ def tune(
     recorded: Sequence[Trial] = (),
     confirmed: Sequence[Confirmation] = (),
     confirm: Measure | None = None,
+    on_iteration: Callable[[int, Mapping[str, float]], None] = _ignore,
     on_trial: Callable[[Trial], None] = _ignore,
     on_confirmation: Callable[[Confirmation], None] = _ignore,
 ) -> Trial | Confirmation | None:
@@ -59,6 +60,7 @@ def tune(
         recorded: trials of the same run.
         confirmed: confirmations of the same run; the fastest are not confirmed again after as many trials.
         confirm: measures the fastest configs again, more carefully; they stay unconfirmed without it.
+        on_iteration: is handed the number of every iteration that measures something, with figures of its search.
         on_trial: is handed every new trial as soon as it is measured.
         on_confirmation: is handed every new confirmation, the fastest first.
 
@@ -69,7 +71,7 @@ def tune(
         ConfigError: a recorded config does not belong to the space.
     """
     trials = sorted(recorded, key=lambda trial: trial.number)
-    for trial in _search(space, flop, settings, measure, n_trials, seed, task_key, tuple(trials)):
+    for trial in _search(space, flop, settings, measure, n_trials, seed, task_key, tuple(trials), on_iteration):
         on_trial(trial)
         trials.append(trial)
     confirmations = [confirmation for confirmation in confirmed if confirmation.after_trials == len(trials)]
@@ -89,6 +91,7 @@ def _search(
     seed: int,
     task_key: str,
     recorded: Sequence[Trial],
+    on_iteration: Callable[[int, Mapping[str, float]], None],
 ) -> Iterator[Trial]:
     """Replays the recorded trials, then yields new ones until there are `n_trials` of both."""
     explorer, sampler = settings.explorer.start(space), settings.sampler.start(space)
@@ -101,6 +104,7 @@ def _search(
     for iteration in itertools.count():
         if n_left <= 0:
             return
+        search_began_s = time.perf_counter()
         if len(history):
             surrogate.fit(history)
         rng = np.random.default_rng(derive_seed(seed, task_key, iteration))
@@ -117,9 +121,10 @@ def _search(
                 return
         if known:
             began_s = time.perf_counter() - known[-1].elapsed_s
-        logger.info("iteration %d: %d trials so far, search %s", iteration, len(history), candidates.log)
         measurements = [trial.measurement for trial in known]
         configs = [space.config(vector) for vector in vectors[len(known) :]]
+        if configs:
+            on_iteration(iteration, {"search_s": time.perf_counter() - search_began_s, **candidates.log})
         for config, measurement in zip(configs, measure(configs) if configs else (), strict=True):
             measurements.append(measurement)
             elapsed_s = time.perf_counter() - began_s

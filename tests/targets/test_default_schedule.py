@@ -31,10 +31,7 @@ def run(func: tirx.PrimFunc) -> np.ndarray:
     """Runs a function on fixed random inputs, its output full of NaN before."""
     rng = np.random.default_rng(0)
     shapes = [tuple(int(extent) for extent in param.ty.shape) for param in func.params]
-    arrays = [
-        rng.standard_normal(shape).astype(str(p.ty.dtype))
-        for shape, p in zip(shapes, func.params, strict=True)
-    ]
+    arrays = [rng.standard_normal(shape).astype(str(p.ty.dtype)) for shape, p in zip(shapes, func.params, strict=True)]
     if arrays[-1].dtype.kind == "f":
         arrays[-1][...] = np.nan
     tensors = [tvm.runtime.tensor(array) for array in arrays]
@@ -191,9 +188,7 @@ def graphs(draw: st.DrawFn) -> tirx.PrimFunc:
     for step in range(draw(st.integers(1, 4))):
         ndim = len(value.shape)
         kind = draw(
-            st.sampled_from(
-                ["unary", "broadcast", "residual", "transpose", "pad", "pool", "reduce", "flatten"]
-            )
+            st.sampled_from(["unary", "broadcast", "residual", "transpose", "pad", "pool", "reduce", "flatten"])
         )
         if kind == "unary":
             value = UNARY[draw(st.sampled_from(sorted(UNARY)))](value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,13 @@ from anole.build.folder import write_folder
 from anole.build.match import Match, coverage, match_tasks, warn_of_untuned
 from anole.errors import BuildError
 from anole.extract import load_model
+from anole.machine import software_versions
 from anole.record import utc_now
 from anole.spec import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Target
 
 _log = logging.getLogger(__name__)
-
-_VERSIONED = ("anole", "apache-tvm", "numpy", "onnx", "torch", "torchvision")
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,8 @@ def compile_build(
         model: the network.
         manifest: what extracting it found, with the target's description.
         settings: of the build.
-        receipts: of tuned tasks, by the task's key; a task without one has the template's default config, and is
-            warned of.
+        receipts: of tuned tasks, by the task's key; a task without one has the template's default config, and
+            is warned of.
         folder: where the build goes; what is there is replaced.
 
     Returns:
@@ -81,7 +79,7 @@ def compile_build(
         "outputs": [info.to_json() for info in imported.outputs],
         "coverage": covered,
         "tasks": [match.to_json() for match in matches],
-        "versions": {name: metadata.version(name) for name in _VERSIONED},
+        "versions": software_versions(),
     }
     return write_folder(folder, executable, description)
 
@@ -101,9 +99,7 @@ def _compile(model: ModelSpec, module: Any, matches: list[Match], target: Target
         executable = tvm.compile(lowered, target.compiler_target())
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
-        raise BuildError(
-            f"model {model.name}: TVM cannot compile it: {type(error).__name__}: {last}"
-        ) from error
+        raise BuildError(f"model {model.name}: TVM cannot compile it: {type(error).__name__}: {last}") from error
     unschedulable = {
         workload: f"its template could not schedule it in this network: {reason}"
         for workload, reason in failures.items()

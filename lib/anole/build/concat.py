@@ -1,14 +1,14 @@
 """Concatenations without copies: each operand's function writes its own slice of the whole.
 
-A concatenation whose operands are each computed by one function, and for nothing else, vanishes: the function gets one
-more block that moves its result into the slice, which scheduling fuses with the block before. What is left, such as an
-operand that others read too, is copied by a function of its own.
+A concatenation whose operands are each computed by one function, and for nothing else, vanishes: the function
+gets one more block that moves its result into the slice, which scheduling fuses with the block before. What is
+left, such as an operand that others read too, is copied by a function of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,8 @@ def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 def write_slices(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module, legalised and fused, with every concatenation written slice by slice."""
-    rewriter = _Rewriter(module)
-    main = rewriter.rewrite(module["main"])
+    rewriter = _Rewriter(module, _plan(module))
+    main = rewriter.visit_expr(module["main"])
     rewriter.builder_.update_func(module.get_global_var("main"), main)
     return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
 
@@ -42,7 +42,9 @@ class _Slice:
 
     Attributes:
         concat: position of the concatenation among the bindings.
+        axis: along which it goes.
         offset: where the slice begins along the axis.
+        whole: the type of the concatenation.
     """
 
     concat: int
@@ -52,53 +54,65 @@ class _Slice:
     whole: Any
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What becomes of the bindings, by their position.
+
+    Attributes:
+        written: bindings that write a slice in the place of their result.
+        copied: concatenations, each with the slices that are left to copy.
+    """
+
+    written: Mapping[int, _Slice]
+    copied: Mapping[int, Sequence[_Slice]]
+
+
+def _plan(module: tvm.IRModule) -> _Plan:
+    main = module["main"]
+    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    produced = {binding.var: position for position, binding in enumerate(bindings)}
+    uses = Counter(var for binding in bindings for var in _variables(binding.value))
+    uses.update(_variables(main.body.body))
+    written: dict[int, _Slice] = {}
+    copied: dict[int, list[_Slice]] = {}
+    for position, binding in enumerate(bindings):
+        func = _called(module, binding.value)
+        if func is None or _CONCAT not in func.attrs:
+            continue
+        copied[position] = []
+        for each in _slices(position, binding.value, int(func.attrs[_CONCAT])):
+            source = produced.get(each.operand, -1) if isinstance(each.operand, relax.Var) else -1
+            if source >= 0 and uses[each.operand] == 1 and _extensible(module, bindings[source].value):
+                written[source] = each
+            else:
+                copied[position].append(each)
+    return _Plan(written, copied)
+
+
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    """Rewrites the bindings of a function; `self._wholes` holds the latest version of each concatenation."""
+    """Carries out a plan; `self._wholes` holds, by its position, how far each concatenation is written."""
 
-    def __init__(self, module: tvm.IRModule) -> None:
+    def __init__(self, module: tvm.IRModule, plan: _Plan) -> None:
         super().__init__(module)
-        self._module = module
-        self._fused: dict[int, _Slice] = {}
-        self._copied: dict[int, list[_Slice]] = {}
+        self._module, self._plan = module, plan
         self._wholes: dict[int, ir.Expr] = {}
         self._position = -1
-        self._positions: list[int] = []
-
-    def rewrite(self, main: relax.Function) -> relax.Function:
-        """Returns the function with its concatenations written slice by slice."""
-        bindings = [binding for block in main.body.blocks for binding in block.bindings]
-        produced = {binding.var: i for i, binding in enumerate(bindings)}
-        uses = Counter(var for binding in bindings for var in relax.analysis.all_vars(binding.value))
-        uses.update(relax.analysis.all_vars(main.body.body))
-        for position, binding in enumerate(bindings):
-            slices = self._slices(position, binding.value)
-            for each in slices:
-                source = produced.get(each.operand) if isinstance(each.operand, relax.Var) else None
-                alone = (
-                    source is not None
-                    and uses[each.operand] == 1
-                    and self._extensible(bindings[source].value)
-                )
-                if alone and sum(other.operand.same_as(each.operand) for other in slices) == 1:
-                    self._fused[source] = each
-                else:
-                    self._copied.setdefault(position, []).append(each)
-        return self.visit_expr(main)
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         self._position += 1
-        position = self._position
-        if position in self._fused:
-            each = self._fused[position]
+        position, plan = self._position, self._plan
+        if position in plan.written:
             call = self.visit_expr(binding.value)
-            func = _extended(self._module[call.args[0]], each)
-            self._write(each, func, call.args[0].name_hint, call.args[1].fields)
-        elif self._slices(position, binding.value):
-            for each in self._copied.get(position, []):
+            func = _extended(self._module[call.args[0]], plan.written[position])
+            self._write(plan.written[position], func, call.args[0].name_hint, call.args[1].fields)
+        elif position in plan.copied:
+            for each in plan.copied[position]:
                 operand = self.visit_expr(each.operand)
                 self._write(each, _copying(operand.ty, each), "copy_slice", [operand])
-            self.set_var_remap(binding.var, self._wholes[position])
+            whole = self._wholes[position]
+            inner = isinstance(binding.var, relax.DataflowVar)
+            self.set_var_remap(binding.var, whole if inner else self.builder_.emit_output(whole))
         else:
             super().visit_var_binding_(binding)
 
@@ -111,35 +125,37 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             call = relax.call_tir(variable, list(operands), each.whole)
         self._wholes[each.concat] = self.builder_.emit(call)
 
-    def _slices(self, position: int, value: ir.Expr) -> list[_Slice]:
-        func = self._called(value)
-        if func is None or _CONCAT not in (func.attrs or {}):
-            return []
-        axis, offset, slices = int(func.attrs[_CONCAT]), 0, []
-        for operand in value.args[1].fields:
-            slices.append(_Slice(position, operand, axis, offset, value.ty))
-            offset += int(operand.ty.shape[axis])
-        return slices
 
-    def _extensible(self, value: ir.Expr) -> bool:
-        func = self._called(value)
-        return (
-            func is not None and _CONCAT not in (func.attrs or {}) and isinstance(value.ty, relax.TensorType)
-        )
+def _slices(position: int, call: ir.Call, axis: int) -> Iterator[_Slice]:
+    offset = 0
+    for operand in call.args[1].fields:
+        yield _Slice(position, operand, axis, offset, call.ty)
+        offset += int(operand.ty.shape[axis])
 
-    def _called(self, value: ir.Expr) -> tirx.PrimFunc | None:
-        if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
-            func = self._module[value.args[0]]
-            return (
-                func
-                if isinstance(func, tirx.PrimFunc) and isinstance(func.body, s_tir.SBlockRealize)
-                else None
-            )
-        return None
+
+def _extensible(module: tvm.IRModule, value: ir.Expr) -> bool:
+    func = _called(module, value)
+    if func is None or _CONCAT in func.attrs:
+        return False
+    return isinstance(value.ty, relax.TensorType) and isinstance(func.body, s_tir.SBlockRealize)
+
+
+def _called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
+    """The function that a binding calls to make its value, or None for any other value."""
+    if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
+        return module[value.args[0]]
+    return None
+
+
+def _variables(expr: ir.Expr) -> list[relax.Var]:
+    """The variables of an expression, each as often as it occurs."""
+    found: list[relax.Var] = []
+    relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
+    return found
 
 
 def _extended(func: tirx.PrimFunc, each: _Slice) -> tirx.PrimFunc:
-    """Returns the function with its result moved into a slice of a larger one, which takes its place as a parameter."""
+    """Returns the function with its result moved into a slice of a whole, which is its parameter instead."""
     *inputs, result = func.params
     root = func.body.block
     whole = tirx.decl_buffer(list(each.whole.shape), result.ty.dtype, "whole")

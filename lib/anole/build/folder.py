@@ -42,9 +42,7 @@ def write_folder(folder: Path, executable: Any, description: Mapping[str, Any]) 
         except Exception as error:
             raise BuildError(f"{folder}: cannot link model.so; a C++ compiler is needed: {error}") from error
         complete = {**description, "size_bytes": library.stat().st_size}
-        (made / "build.json").write_text(
-            json.dumps(complete, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        )
+        (made / "build.json").write_text(json.dumps(complete, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         (made / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
         (made / "load.cc").write_text(_cpp_loader(complete))
     return complete
@@ -70,9 +68,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
 
 
 def _cpp_loader(description: Mapping[str, Any]) -> str:
-    inputs = ", ".join(
-        f"input({_braced(info['shape'])}, {_dl_type(info['dtype'])})" for info in description["inputs"]
-    )
+    inputs = ", ".join(f"input({_braced(info['shape'])}, {_dl_type(info['dtype'])})" for info in description["inputs"])
     single = len(description["outputs"]) == 1
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
         threads=description["target_description"]["threads"],

@@ -1,4 +1,4 @@
-"""From a normalised Relax module to a scheduled one: templates for the anchors, the default schedule for the rest."""
+"""From normal form to scheduled functions: templates for the anchors, the default schedule for the rest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lower(
     choices: Mapping[Workload, Choice],
     schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Returns the module with every function scheduled, weights packed, and epilogues fused behind the anchors.
+    """Returns the module with all functions scheduled, weights packed, and epilogues fused behind the anchors.
 
     Args:
         module: in normal form, see `anole.extract.graph.normalize`.
@@ -43,8 +43,8 @@ def lower(
         schedule_default: schedules every other function.
 
     Returns:
-        The module, and for each workload whose template could not schedule it in this network, the reason; those
-        have the default schedule.
+        The module, and for each workload whose template could not schedule it in this network, the reason;
+        those have the default schedule.
     """
     transform = relax.transform
     anchor = _Legalizer(choices)
@@ -130,6 +130,4 @@ def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any
     for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
         if ANCHOR in schedule.get(rv).annotations:
             schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))
-    return (
-        schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)
-    )
+    return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)

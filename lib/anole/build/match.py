@@ -85,12 +85,10 @@ def match_tasks(
     if listed != set(tasks):
         strange = [task.label for key, task in tasks.items() if key not in listed]
         raise BuildError(
-            f"model {manifest['model']} is not what was extracted: {', '.join(strange) or 'layers are missing'}; "
-            "extract it again"
+            f"model {manifest['model']} is not what was extracted: "
+            f"{', '.join(strange) or 'layers are missing'}; extract it again"
         )
-    return [
-        _match(entry, tasks[entry["key"]], receipts.get(entry["key"]), target) for entry in manifest["tasks"]
-    ]
+    return [_match(entry, tasks[entry["key"]], receipts.get(entry["key"]), target) for entry in manifest["tasks"]]
 
 
 def coverage(matches: Sequence[Match]) -> dict[str, Any]:
@@ -124,6 +122,4 @@ def _match(entry: Mapping[str, Any], task: Task, receipt: Mapping[str, Any] | No
         broken = str(error)
     if broken is not None:
         return match.untuned(f"its tuned config does not fit: {broken}", default)
-    return replace(
-        match, config=receipt["config"], run_key=receipt["run_key"], latency_s=receipt["latency_s"]
-    )
+    return replace(match, config=receipt["config"], run_key=receipt["run_key"], latency_s=receipt["latency_s"])

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from anole.errors import BuildError
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.keys import write_atomically
-from anole.machine import host_facts
+from anole.machine import host_facts, software_versions
 from anole.measure.lock import device_lock
 from anole.record import utc_now
 from anole.spec import ModelSpec
@@ -27,8 +26,6 @@ _log = logging.getLogger(__name__)
 MAX_RELATIVE_ERROR = 1e-4
 """The L2 distance from a reference, relative to the reference's length, above which a build is wrong."""
 
-_VERSIONED = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch")
-
 
 def evaluate_build(
     folder: Path,
@@ -36,7 +33,7 @@ def evaluate_build(
     max_relative_error: float = MAX_RELATIVE_ERROR,
     pace: Pace | None = None,
 ) -> dict[str, Any]:
-    """Compares a build with its references, on the same random inputs and threads, and times all of them in turns.
+    """Compares a build with its references, on the same inputs and threads, and times all of them in turns.
 
     Call it in a process of its own: TVM, torch and ONNX Runtime take their number of threads when they start.
 
@@ -74,7 +71,7 @@ def evaluate_build(
         "created_at": utc_now(),
         "threads": threads,
         "host": host_facts(),
-        "versions": {name: metadata.version(name) for name in _VERSIONED},
+        "versions": software_versions(),
         "coverage_share": build["coverage"]["share"],
         "latencies": [_latency(name, error, times) for name, error in errors.items()],
     }
@@ -96,25 +93,21 @@ def _read(folder: Path) -> dict[str, Any]:
         raise BuildError(f"{folder}: is not a build: {error}") from error
     missing = {"name", "model", "entry", "target_description", "inputs", "coverage"} - set(build)
     if build.get("schema") != 1 or missing:
-        problem = (
-            f"build.json lacks {', '.join(sorted(missing))}"
-            if missing
-            else f"found schema {build.get('schema')}"
-        )
+        problem = f"build.json lacks {', '.join(sorted(missing))}" if missing else f"found schema {build.get('schema')}"
         raise BuildError(f"{folder}: {problem}; compile it again")
     return build
 
 
 def _draw(info: Mapping[str, Any], seed: int) -> NDArray[Any]:
-    """Returns random values of an input: standard normal, or zeros and ones where they must be whole numbers."""
+    """Returns random values of an input: standard normal, or zeros and ones where it takes whole numbers."""
     rng = np.random.default_rng(seed)
     if info["dtype"].startswith("float"):
-        return rng.standard_normal(info["shape"]).astype(info["dtype"])
-    return rng.integers(0, 2, info["shape"]).astype(info["dtype"])
+        return np.asarray(rng.standard_normal(info["shape"]), info["dtype"])
+    return np.asarray(rng.integers(0, 2, info["shape"]), info["dtype"])
 
 
 def _relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
-    """Returns the largest relative L2 distance of any output; 1e300 for what is not comparable, such as NaN."""
+    """Returns the largest relative L2 distance of any output; 1e300 where there is none, such as for NaN."""
     if [array.shape for array in found] != [array.shape for array in expected]:
         return 1e300
     distances = []

@@ -55,9 +55,7 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], threads: int) -> 
 
     started = int(tvm.get_global_func("runtime.NumThreads")())
     if started != threads:
-        raise BuildError(
-            f"{folder}: is for {threads} threads; TVM was started with {started} in this process"
-        )
+        raise BuildError(f"{folder}: is for {threads} threads; TVM was started with {started} in this process")
     try:
         main = VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())["main"]
     except Exception as error:
@@ -71,9 +69,7 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], threads: int) -> 
 
 
 @contextlib.contextmanager
-def reference_engines(
-    model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int
-) -> Iterator[list[Engine]]:
+def reference_engines(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> Iterator[list[Engine]]:
     """Gives torch eager, where the model is torch's, and ONNX Runtime, where the model can be exported to it.
 
     Raises:
@@ -113,7 +109,7 @@ def _torch(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> Eng
 
 
 def _export(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
-    """Exports a network to ONNX; its progress is said on standard output and by warnings, which nobody needs."""
+    """Exports a network to ONNX, without the report of its progress."""
     import torch
 
     chatty = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "torch.onnx")]

@@ -17,8 +17,8 @@ class Pace:
     Attributes:
         rounds: how many turns each engine has.
         burst_s: how long one turn is timed, at least one run.
-        pause_s: rest before every turn. The threads of each engine spin for a while after its last run, and would
-            take the cores from the next engine's.
+        pause_s: rest before every turn. The threads of each engine spin for a while after its last run, and
+            would take the cores from the next engine's.
         limit_s: no new round begins after so many seconds, once there were three.
     """
 
@@ -28,9 +28,7 @@ class Pace:
     limit_s: float = 60.0
 
 
-def time_interleaved(
-    engines: Mapping[str, Callable[[], object]], pace: Pace
-) -> dict[str, list[NDArray[np.float64]]]:
+def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[NDArray[np.float64]]]:
     """Times engines in short turns; every round begins with another one.
 
     Args:
@@ -38,7 +36,7 @@ def time_interleaved(
         pace: how long, and how.
 
     Returns:
-        For every engine and round the seconds of each run, shape (n_runs,); the runs that warm up are not among them.
+        For every engine and round the seconds of each run, shape (n_runs,), without those that warm up.
     """
     names = list(engines)
     times: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}

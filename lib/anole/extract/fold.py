@@ -1,4 +1,4 @@
-"""Constants evaluated with NumPy: batch-norm and layout arithmetic that TVM would compile function by function."""
+"""Constants evaluated with NumPy: arithmetic of batch-norms and layouts, which TVM compiles call by call."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ _FOLDS: dict[str, _Fold] = {
     "relax.negative": lambda call, a: -a,
     "relax.sqrt": lambda call, a: np.sqrt(a),
     "relax.rsqrt": lambda call, a: 1 / np.sqrt(a),
-    "relax.permute_dims": lambda call, a: a.transpose(
-        call.attrs.axes and [int(axis) for axis in call.attrs.axes]
-    ),
+    "relax.permute_dims": lambda call, a: a.transpose(call.attrs.axes and [int(axis) for axis in call.attrs.axes]),
     "relax.expand_dims": lambda call, a: np.expand_dims(a, tuple(int(axis) for axis in call.attrs.axis)),
     "relax.squeeze": lambda call, a: a.reshape([int(extent) for extent in call.ty.shape]),
     "relax.reshape": lambda call, a: a.reshape([int(extent) for extent in call.ty.shape]),
@@ -35,9 +33,7 @@ def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
     folder = _Folder(module)
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
-            folder.builder_.update_func(
-                variable, relax.analysis.remove_all_unused(folder.visit_expr(function))
-            )
+            folder.builder_.update_func(variable, relax.analysis.remove_all_unused(folder.visit_expr(function)))
     return folder.builder_.get()
 
 

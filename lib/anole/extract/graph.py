@@ -44,35 +44,26 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
     ]
+    share = transform.EliminateCommonSubexpr()
     module = imported.module
     try:
         with tvm.target.Target({"kind": "llvm"}):
-            for step in (*inference, *fold, transform.ConvertLayout(_LAYOUTS), *fold):
+            for step in (*inference, *fold, transform.ConvertLayout(_LAYOUTS), *fold, share):
                 module = step(module)
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
-        raise ExtractError(
-            f"model {model.name}: TVM cannot convert it: {type(error).__name__}: {last}"
-        ) from error
+        raise ExtractError(f"model {model.name}: TVM cannot convert it: {type(error).__name__}: {last}") from error
     main = module["main"]
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
-    inputs = tuple(
-        _static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True)
-    )
+    inputs = tuple(_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))
     return replace(imported, module=module, inputs=inputs, outputs=outputs)
 
 
 def find_layers(imported: Imported) -> list[Layer]:
     """Returns the anchor operators in the order of execution, named after the model's layers where that is known."""
-    workloads = [
-        workload for call in _calls(imported.module["main"]) if (workload := workload_of(call)) is not None
-    ]
-    anchors = [
-        call
-        for call in _calls(imported.module["main"])
-        if call.op.name in ("relax.nn.conv2d", "relax.matmul")
-    ]
+    workloads = [workload for call in _calls(imported.module["main"]) if (workload := workload_of(call)) is not None]
+    anchors = [call for call in _calls(imported.module["main"]) if call.op.name in ("relax.nn.conv2d", "relax.matmul")]
     names = [f"{workload.operator}_{i}" for i, workload in enumerate(workloads)]
     if len(anchors) == len(imported.anchors):
         named = zip(anchors, imported.anchors, strict=True)

@@ -24,7 +24,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Imported:
-    """A model as a Relax module with one function ``main``, from all inputs to the output or the tuple of outputs.
+    """A model as a Relax module whose function ``main`` goes from all inputs to the output, or the tuple of them.
 
     Attributes:
         module: weights are constants in it.

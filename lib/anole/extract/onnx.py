@@ -36,9 +36,7 @@ def import_onnx(model: ModelSpec) -> Imported:
             module = from_onnx(proto, shapes, dtypes)
     except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
-        raise ExtractError(
-            f"model {model.name}: TVM cannot import {model.location}: {' '.join(lines[:2])}"
-        ) from error
+        raise ExtractError(f"model {model.name}: TVM cannot import {model.location}: {' '.join(lines[:2])}") from error
     return Imported(
         module,
         inputs,
@@ -69,13 +67,9 @@ def _read(model: ModelSpec) -> onnx.ModelProto:
     try:
         proto = onnx.load(path)
     except Exception as error:
-        raise ExtractError(
-            f"model {model.name}: {path} is not an ONNX file, or is damaged: {error}"
-        ) from error
+        raise ExtractError(f"model {model.name}: {path} is not an ONNX file, or is damaged: {error}") from error
     if not proto.graph.node:
-        raise ExtractError(
-            f"model {model.name}: {path} is not an ONNX file, or is damaged: it holds no operator"
-        )
+        raise ExtractError(f"model {model.name}: {path} is not an ONNX file, or is damaged: it holds no operator")
     return proto
 
 
@@ -88,22 +82,17 @@ def _shape(model: ModelSpec, value: Any) -> tuple[int, ...]:
     if given is None:
         if None in dims:
             shown = [
-                dim.dim_param or "?" if size is None else size
-                for dim, size in zip(tensor.shape.dim, dims, strict=True)
+                dim.dim_param or "?" if size is None else size for dim, size in zip(tensor.shape.dim, dims, strict=True)
             ]
             raise ExtractError(
                 f"model {model.name}: input {value.name} has the dynamic shape [{', '.join(map(str, shown))}]; "
                 f"fix it in `inputs`, such as {{{value.name}: {[size or 1 for size in dims]}}}"
             )
         return tuple(size for size in dims if size is not None)
-    agrees = (
-        not dims or (len(dims) == len(given) and all(d in (None, g) for d, g in zip(dims, given, strict=True)))
-    )
+    agrees = not dims or (len(dims) == len(given) and all(d in (None, g) for d, g in zip(dims, given, strict=True)))
     if not agrees:
         allowed = ["any" if size is None else size for size in dims]
-        raise ExtractError(
-            f"model {model.name}: input {value.name}: found shape {list(given)}; the file has {allowed}"
-        )
+        raise ExtractError(f"model {model.name}: input {value.name}: found shape {list(given)}; the file has {allowed}")
     return tuple(given)
 
 

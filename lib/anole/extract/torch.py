@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import inspect
-import os
 import sys
+import sysconfig
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from anole.spec import ModelSpec
 
 _SEED = 0
+_INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")} | {Path(sys.prefix)})
 _ANCHORS = ("conv2d", "linear", "matmul", "mm", "addmm")
 
 
@@ -91,9 +93,7 @@ def run_network(
             output = network(*arguments.values())
     except Exception as error:
         shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
-        raise ExtractError(
-            f"model {model.name}: does not run on inputs {{{shapes}}}: {_summary(error)}"
-        ) from error
+        raise ExtractError(f"model {model.name}: does not run on inputs {{{shapes}}}: {_summary(error)}") from error
     outputs = tuple(tensors_of(output))
     if not outputs:
         raise ExtractError(f"model {model.name}: returned a {type(output).__name__} without any tensor")
@@ -111,7 +111,7 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
             f"such as {', '.join(near)}"
         )
     try:
-        network = get_model(model.location, weights=None)
+        network: torch.nn.Module = get_model(model.location, weights=None)
     except Exception as error:
         raise ExtractError(
             f"model {model.name}: torchvision cannot make {model.location}: {_summary(error)}"
@@ -123,33 +123,28 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
 def _unsettle_batch_norms(network: torch.nn.Module) -> None:
     """Gives untrained batch-norms statistics and scales that are not trivial, so that folding them shows."""
     for layer in network.modules():
-        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) and layer.running_mean is not None:
-            layer.running_mean.normal_(0, 0.1)
-            layer.running_var.uniform_(0.75, 1.25)
-            if layer.weight is not None:
-                torch.nn.init.uniform_(layer.weight, 0.75, 1.25)
-                torch.nn.init.normal_(layer.bias, 0, 0.1)
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+            for value, around in ((layer.running_mean, 0), (layer.running_var, 1)):
+                if value is not None:
+                    value.uniform_(around - 0.25, around + 0.25)
+            for scale, around in ((layer.bias, 0), (layer.weight, 1)):
+                if scale is not None:
+                    torch.nn.init.uniform_(scale, around - 0.25, around + 0.25)
 
 
 def _from_factory(model: ModelSpec) -> torch.nn.Module:
     name, _, attribute = model.location.partition(":")
     if not name or not attribute:
-        raise ExtractError(
-            f"model {model.name}: found source {model.source}; expected torch:package.module:factory"
-        )
+        raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
     with _project_importable():
         factory = getattr(_import_fresh(model, name), attribute, None)
         if not callable(factory):
             found = "nothing" if factory is None else f"a {type(factory).__name__}"
-            raise ExtractError(
-                f"model {model.name}: found {found} at {name}:{attribute}; expected a callable"
-            )
+            raise ExtractError(f"model {model.name}: found {found} at {name}:{attribute}; expected a callable")
         try:
             network = factory()
         except Exception as error:
-            raise ExtractError(
-                f"model {model.name}: {name}:{attribute}() failed: {_summary(error)}"
-            ) from error
+            raise ExtractError(f"model {model.name}: {name}:{attribute}() failed: {_summary(error)}") from error
     if not isinstance(network, torch.nn.Module):
         raise ExtractError(
             f"model {model.name}: {name}:{attribute}() returned a {type(network).__name__}; expected a torch.nn.Module"
@@ -158,31 +153,33 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
 
 
 def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
-    """Imports a module from its source as it is now, past any module or byte code that was loaded before."""
+    """Imports a module as its source is now, past what was loaded or compiled to byte code before."""
+    for loaded, module in list(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or sys.prefix)
+        wanted = loaded.partition(".")[0] == name.partition(".")[0] or file.is_relative_to(Path.cwd())
+        if wanted and not any(file.is_relative_to(place) for place in _INSTALLED):
+            del sys.modules[loaded]
     importlib.invalidate_caches()
     try:
-        spec = importlib.util.find_spec(name)
-        if spec is None:
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        if not isinstance(spec.loader, importlib.machinery.SourceFileLoader) or spec.origin is None:
-            return importlib.import_module(name)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        exec(compile(spec.loader.get_data(spec.origin), spec.origin, "exec"), module.__dict__)
-        return module
+        return importlib.import_module(name)
     except Exception as error:
         raise ExtractError(
-            f"model {model.name}: cannot import {name} (searched {os.getcwd()} first): {_summary(error)}"
+            f"model {model.name}: cannot import {name} (searched {Path.cwd()} first): {_summary(error)}"
         ) from error
 
 
 @contextmanager
 def _project_importable() -> Iterator[None]:
-    sys.path.insert(0, os.getcwd())
-    try:
-        yield
-    finally:
-        sys.path.remove(os.getcwd())
+    """Puts the working directory first on the path, and lets no byte code of another source be found."""
+    folder, prefix = str(Path.cwd()), sys.pycache_prefix
+    with tempfile.TemporaryDirectory() as scratch:
+        sys.path.insert(0, folder)
+        sys.pycache_prefix = scratch
+        try:
+            yield
+        finally:
+            sys.pycache_prefix = prefix
+            sys.path.remove(folder)
 
 
 def _anchor_names(program: Any) -> tuple[str, ...]:

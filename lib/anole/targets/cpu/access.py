@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
@@ -36,7 +35,7 @@ class Axis:
         extent: number of iterations.
         reduction: whether iterations add up to the same elements.
         store: how many elements the store moves for each iteration; None when that is not constant.
-        loads: the same for every load, in the order in which they appear; a reduction's own result is left out.
+        loads: the same for every load, in order of appearance; a reduction's own result is left out.
     """
 
     extent: int
@@ -131,8 +130,7 @@ def reads_elementwise(consumer: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
     own = [iter_var.var for iter_var in consumer.iter_vars]
     loads = [load for load in _loads(consumer.body) if load.source.same_as(buffer)]
     return bool(loads) and all(
-        len(load.indices) == len(own)
-        and all(index.same_as(var) for index, var in zip(load.indices, own, strict=True))
+        len(load.indices) == len(own) and all(index.same_as(var) for index, var in zip(load.indices, own, strict=True))
         for load in loads
     )
 
@@ -163,8 +161,7 @@ def _loads(root: Any) -> list[Any]:
 
 def _collect(root: Any, kind: type) -> list[Any]:
     found: list[Any] = []
-    visit = cast(Callable[[Any], None], found.append)
-    tvm_ffi.structural_walk(root, (kind, visit))
+    tvm_ffi.structural_walk(root, (kind, found.append))
     return found
 
 

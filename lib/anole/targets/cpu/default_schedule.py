@@ -1,8 +1,10 @@
-"""The schedule of every function that is not tuned: nothing large stays serial, nothing contiguous stays scalar."""
+"""The schedule of all functions that are not tuned: none that is large stays serial, or scalar if contiguous."""
 
 from __future__ import annotations
 
 import logging
+from itertools import takewhile
+from math import prod
 from typing import Any
 
 import tvm
@@ -26,8 +28,8 @@ _log = logging.getLogger(__name__)
 def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Returns an equal function, parallel and vectorised where that pays.
 
-    Never fails: what one strategy cannot schedule, or TVM then cannot lower, falls back to a simpler strategy, and at
-    last to the function as it was.
+    Never fails: what one strategy cannot schedule, or TVM then cannot lower, falls back to a simpler strategy, and
+    at last to the function as it was.
     """
     for strategy in (_schedule_blocks, _schedule_outer_loops):
         schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
@@ -81,12 +83,9 @@ def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine)
     iter_vars, loops = schedule.get(rv).iter_vars, schedule.get_loops(rv)
     if len(iter_vars) != len(loops):
         return
-    work, spatial = 1, []
-    for iter_var, loop in zip(iter_vars, loops, strict=True):
-        work *= int(schedule.get(loop).extent)
-        if iter_var.iter_type == tirx.IterVar.DataPar and len(spatial) == loops.index(loop):
-            spatial.append(loop)
-    if spatial and work >= SERIAL_WORK:
+    leading = takewhile(lambda iter_var: iter_var.iter_type == tirx.IterVar.DataPar, iter_vars)
+    spatial = loops[: len(list(leading))]
+    if spatial and prod(int(schedule.get(loop).extent) for loop in loops) >= SERIAL_WORK:
         run_in_parallel(schedule, spatial, machine)
 
 

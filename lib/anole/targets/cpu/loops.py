@@ -1,4 +1,4 @@
-"""Loop nests for the CPU: over a spatial block with the reductions that feed it, and over a reduction by rows."""
+"""Loop nests for the CPU: over a spatial block with what feeds it, and over a reduction by rows."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
     Args:
         schedule: of the function, in which the block is a nest of its own.
         rv: the spatial block.
-        feeding: reductions whose result it alone takes, element by element; they are computed just above the vector,
-            with their accumulators in registers.
+        feeding: reductions whose result it alone takes, element by element; they are computed just above the
+            vector, with their accumulators in registers.
         machine: the processor.
     """
     block = _described(schedule, rv)
@@ -88,7 +88,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
 
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: Rv, machine: Machine) -> None:
-    """Reduces along a contiguous axis: a vector of partial results for each row, then one result of its lanes."""
+    """Reduces along a contiguous axis: a vector of partial results for each row, then one of its lanes."""
     block = _described(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
     position = row_axis(axes)
@@ -109,7 +109,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: Rv, machine: Machine) -
     partial = schedule.rfactor(vector, len(rows))
     parallel = block.work >= SERIAL_WORK and n_rows > 1
     if extent % width:
-        # compute_at forgets the predicate of the last, partial step, so that both blocks keep their own loops.
+        # compute_at would forget the predicate of the last, partial step, hence loops of their own.
         _vectorize_partial(schedule, partial, len(rows), parallel, machine)
     elif rows:
         row = rows[-1]
@@ -166,9 +166,7 @@ def vector_width(extent: int, widest: int, lanes: int) -> int:
     def steps(width: int) -> int:
         return extent // width * -(-width // lanes) + 2 * (extent % width)
 
-    widths = [
-        width for width in range(4, min(widest, extent) + 1, 4) if width % lanes == 0 or extent % width == 0
-    ]
+    widths = [width for width in range(4, min(widest, extent) + 1, 4) if width % lanes == 0 or extent % width == 0]
     return min(widths or [lanes], key=lambda width: (steps(width), extent % width != 0, -width))
 
 
@@ -186,9 +184,7 @@ def _accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
         schedule.decompose_reduction(rv, inside[0])
 
 
-def _vectorize_partial(
-    schedule: s_tir.Schedule, rv: Rv, n_rows: int, parallel: bool, machine: Machine
-) -> None:
+def _vectorize_partial(schedule: s_tir.Schedule, rv: Rv, n_rows: int, parallel: bool, machine: Machine) -> None:
     loops = schedule.get_loops(rv)
     steps, vector = loops[-2:]
     if parallel:
@@ -216,7 +212,7 @@ def _worth(axis: Axis, lanes: int) -> tuple[float, bool]:
 
 
 def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int] | None:
-    """The axis, and how much of it, to tile against the vector: loads that are contiguous elsewhere, as transposed."""
+    """The axis along which loads are contiguous instead, as in a transposition, and how much of it to tile."""
     if axes[position].contiguous_loads:
         return None
     for i, axis in enumerate(axes):

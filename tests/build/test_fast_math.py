@@ -1,0 +1,48 @@
+"""Polynomials in the place of library functions differ from them by little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm import relax
+
+from anole.build.fast_math import fast_math_map
+
+FUNCTIONS: dict[str, tuple[Callable[..., relax.Expr], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "exp": (relax.op.exp, torch.exp),
+    "tanh": (relax.op.tanh, torch.tanh),
+    "erf": (relax.op.erf, torch.erf),
+    "sigmoid": (relax.op.sigmoid, torch.sigmoid),
+    "silu": (relax.op.nn.silu, torch.nn.functional.silu),
+    "gelu": (relax.op.nn.gelu, torch.nn.functional.gelu),
+    "softmax": (relax.op.nn.softmax, lambda x: torch.softmax(x, -1)),
+}
+
+
+def module_of(function: Callable[..., relax.Expr], dtype: str) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 501), dtype))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(function(x))
+        builder.emit_func_output(out)
+    return relax.transform.LegalizeOps(fast_math_map())(builder.get())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_errors_are_a_few_units_of_the_last_place(name: str) -> None:
+    function, reference = FUNCTIONS[name]
+    x = np.linspace(-30, 30, 4 * 501, dtype=np.float32).reshape(4, 501)
+    executable = tvm.compile(module_of(function, "float32"), tvm.target.Target({"kind": "llvm"}))
+    found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
+    expected = reference(torch.from_numpy(x).double()).numpy()
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6 if name == "gelu" else 2e-7)
+
+
+def test_other_types_keep_their_definition() -> None:
+    assert "reinterpret" in module_of(relax.op.exp, "float32").script()
+    assert "reinterpret" not in module_of(relax.op.exp, "float64").script()

@@ -1,0 +1,99 @@
+"""A lowered network computes what the model computes, whatever the configs, and leaves nothing unscheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import ir, relax, tirx
+
+from anole.build.lower import Choice, lower
+from anole.targets.base import ANCHOR
+
+
+def choices(network: Any, seed: int | None = None) -> dict[Any, Choice]:
+    """The default config of each task, or a random one."""
+    target, chosen = network.target, {}
+    for position, workload in enumerate(network.tasks):
+        config: Mapping[str, Any] = target.default_config(workload)
+        if seed is not None:
+            space = target.space(workload)
+            config = space.config(space.sample(1, np.random.default_rng([seed, position]))[0])
+        chosen[workload] = Choice(target.template(workload), config)
+    return chosen
+
+
+def run(network: Any, module: tvm.IRModule) -> list[np.ndarray]:
+    executable = tvm.compile(module, network.target.compiler_target())
+    main = relax.VirtualMachine(executable, tvm.cpu())["main"]
+    tensors = [tvm.runtime.tensor(array) for array in network.inputs]
+    # Twice, as memory of the first run is used again by the second.
+    for _ in range(2):
+        found = main(*tensors)
+    return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
+
+
+def calls(module: tvm.IRModule) -> list[ir.Call]:
+    """The calls of functions, in order."""
+    values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
+    return [value for value in values if isinstance(value, ir.Call) and "call_tir" in value.op.name]
+
+
+def is_anchor(func: tirx.PrimFunc) -> bool:
+    found = []
+
+    def visit(block: Any) -> None:
+        found.append(ANCHOR in block.annotations)
+
+    tvm_ffi.structural_walk(func.body, (tvm.s_tir.SBlock, visit))
+    return any(found)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied"])
+def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
+    net = network(name)
+    module, failures = lower(net.imported.module, choices(net, seed), net.target.schedule_default)
+    assert not failures
+    net.check(run(net, module))
+
+
+def test_epilogues_are_fused_behind_their_anchor(network: Callable[[str], Any]) -> None:
+    net = network("residual")
+    module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
+    functions = [module[call.args[0]] for call in calls(module)]
+    # To channels last, four anchors with bias, residual and relu behind them, a pool and a mean.
+    assert [is_anchor(func) for func in functions] == [False, True, False, True, True, False, True]
+
+
+def test_a_concatenation_is_written_by_what_computes_it(network: Callable[[str], Any]) -> None:
+    net = network("branches")
+    module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
+    names = [variable.name_hint for variable, _ in module.functions_items()]
+    assert not [name for name in names if name.startswith("concat")]
+    in_place = [call for call in calls(module) if call.op.name == "relax.call_tir_inplace"]
+    assert len(in_place) == sum(operands - 1 for operands in (2, 3, 2, 3))
+    # What others read too is copied, and what is itself a concatenation: all of `dense` and of `twice`.
+    copies = [call for call in calls(module) if call.args[0].name_hint.startswith("copy_slice")]
+    assert len(copies) == 3 + 2
+
+
+def test_what_a_template_cannot_schedule_gets_the_default(network: Callable[[str], Any]) -> None:
+    net = network("residual")
+
+    class Stubborn:
+        def __init__(self, template: Any) -> None:
+            self.packed_shape, self.pack_weight = template.packed_shape, template.pack_weight
+            self.compute = template.compute
+
+        def schedule(self, func: tirx.PrimFunc, workload: Any, config: Any) -> tirx.PrimFunc:
+            raise ValueError("not with this epilogue")
+
+    stubborn = {workload: Choice(Stubborn(c.template), c.config) for workload, c in choices(net).items()}
+    module, failures = lower(net.imported.module, stubborn, net.target.schedule_default)
+    assert failures == dict.fromkeys(net.tasks, "ValueError: not with this epilogue")
+    net.check(run(net, module))

@@ -1,0 +1,31 @@
+"""Engines take turns, and no round is begun after the limit."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from anole.evaluate.interleave import Pace, time_interleaved
+
+
+def test_every_round_begins_with_another_engine() -> None:
+    turns: list[str] = []
+    engines = {name: lambda name=name: turns.append(name) for name in "abc"}
+    times = time_interleaved(engines, Pace(rounds=4, burst_s=0.0, pause_s=0.0))
+    # Two runs warm up, one is timed.
+    assert turns[::3] == [*"abc", *"bca", *"cab", *"abc"]
+    assert {name: [len(burst) for burst in bursts] for name, bursts in times.items()} == dict.fromkeys("abc", [1] * 4)
+
+
+def test_a_turn_lasts_as_long_as_asked() -> None:
+    times = time_interleaved({"nap": lambda: time.sleep(2e-3)}, Pace(rounds=2, burst_s=0.02, pause_s=0.0))
+    for burst in times["nap"]:
+        assert burst.sum() >= 0.02 > burst[:-1].sum()
+        assert np.median(burst) == pytest.approx(2e-3, rel=0.9)
+
+
+def test_slow_engines_get_three_rounds() -> None:
+    pace = Pace(rounds=50, burst_s=0.0, pause_s=0.0, limit_s=0.0)
+    assert len(time_interleaved({"slow": lambda: time.sleep(1e-3)}, pace)["slow"]) == 3

@@ -1,0 +1,68 @@
+"""Models from torchvision and factories, and what can be wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from anole.errors import ExtractError
+from anole.extract import load_model
+from anole.extract.torch import make_network
+from anole.spec import ModelSpec
+
+X = {"x": (1, 3, 16, 16)}
+
+
+def test_random_weights_are_the_same_every_time(project: Path) -> None:
+    model = ModelSpec("net", "torch:tiny:residual", X)
+    first, second = make_network(model).state_dict(), make_network(model).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_untrained_batch_norms_are_not_trivial() -> None:
+    network = make_network(ModelSpec("net", "torchvision:resnet18", X))
+    assert network.get_buffer("bn1.running_mean").abs().min() > 0
+    assert not network.training
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs", "words"),
+    [
+        ("torchvision:resnet19", X, ["torchvision:resnet19", "resnet18"]),
+        ("torch:nowhere:net", X, ["cannot import nowhere", "No module named 'nowhere'"]),
+        ("torch:tiny:nothing", X, ["found nothing at tiny:nothing", "callable"]),
+        ("torch:tiny:__doc__", X, ["found a str at tiny:__doc__", "callable"]),
+        ("torch:tiny:number", X, ["returned a int", "torch.nn.Module"]),
+        ("torch:tiny:broken", X, ["tiny:broken() failed", "no weights today"]),
+        ("torch:tiny", X, ["torch:tiny", "package.module:factory"]),
+        ("torch:tiny:residual", {}, ["inputs"]),
+        ("torch:tiny:residual", {"x": (1, 4, 16, 16)}, ["does not run on inputs {x: [1, 4, 16, 16]}", "channels"]),
+        ("torch:tiny:residual", {"x": (1, 3, 16, 16), "y": (1,)}, ["does not run", "positional argument"]),
+        ("torch:tiny:unsupported", {"x": (4, 4)}, ["TVM cannot import it", "svd"]),
+        ("torch:tiny:data_dependent", {"x": (4, 4)}, ["torch.export cannot trace it"]),
+    ],
+)
+def test_mistakes_are_said(project: Path, source: str, inputs: dict[str, tuple[int, ...]], words: list[str]) -> None:
+    with pytest.raises(ExtractError) as caught:
+        load_model(ModelSpec("net", source, inputs))
+    message = str(caught.value)
+    assert message.startswith("model net: ") and "\n" not in message
+    assert all(word in message for word in words), message
+
+
+def test_folders_of_the_project_hide_no_installed_package(project: Path) -> None:
+    (project / "torch").mkdir()
+    (project / "layers.py").write_text("import torch\nwidth = 3\n")
+    (project / "mine.py").write_text("import torch, layers\nnet = lambda: torch.nn.Linear(4, layers.width)\n")
+    model = ModelSpec("net", "torch:mine:net", {"x": (1, 4)})
+    assert make_network(model).get_parameter("weight").shape == (3, 4)
+    (project / "layers.py").write_text("import torch\nwidth = 5\n")
+    assert make_network(model).get_parameter("weight").shape == (5, 4)
+
+
+def test_a_module_that_cannot_be_imported_says_why(project: Path) -> None:
+    (project / "bad.py").write_text("import torch\n1 / 0\n")
+    with pytest.raises(ExtractError, match=r"cannot import bad .*ZeroDivisionError"):
+        load_model(ModelSpec("net", "torch:bad:factory", X))
