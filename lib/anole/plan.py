@@ -105,14 +105,15 @@ def render_plan(plan: Plan) -> RenderableType:
     """Returns the plan as a table and a list of steps for a terminal."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("task", "GFLOP", "used by", "preset", "trials", "failed", "best GFLOP/s"):
-        table.add_column(name, justify="left" if name in ("task", "used by", "preset") else "right")
+        text = name in ("task", "used by", "preset")
+        table.add_column(name, justify="left" if text else "right", no_wrap=name != "used by")
     for task in plan.tasks:
         table.add_row(
             Text(task.label, style="" if task.tuned else "yellow"),
             f"{task.flop / 1e9:.3f}",
             ", ".join(f"{model} x{times}" for model, times in task.used_by.items()),
             task.preset,
-            f"{task.measured}/{task.trials}",
+            f"{task.measured}/{task.trials}" if task.trials else "none",
             str(task.failures) if task.failures else "",
             "" if task.best_gflops is None else f"{task.best_gflops:.1f}",
         )

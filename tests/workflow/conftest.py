@@ -102,6 +102,14 @@ class Project:
         output, _ = process.communicate(timeout=240)
         return Outcome(process.returncode, output, self._jobs_since(began_ns))
 
+    def anole(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a stage by hand, in the project's folder."""
+        command = [sys.executable, "-m", "anole", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "lib")}
+        return subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=240
+        )
+
     def shards(self) -> dict[Path, ShardContent]:
         """Returns all shards by their place."""
         paths = sorted((self.folder / "db/shards").glob("*/*.jsonl"))
@@ -136,7 +144,7 @@ def write_onnx(path: Path, channels: Sequence[int], size: int = 8, operator: str
     image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])
     result = helper.make_tensor_value_info(value, TensorProto.FLOAT, [1, before, size, size])
     graph = helper.make_graph(nodes, "chain", [image], [result], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
 
 
 @pytest.fixture(scope="session")

@@ -44,9 +44,7 @@ def test_a_changed_layer_of_a_factory_is_the_only_one_tuned(two: Any) -> None:
     assert two.tuned_labels(outcome) == ["conv2d 16->24 k3x3 s1 8x8"]
 
 
-def test_a_changed_layer_of_an_onnx_file_is_the_only_one_tuned(
-    two: Any, onnx_writer: Callable[..., None]
-) -> None:
+def test_a_changed_layer_of_an_onnx_file_is_the_only_one_tuned(two: Any, onnx_writer: Callable[..., None]) -> None:
     onnx_writer(two.folder / "chain.onnx", [16, 40])
     outcome = two.snakemake("tuned")
     assert (outcome.code, outcome.jobs["extract"]) == (0, ["chain-cpu"])
