@@ -27,8 +27,7 @@ def main(receipts: list[str]) -> None:
     found = [json.loads(Path(path).read_text()) for path in receipts]
     tuned = [receipt for receipt in found if receipt["status"] == "tuned"]
     tasks = [
-        Task.from_json(json.loads(Path(f"work/tasks/{receipt['task_key']}.json").read_text()))
-        for receipt in tuned
+        Task.from_json(json.loads(Path(f"work/tasks/{receipt['task_key']}.json").read_text())) for receipt in tuned
     ]
     os.environ.update(get_target(tasks[0].target).environment())
     from anole.targets.cpu.peak import PeakKernel

@@ -71,12 +71,7 @@ def bowl(extent_f: int = 128, extent_x: int = 56) -> Formula:
 
     def cost_s(columns: Any) -> Any:
         f, x, rc = (np.log2(columns[name]) for name in ("tile_f", "tile_x", "tile_rc"))
-        cost = (
-            1
-            + 0.1 * (f[:, 3] + x[:, 3] - 6) ** 2
-            + 0.05 * (f[:, 3] - 4) ** 2
-            + 0.05 * (f[:, 1] - x[:, 1]) ** 2
-        )
+        cost = 1 + 0.1 * (f[:, 3] + x[:, 3] - 6) ** 2 + 0.05 * (f[:, 3] - 4) ** 2 + 0.05 * (f[:, 1] - x[:, 1]) ** 2
         cost += 0.05 * (rc[:, 1] - 3) ** 2 + 0.02 * f[:, 0] + 0.02 * x[:, 2]
         cost += 0.2 * (columns["order"] != "kernel_first") + 0.1 * (columns["unroll"] == 512)
         fails = (columns["unroll"] == 512) & (columns["tile_rc"][:, 1] > 16)

@@ -48,9 +48,7 @@ def cpuinfo(vendor: str, family: int, model: int, flags: str) -> str:
         ("Unknown", 1, 1, V3, "x86-64-v3"),
     ],
 )
-def test_llvm_is_told_no_more_than_the_flags_allow(
-    vendor: str, family: int, model: int, flags: str, mcpu: str
-) -> None:
+def test_llvm_is_told_no_more_than_the_flags_allow(vendor: str, family: int, model: int, flags: str, mcpu: str) -> None:
     found = processor(cpuinfo(vendor, family, model, flags), "x86_64")
     assert found.mcpu == mcpu
     assert not found.lacks(mcpu)

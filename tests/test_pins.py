@@ -51,9 +51,7 @@ def test_every_pin_has_a_hash_and_no_address() -> None:
 
 def test_nothing_is_locked_for_the_project_that_it_does_not_ask_for() -> None:
     blocks = re.split(r"^(?=[A-Za-z0-9._-]+==)", LOCK, flags=re.M)[1:]
-    direct = {
-        canonicalize_name(block.partition("==")[0]) for block in blocks if "anole (pyproject.toml" in block
-    }
+    direct = {canonicalize_name(block.partition("==")[0]) for block in blocks if "anole (pyproject.toml" in block}
     assert direct == {canonicalize_name(Requirement(text).name) for text in REQUIREMENTS}
 
 

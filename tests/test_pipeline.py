@@ -99,9 +99,7 @@ def test_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
         ({"versions": {}, "entry": {}}, "is of another entry and versions"),
     ],
 )
-def test_a_stale_manifest_is_refused_with_the_remedy(
-    pipeline: Pipeline, change: dict[str, Any], message: str
-) -> None:
+def test_a_stale_manifest_is_refused_with_the_remedy(pipeline: Pipeline, change: dict[str, Any], message: str) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     path = leave_manifest(pipeline, one, [], **change)
     with pytest.raises(ExtractError, match=message) as caught:
@@ -148,9 +146,7 @@ def test_a_task_file_is_missed_only_until_it_is_tuned(pipeline: Pipeline) -> Non
         ("seed: 1", "batch: many", "builds[1].batch"),
     ],
 )
-def test_a_mistake_in_a_tuner_is_named_where_it_was_made(
-    project: Path, old: str, new: str, path: str
-) -> None:
+def test_a_mistake_in_a_tuner_is_named_where_it_was_made(project: Path, old: str, new: str, path: str) -> None:
     (project / "models.yaml").write_text(MODELS.replace(old, new))
     with pytest.raises(SpecError) as caught:
         Pipeline.load(project / "models.yaml")
@@ -160,9 +156,7 @@ def test_a_mistake_in_a_tuner_is_named_where_it_was_made(
 def test_a_single_model_is_found_by_name(project: Path) -> None:
     model, description = find_model(project / "models.yaml", "two", "cpu")
     assert (model.source, description["threads"]) == ("torch:nets:two", 1)
-    with pytest.raises(
-        SpecError, match="models: found 'tow', which is not one of the models; did you mean 'two'"
-    ):
+    with pytest.raises(SpecError, match="models: found 'tow', which is not one of the models; did you mean 'two'"):
         find_model(project / "models.yaml", "tow", "cpu")
     with pytest.raises(SpecError, match="targets: found 'cuda'"):
         find_model(project / "models.yaml", "two", "cuda")
@@ -179,7 +173,5 @@ def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
         "extract_versions(Pipeline.load('models.yaml').descriptions['cpu'])\n"
         f"print(sorted({heavy} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

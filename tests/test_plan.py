@@ -135,9 +135,7 @@ def test_when_all_is_there_nothing_is_to_do(pipeline: Pipeline, plan: Callable[[
     assert steps(plan()) == [("merge", "db/tuning.sqlite")]
 
 
-def test_a_missing_receipt_compiles_only_the_builds_that_need_it(
-    pipeline: Pipeline, plan: Callable[[], Plan]
-) -> None:
+def test_a_missing_receipt_compiles_only_the_builds_that_need_it(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     _, dense = extracted(pipeline, "two", (SHARED, 1), (ONLY_TWO, 2))
     finished(pipeline, "one-cpu-random")
@@ -160,9 +158,7 @@ def test_an_edited_factory_is_extracted_again(pipeline: Pipeline, plan: Callable
     assert (first.stage, first.subject, first.reason) == ("extract", "one for cpu", "nets.py changed")
 
 
-def test_another_entry_is_extracted_again(
-    project: Path, pipeline: Pipeline, plan: Callable[[], Plan]
-) -> None:
+def test_another_entry_is_extracted_again(project: Path, pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     (project / "models.yaml").write_text(MODELS.replace("8, 8]", "9, 9]"))
     first = plan().steps[0]
@@ -193,8 +189,7 @@ def test_the_table_tells_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], 
     console.print(render_plan(plan()))
     text = console.export_text()
     assert any(
-        SHARED.label in line and "one x3" in line and "2/3" in line and "12.3" in line
-        for line in text.splitlines()
+        SHARED.label in line and "one x3" in line and "2/3" in line and "12.3" in line for line in text.splitlines()
     )
     assert "Next:" in text
     assert "extract" in text

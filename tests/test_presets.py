@@ -84,9 +84,7 @@ def test_parts_are_overridden_by_name_or_by_settings():
 
 
 def test_any_row_can_be_recombined():
-    settings = read_tuner(
-        {"preset": "random", "explorer": {"name": "annealing", "n_steps": 10}, "sampler": "greedy"}
-    )
+    settings = read_tuner({"preset": "random", "explorer": {"name": "annealing", "n_steps": 10}, "sampler": "greedy"})
     assert (settings.explorer, settings.sampler, settings.surrogate) == (
         Annealing(n_steps=10),
         EpsilonGreedy(),

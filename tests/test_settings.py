@@ -37,9 +37,7 @@ class Sample:
 def test_good_values(plain, read):
     values = read_fields(Sample, plain, "tuning.sample")
     assert values == read
-    assert {name: type(value) for name, value in values.items()} == {
-        name: type(value) for name, value in read.items()
-    }
+    assert {name: type(value) for name, value in values.items()} == {name: type(value) for name, value in read.items()}
     Sample(**values)
 
 

@@ -73,18 +73,14 @@ def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: di
     assert run.host["cores"] >= 1
 
 
-def test_a_larger_budget_measures_the_difference(
-    project: Project, shard_of_two: bytes, four: dict[str, Any]
-) -> None:
+def test_a_larger_budget_measures_the_difference(project: Project, shard_of_two: bytes, four: dict[str, Any]) -> None:
     assert (four["trials"], four["measured"]) == (4, 4)
     assert project.shard.read_bytes().startswith(shard_of_two)
     configs = [json.dumps(trial.config) for trial in read_shard(project.shard).trials]
     assert len(set(configs)) == len(configs) == 4
 
 
-def test_a_smaller_budget_measures_nothing(
-    project: Project, two: dict[str, Any], four: dict[str, Any]
-) -> None:
+def test_a_smaller_budget_measures_nothing(project: Project, two: dict[str, Any], four: dict[str, Any]) -> None:
     before = project.shard.read_bytes()
     three = project.tune(3)
     assert (three["trials"], three["measured"], three["confirmed"]) == (3, 3, False)
@@ -110,9 +106,7 @@ def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None
     assert receipt["statuses"] == {"build_error": 2}
 
 
-def test_a_corrupt_shard_stops_the_task_and_loses_nothing(
-    tmp_path: Path, project: Project, four: object
-) -> None:
+def test_a_corrupt_shard_stops_the_task_and_loses_nothing(tmp_path: Path, project: Project, four: object) -> None:
     other = Project(tmp_path, project.task.workload)
     shard = other.shards / project.shard.relative_to(project.shards)
     shard.parent.mkdir(parents=True)

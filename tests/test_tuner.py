@@ -225,9 +225,7 @@ def test_failures_are_trials_and_never_the_best(bowl, settings):
     session = Session(bowl, settings, 48).run()
     failed = [trial for trial in session.trials if trial.measurement.status is not Status.OK]
     assert failed and all(trial.gflops is None and trial.measurement.error for trial in failed)
-    assert session.best.measurement.latency_s == min(
-        t.measurement.latency_s for t in session.trials if t not in failed
-    )
+    assert session.best.measurement.latency_s == min(t.measurement.latency_s for t in session.trials if t not in failed)
 
 
 def test_a_run_where_all_fails_ends_without_a_best(bowl, settings):
@@ -237,9 +235,7 @@ def test_a_run_where_all_fails_ends_without_a_best(bowl, settings):
     broken = [Measurement(status) for status in Status if status is not Status.OK]
     session = Session(bowl, settings, 18, measure=lambda batch: broken[: len(batch)], confirm=confirm).run()
     assert session.best is None
-    assert len(session.trials) == 18 and {t.measurement.status for t in session.trials} == {
-        m.status for m in broken
-    }
+    assert len(session.trials) == 18 and {t.measurement.status for t in session.trials} == {m.status for m in broken}
 
 
 def test_a_space_is_measured_to_its_end_and_no_further(formula, settings):
@@ -280,9 +276,7 @@ class Confirmer:
     def __call__(self, batch):
         self.asked.append(list(batch))
         return [
-            Measurement(Status.WRONG_ANSWER)
-            if latency_s is None
-            else Measurement(Status.OK, latency_s=latency_s)
+            Measurement(Status.WRONG_ANSWER) if latency_s is None else Measurement(Status.OK, latency_s=latency_s)
             for latency_s in self.latencies_s[: len(batch)]
         ]
 

@@ -29,10 +29,7 @@ def report() -> str:
         "threads": description["threads"],
         "linker": shutil.which("ld") or shutil.which("cc") or "MISSING: candidates cannot be built",
         "device lock": lock_path("cpu"),
-        **{
-            f"peak, {threads} thread{'s'[: threads > 1]}": _peak(threads)
-            for threads in _thread_counts(description)
-        },
+        **{f"peak, {threads} thread{'s'[: threads > 1]}": _peak(threads) for threads in _thread_counts(description)},
         "packages": ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES),
     }
     width = max(map(len, lines))

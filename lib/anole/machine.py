@@ -63,9 +63,7 @@ def host_facts() -> dict[str, Any]:
 
 def software_versions() -> dict[str, str]:
     """Returns the versions of what decides how fast a kernel gets, of those packages that are installed."""
-    installed = {
-        dist.name: dist.version for name in _SOFTWARE for dist in metadata.Distribution.discover(name=name)
-    }
+    installed = {dist.name: dist.version for name in _SOFTWARE for dist in metadata.Distribution.discover(name=name)}
     return {"python": platform.python_version(), **installed}
 
 
@@ -84,9 +82,7 @@ def _cgroup_quota(root: Path) -> float | None:
         quota, period = (root / "cpu.max").read_text(encoding="utf-8").split()
     except (OSError, ValueError):
         try:
-            quota, period = (
-                (root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
-            )
+            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
         except OSError:
             return None
     return None if quota.strip() in ("max", "-1") else int(quota) / int(period)

@@ -32,9 +32,7 @@ class Node:
         """Returns the error of this place."""
         return SpecError(self.path, problem, self.file)
 
-    def mapping(
-        self, allowed: Collection[str] | None = None, required: Iterable[str] = ()
-    ) -> dict[str, Node]:
+    def mapping(self, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
         """Returns the entries of a mapping.
 
         Args:
@@ -118,9 +116,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = key_node.value
             if key in seen and key_node.tag != "tag:yaml.org,2002:merge":
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark
-                )
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 

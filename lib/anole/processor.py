@@ -49,10 +49,7 @@ _GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
 _AARCH64 = (
     "generic",
-    *(
-        f"cortex-{core}"
-        for core in ("a53", "a55", "a57", "a72", "a76", "a78", "x1", "x2", "x3", "x4", "x925")
-    ),
+    *(f"cortex-{core}" for core in ("a53", "a55", "a57", "a72", "a76", "a78", "x1", "x2", "x3", "x4", "x925")),
     *(f"neoverse-{core}" for core in ("n1", "n2", "n3", "v1", "v2", "v3")),
     "grace",
     "a64fx",
@@ -147,13 +144,7 @@ def _amd_name(family: int, model: int) -> str | None:
 
 def _intel_name(model: int, flags: frozenset[str]) -> str | None:
     if model == 0x55:
-        return (
-            "cooperlake"
-            if "avx512_bf16" in flags
-            else "cascadelake"
-            if "avx512_vnni" in flags
-            else "skylake-avx512"
-        )
+        return "cooperlake" if "avx512_bf16" in flags else "cascadelake" if "avx512_vnni" in flags else "skylake-avx512"
     models = {
         "haswell": (0x3C, 0x3F, 0x45, 0x46),
         "broadwell": (0x3D, 0x47, 0x4F, 0x56),

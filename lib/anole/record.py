@@ -84,10 +84,7 @@ class Trial:
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
         """Returns the trial that `to_json` made plain."""
-        own = {
-            name: plain[name]
-            for name in ("number", "iteration", "config", "elapsed_s", "gflops", "created_at")
-        }
+        own = {name: plain[name] for name in ("number", "iteration", "config", "elapsed_s", "gflops", "created_at")}
         return cls(measurement=_measurement_from_json(plain), **own)
 
 

@@ -77,7 +77,7 @@ class Surrogate(Protocol):
         """Learns everything that was measured."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns, shape (n,), how promising index vectors of shape (n, n_knobs) are; about 1 is as good as the best."""
+        """Returns, shape (n,), how promising index vectors of shape (n, n_knobs) are; about 1 is the best known."""
 
 
 class Explorer(Protocol):

@@ -84,9 +84,7 @@ class TunerSettings:
         return {"preset": self.preset, **plain, "batch": self.batch, "n_confirm": self.n_confirm}
 
 
-def read_fields(
-    cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str
-) -> dict[str, Any]:
+def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Returns keyword arguments for settings from their plain values.
 
     Args:

@@ -48,9 +48,7 @@ def torchvision_models() -> tuple[str, ...]:
     for file in Path(package.submodule_search_locations[0], "models").rglob("*.py"):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef):
-                names |= {
-                    name for decorator in node.decorator_list for name in _registered(decorator, node.name)
-                }
+                names |= {name for decorator in node.decorator_list for name in _registered(decorator, node.name)}
     return tuple(sorted(names))
 
 

@@ -163,9 +163,7 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
     entry = node.mapping(allowed=("source", "inputs"), required=("source",))
     check_source(entry["source"], project)
     model_source = entry["source"].text()
-    inputs = (
-        {key: _shape(shape) for key, shape in entry["inputs"].mapping().items()} if "inputs" in entry else {}
-    )
+    inputs = {key: _shape(shape) for key, shape in entry["inputs"].mapping().items()} if "inputs" in entry else {}
     if not inputs and not model_source.startswith("onnx:"):
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
     return ModelSpec(name, model_source, inputs)
@@ -184,14 +182,10 @@ def _target(name: str, node: Node) -> TargetSpec:
         entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
     if "threads" in entry:
         entry["threads"].whole(least=1)
-    return TargetSpec(
-        name, kind, {key: setting.value for key, setting in entry.items() if key != "kind"}, node.file
-    )
+    return TargetSpec(name, kind, {key: setting.value for key, setting in entry.items() if key != "kind"}, node.file)
 
 
-def _build(
-    node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Collection[str]
-) -> BuildSpec:
+def _build(node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Collection[str]) -> BuildSpec:
     entry = node.mapping(required=("model", "target"))
     model = entry["model"].choice(models, "one of the models")
     target = entry["target"].choice(targets, "one of the targets")

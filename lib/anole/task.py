@@ -57,9 +57,7 @@ class Conv2d:
     def label(self) -> str:
         """A short name for people, such as ``conv2d 64->64 k3x3 s1 56x56``."""
         parts = [f"conv2d {self.in_channels}->{self.out_channels} k{self.kernel[0]}x{self.kernel[1]}"]
-        parts.append(
-            f"s{self.strides[0]}" + (f"x{self.strides[1]}" if self.strides[0] != self.strides[1] else "")
-        )
+        parts.append(f"s{self.strides[0]}" + (f"x{self.strides[1]}" if self.strides[0] != self.strides[1] else ""))
         if self.dilation != (1, 1):
             parts.append(f"d{self.dilation[0]}x{self.dilation[1]}")
         if self.groups != 1:
@@ -87,9 +85,7 @@ class Dense:
     @property
     def label(self) -> str:
         """A short name for people, such as ``dense 512->1000``."""
-        return f"dense {self.in_features}->{self.out_features}" + (
-            f" n{self.batch}" if self.batch != 1 else ""
-        )
+        return f"dense {self.in_features}->{self.out_features}" + (f" n{self.batch}" if self.batch != 1 else "")
 
 
 Workload = Conv2d | Dense

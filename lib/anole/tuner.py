@@ -165,16 +165,13 @@ def _confirm(trials: Sequence[Trial], confirm: Measure, after_trials: int) -> li
     ranking = sorted(measured, key=lambda pair: _cost_s(pair[1]))
     now = utc_now()
     return [
-        Confirmation(config, measurement, after_trials, rank, now)
-        for rank, (config, measurement) in enumerate(ranking)
+        Confirmation(config, measurement, after_trials, rank, now) for rank, (config, measurement) in enumerate(ranking)
     ]
 
 
 def _best(trials: Iterable[Trial], confirmations: Sequence[Confirmation]) -> Trial | Confirmation | None:
     """Returns the fastest that was confirmed, or else the fastest trial that no confirmation refuted."""
-    standing = [
-        confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None
-    ]
+    standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
     if standing:
         return min(standing, key=lambda confirmation: confirmation.rank)
     refuted = {_identity(confirmation.config) for confirmation in confirmations}

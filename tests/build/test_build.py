@@ -44,7 +44,8 @@ def test_the_folder_says_what_it_is_and_runs_without_the_library(project: Path) 
     assert json.loads((folder / "build.json").read_text()) == build
     read_build(folder / "build.json")
     assert {key: build[key] for key in ("schema", "name", "model", "target", "preset", "trials", "seed")} == {
-        "schema": 1, "name": "net-cpu", "model": "varied", "target": "cpu", "preset": "autotvm", "trials": 64, "seed": 7,
+        "schema": 1, "name": "net-cpu", "model": "varied", "target": "cpu", "preset": "autotvm", "trials": 64,
+        "seed": 7,
     }  # fmt: skip
     assert build["inputs"] == [{"name": "x", "shape": [1, 6, 11, 12], "dtype": "float32"}]
     assert [info["shape"] for info in build["outputs"]] == [[1, 7, 5, 12], [1, 60, 5]]

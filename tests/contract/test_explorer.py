@@ -57,9 +57,7 @@ def test_same_randomness_same_candidates_over_iterations(parts, formula):
     runs = []
     for _ in range(2):
         explorer = parts[0].start(history.space)
-        runs.append(
-            [explorer.propose(surrogate, history, np.random.default_rng(seed)).vectors for seed in (3, 4)]
-        )
+        runs.append([explorer.propose(surrogate, history, np.random.default_rng(seed)).vectors for seed in (3, 4)])
     np.testing.assert_array_equal(runs[0][0], runs[1][0])
     np.testing.assert_array_equal(runs[0][1], runs[1][1])
     assert not np.array_equal(runs[0][0], runs[0][1])
@@ -89,7 +87,5 @@ def test_a_small_space_is_exhausted_and_then_there_is_nothing(parts, formula):
 
 def test_a_space_of_one_config(parts):
     space = Space([option_knob("only", [7])])
-    candidates = (
-        parts[0].start(space).propose(parts[1].start(space), History(space, 1), np.random.default_rng(0))
-    )
+    candidates = parts[0].start(space).propose(parts[1].start(space), History(space, 1), np.random.default_rng(0))
     assert candidates.vectors.tolist() == [[0]]

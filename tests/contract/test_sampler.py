@@ -66,8 +66,6 @@ def test_nothing_to_choose_from(sampler_settings, formula):
 def test_the_history_is_left_alone(sampler_settings, formula):
     history = formula("bowl").history(20)
     before: History = formula("bowl").history(20)
-    sampler_settings.start(history.space).choose(
-        candidates_of(history, 40, 1), history, 16, np.random.default_rng(0)
-    )
+    sampler_settings.start(history.space).choose(candidates_of(history, 40, 1), history, 16, np.random.default_rng(0))
     np.testing.assert_array_equal(history.vectors, before.vectors)
     np.testing.assert_array_equal(history.gflops, before.gflops)

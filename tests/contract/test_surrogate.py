@@ -59,9 +59,7 @@ def test_same_history_same_scores_one_by_one_or_together(surrogate_settings, for
     second.fit(history)
     together = first.score(history.vectors)
     np.testing.assert_array_equal(together, second.score(history.vectors))
-    np.testing.assert_array_equal(
-        together[:5], [first.score(history.vectors[row : row + 1])[0] for row in range(5)]
-    )
+    np.testing.assert_array_equal(together[:5], [first.score(history.vectors[row : row + 1])[0] for row in range(5)])
     assert first.score(history.vectors[:0]).shape == (0,)
 
 

@@ -42,9 +42,7 @@ def test_the_default_config_is_one_of_the_space(target: Target, workload: Worklo
 
 def test_a_space_is_the_same_every_time(target: Target, workload: Workload) -> None:
     first, again = target.space(workload), get_target(target.description).space(workload)
-    assert [(knob.name, knob.values) for knob in first.knobs] == [
-        (knob.name, knob.values) for knob in again.knobs
-    ]
+    assert [(knob.name, knob.values) for knob in first.knobs] == [(knob.name, knob.values) for knob in again.knobs]
 
 
 def test_packing_gives_the_shape_it_says(target: Target, workload: Workload) -> None:

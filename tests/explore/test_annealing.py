@@ -25,9 +25,7 @@ class Oracle:
 
     def score(self, vectors):
         self.asked += len(vectors)
-        return self.best_s / np.nan_to_num(
-            self.formula.cost_s(self.formula.space.columns(vectors)), nan=np.inf
-        )
+        return self.best_s / np.nan_to_num(self.formula.cost_s(self.formula.space.columns(vectors)), nan=np.inf)
 
 
 @pytest.fixture
@@ -108,11 +106,7 @@ def test_stops_early_when_the_best_no_longer_change(formula):
 
 def test_asks_the_surrogate_once_for_each_config(bowl):
     oracle = Oracle(bowl)
-    candidates = (
-        Annealing()
-        .start(bowl.space)
-        .propose(oracle, History(bowl.space, bowl.flop), np.random.default_rng(0))
-    )
+    candidates = Annealing().start(bowl.space).propose(oracle, History(bowl.space, bowl.flop), np.random.default_rng(0))
     assert oracle.asked == candidates.log["queries"] <= 128 * 501
 
 

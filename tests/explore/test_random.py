@@ -22,7 +22,4 @@ def test_every_valid_config_is_as_likely(formula):
 def test_draws_as_many_as_it_is_set_to(formula):
     bowl = formula("bowl")
     explorer = Random(n_candidates=17).start(bowl.space)
-    assert (
-        len(explorer.propose(Blind().start(bowl.space), bowl.history(5), np.random.default_rng(0)).vectors)
-        == 17
-    )
+    assert len(explorer.propose(Blind().start(bowl.space), bowl.history(5), np.random.default_rng(0)).vectors) == 17

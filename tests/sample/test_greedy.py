@@ -34,8 +34,7 @@ def test_greedy_is_within_its_bound_of_the_best_choice(pool, n, weight):
     picked = pick_diverse(vectors, scores, n, weight).tolist()
     assert len(picked) == len(set(picked)) == min(n, len(vectors))
     best = max(
-        objective(vectors, scores, rows, weight)
-        for rows in itertools.combinations(range(len(vectors)), len(picked))
+        objective(vectors, scores, rows, weight) for rows in itertools.combinations(range(len(vectors)), len(picked))
     )
     assert objective(vectors, scores, picked, weight) >= (1 - 1 / np.e) * best - 1e-9
 
@@ -94,9 +93,7 @@ def test_three_of_64_are_random_and_come_last(pool):
     ]
     assert {row for rows in choices for row in rows[61:]} - set(range(61)) == {-1}
     assert EpsilonGreedy(epsilon=0.0).epsilon == 0 and -1 not in rows_of(
-        EpsilonGreedy(epsilon=0.0)
-        .start(history.space)
-        .choose(candidates, history, 64, np.random.default_rng(0)),
+        EpsilonGreedy(epsilon=0.0).start(history.space).choose(candidates, history, 64, np.random.default_rng(0)),
         history,
         candidates,
     )

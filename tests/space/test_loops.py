@@ -63,9 +63,7 @@ def test_counts_and_reuses_are_those_of_plain_loops(drawn, dilation):
         value = dict(zip(nest.feature_names, row, strict=True))
         truth = touches(own, order, stride, dilation)
         for position, name in enumerate(order):
-            inner, outer = (
-                prod(own[loop] for loop in loops) for loops in (order[position:], order[: position + 1])
-            )
+            inner, outer = (prod(own[loop] for loop in loops) for loops in (order[position:], order[: position + 1]))
             (data_count, data_reuse), (weight_count, weight_reuse) = truth[name]
             expected = {
                 "length": own[name],
@@ -131,9 +129,7 @@ def test_annotations_are_one_hot_and_may_differ():
 def test_what_all_configs_share_may_be_one_number():
     n = 3
     vary = np.array([2, 4, 8])
-    one = LoopNest(
-        (Loop("i", "i", vary, 0), Loop("j", "j", 5, 1)), (Buffer("a", (vary, 5), ({"i": 1}, {"j": 1})),)
-    )
+    one = LoopNest((Loop("i", "i", vary, 0), Loop("j", "j", 5, 1)), (Buffer("a", (vary, 5), ({"i": 1}, {"j": 1})),))
     each = LoopNest(
         (
             Loop("i", "i", vary, np.zeros(n, int)),
@@ -165,8 +161,7 @@ def test_coefficients_and_shapes_may_depend_on_the_config():
 def test_three_axes_in_one_dimension_are_bounded_from_above(terms):
     axes = [f"a{position}" for position in range(len(terms))]
     loops = tuple(
-        Loop(axis, axis, extent, level)
-        for level, (axis, (_, extent)) in enumerate(zip(axes, terms, strict=True))
+        Loop(axis, axis, extent, level) for level, (axis, (_, extent)) in enumerate(zip(axes, terms, strict=True))
     )
     index = {axis: coefficient for axis, (coefficient, _) in zip(axes, terms, strict=True)}
     nest = LoopNest(loops, (Buffer("a", (1000,), (index,)),))

@@ -28,9 +28,7 @@ def run_of(task: Task, preset: str = "autotvm", seed: int = 0) -> Run:
 def trial_of(number: int, latency_s: float | None = 1e-3, flop: int = 10**9, **config: Any) -> Trial:
     """Returns a trial; a failure when there is no latency."""
     if latency_s is None:
-        measurement = Measurement(
-            Status.RUN_ERROR, f"Segmentation fault\nat trial {number}", build_s=0.1, run_s=0.2
-        )
+        measurement = Measurement(Status.RUN_ERROR, f"Segmentation fault\nat trial {number}", build_s=0.1, run_s=0.2)
     else:
         measurement = Measurement(Status.OK, None, latency_s, latency_s / 50, 0.02, 5, 0.1, 0.2)
     gflops = flop / latency_s / 1e9 if latency_s else None
@@ -136,9 +134,7 @@ class Project:
         }
         return self._write(f"builds/{model}-cpu/build.json", build)
 
-    def evaluate(
-        self, build: str, latency_s: float = 0.017, created_at: str = "2026-11-21T12:00:00.000Z"
-    ) -> Path:
+    def evaluate(self, build: str, latency_s: float = 0.017, created_at: str = "2026-11-21T12:00:00.000Z") -> Path:
         latencies = [
             {
                 "reference": reference,

@@ -26,10 +26,7 @@ def test_a_merge_tells_all_that_the_files_tell(project) -> None:
         content = read_shard(path)
         key = content.run.key
         (run,) = project.rows("select * from run where key = ?", key)
-        plain = {
-            name: json.loads(run[name]) if name in ("settings", "host", "versions") else run[name]
-            for name in run
-        }
+        plain = {name: json.loads(run[name]) if name in ("settings", "host", "versions") else run[name] for name in run}
         assert {name: plain[name] for name in content.run.to_json()} == content.run.to_json()
         (task,) = project.rows("select * from task where key = ?", content.task.key)
         assert json.loads(task["workload"]) == content.task.to_json()["workload"]
@@ -107,9 +104,7 @@ def test_neither_order_nor_partition_nor_repetition_matters(
     project = new_project()
     runs = range(len(states))
     parts = data.draw(
-        st.lists(
-            st.dictionaries(st.sampled_from(runs), st.integers(0, 3), min_size=1), min_size=1, max_size=3
-        )
+        st.lists(st.dictionaries(st.sampled_from(runs), st.integers(0, 3), min_size=1), min_size=1, max_size=3)
     )
     folders = []
     for index, part in enumerate(parts):
@@ -159,9 +154,7 @@ def test_the_newer_build_and_evaluation_win_whenever_they_come(project, dump: Ca
     old = project.folder / "old"
     shutil.copytree(project.folder / "builds", old / "builds")
     shutil.copytree(project.folder / "work/evaluations", old / "work/evaluations")
-    project.compile(
-        "resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z", preset="anole"
-    )
+    project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z", preset="anole")
     project.evaluate("resnet18-cpu", 0.015, created_at="2026-11-22T01:00:00.000Z")
     project.merge()
     newer = dump(project.database)

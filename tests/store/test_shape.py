@@ -49,10 +49,7 @@ def test_what_does_not_fit_is_named(change: dict, problem: str) -> None:
 
 
 def test_a_missing_field_is_named() -> None:
-    assert (
-        misfit({name: value for name, value in FITTING.items() if name != "parts"}, SHAPE)
-        == "parts is missing"
-    )
+    assert misfit({name: value for name, value in FITTING.items() if name != "parts"}, SHAPE) == "parts is missing"
     assert misfit([], SHAPE) == "the value is [], not an object"
 
 

@@ -39,9 +39,7 @@ times = st.datetimes().map(lambda time: time.isoformat(timespec="milliseconds") 
 
 @st.composite
 def trial_lists(draw: st.DrawFn) -> list[Trial]:
-    distinct = draw(
-        st.lists(configs, max_size=6, unique_by=lambda config: json.dumps(config, sort_keys=True))
-    )
+    distinct = draw(st.lists(configs, max_size=6, unique_by=lambda config: json.dumps(config, sort_keys=True)))
     return [
         Trial(
             number,
@@ -56,9 +54,7 @@ def trial_lists(draw: st.DrawFn) -> list[Trial]:
     ]
 
 
-confirmations = st.builds(
-    Confirmation, configs, measurements, st.integers(0, 1000), st.integers(0, 10), times
-)
+confirmations = st.builds(Confirmation, configs, measurements, st.integers(0, 1000), st.integers(0, 10), times)
 logs = st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False), max_size=4)
 
 
@@ -117,9 +113,7 @@ def test_a_torn_end_is_left_out_at_every_byte(project, tuned: Path) -> None:
     lines = data.splitlines(keepends=True)
     for size in range(len(data) + 1):
         cut = data[:size]
-        n_whole = cut.count(b"\n") + (
-            cut + b"\n" in {data[: len(cut) + 1]} and data[size : size + 1] == b"\n"
-        )
+        n_whole = cut.count(b"\n") + (cut + b"\n" in {data[: len(cut) + 1]} and data[size : size + 1] == b"\n")
         assert whole_lines(cut) == b"".join(lines[:n_whole])
         content = parse_shard(tuned, whole_lines(cut))
         if n_whole == 0:

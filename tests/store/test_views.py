@@ -76,9 +76,7 @@ def test_the_best_of_a_task_is_over_all_its_runs_and_confirmed_if_any_is(project
 
 def test_the_tuning_curve_only_falls(project, run) -> None:
     project.merge()
-    curve = project.rows(
-        "select number, elapsed_s, best_latency_s, best_gflops from tuning_curve order by number"
-    )
+    curve = project.rows("select number, elapsed_s, best_latency_s, best_gflops from tuning_curve order by number")
     assert [row["best_latency_s"] for row in curve] == [3e-3, 3e-3, 1e-3, 1e-3]
     gflop = project.CONV.workload.flop / 1e9
     assert [row["best_gflops"] for row in curve] == pytest.approx([gflop / 3e-3] * 2 + [gflop / 1e-3] * 2)

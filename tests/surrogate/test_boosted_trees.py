@@ -23,9 +23,7 @@ def recall_by_definition(predicted, scores, n_top):
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.integers(1, 40))
 def test_average_recall_is_its_definition(pairs, n_top):
     predicted, scores = np.array(pairs, dtype=float).T
-    assert average_recall(predicted, scores, n_top) == pytest.approx(
-        recall_by_definition(predicted, scores, n_top)
-    )
+    assert average_recall(predicted, scores, n_top) == pytest.approx(recall_by_definition(predicted, scores, n_top))
 
 
 def test_average_recall_of_the_truth_is_one_and_of_its_reverse_is_low():
@@ -41,9 +39,7 @@ def test_both_objectives_rank_unseen_configs(formula, objective):
     surrogate.fit(bowl.history(512))
     unseen = bowl.history(512, seed=1)
     scores = surrogate.score(unseen.vectors)
-    rank_correlation = np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(unseen.scores)))[
-        0, 1
-    ]
+    rank_correlation = np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(unseen.scores)))[0, 1]
     assert rank_correlation > 0.85
     assert -0.5 < scores.min() < 0.2 and 0.7 < scores.max() < 1.3
 

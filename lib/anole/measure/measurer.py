@@ -95,13 +95,9 @@ class Measurer:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anole-")))
             preload, environment = self._target.preload, self._target.environment()
             building = partial(start_building, self._target, self._workload)
-            running = partial(
-                start_running, self._target, self._workload, self._evaluator, self._limits.relative_error
-            )
+            running = partial(start_running, self._target, self._workload, self._evaluator, self._limits.relative_error)
             self._runner = stack.enter_context(Worker(running, preload=preload, environment=environment))
-            self._builders = [
-                stack.enter_context(Worker(building, preload=preload)) for _ in range(self._n_builders)
-            ]
+            self._builders = [stack.enter_context(Worker(building, preload=preload)) for _ in range(self._n_builders)]
             self._stack = stack.pop_all()
         return self
 

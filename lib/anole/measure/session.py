@@ -58,9 +58,7 @@ def _measure(runner: Runner, artifact: str, config: Config, evaluator: Evaluator
     return Timed(error, evaluator.evaluate(kernel) if error <= tolerance else None)
 
 
-def _compare(
-    runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float
-) -> list[Timed]:
+def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
     """Times rivals in turns until the time is up, so that all of them meet the same state of the machine."""
     kernels = [runner.load(Path(artifact), config) for artifact, config in configs]
     errors = [kernel.relative_error() for kernel in kernels]
@@ -81,6 +79,4 @@ def _turn(kernel: Timeable) -> float:
 
 def _median_timing(latencies_s: Sequence[float]) -> Timing:
     std_s = statistics.pstdev(latencies_s)
-    return Timing(
-        statistics.median(latencies_s), std_s, std_s / statistics.fmean(latencies_s), len(latencies_s)
-    )
+    return Timing(statistics.median(latencies_s), std_s, std_s / statistics.fmean(latencies_s), len(latencies_s))

@@ -1,7 +1,8 @@
 """Isolated processes: what runs in one may crash, hang or eat all memory, and costs no more than its own call.
 
 All workers are forked from one server that has imported the target's modules already, so that a new one is
-there in milliseconds. Each leads its own process group, which is killed as a whole, and which a guard kills when the master is gone.
+there in milliseconds. Each leads its own process group, which is killed as a whole, and by a guard of its own when
+the master is gone.
 """
 
 from __future__ import annotations

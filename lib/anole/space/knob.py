@@ -40,12 +40,11 @@ class Knob:
         return {value: index for index, value in enumerate(self.values)}
 
 
-def split_knob(
-    name: str, extent: int, n_parts: int, allow: Callable[[tuple[int, ...]], bool] | None = None
-) -> Knob:
+def split_knob(name: str, extent: int, n_parts: int, allow: Callable[[tuple[int, ...]], bool] | None = None) -> Knob:
     """Returns a knob over all ways to write an extent as an ordered product.
 
     Args:
+        name: of the knob.
         extent: length of the loop that is split.
         n_parts: number of loops that come of it, outermost first.
         allow: which splits are worth having; all of them when None allows nothing.

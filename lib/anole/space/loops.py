@@ -84,9 +84,7 @@ class LoopNest:
     def feature_names(self) -> list[str]:
         """The name of every column of `features`."""
         per_loop = ["length", "nest_level", "topdown", "bottomup"]
-        per_loop += [
-            f"{buffer.name}.{feature}" for buffer in self.buffers for feature in ("stride", "count", "reuse")
-        ]
+        per_loop += [f"{buffer.name}.{feature}" for buffer in self.buffers for feature in ("stride", "count", "reuse")]
         per_loop += [annotation.name.lower() for annotation in Annotation]
         return [f"{loop.name}.{feature}" for loop in self.loops for feature in per_loop]
 
@@ -162,8 +160,7 @@ def _products(extents: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[
 def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
     """Returns how many distinct elements are touched from each loop inwards, shape (n_loops, n)."""
     dimensions = [
-        _distinct_sums([(coefficient, ranges[axis]) for axis, coefficient in terms.items()])
-        for terms in buffer.index
+        _distinct_sums([(coefficient, ranges[axis]) for axis, coefficient in terms.items()]) for terms in buffer.index
     ]
     return np.asarray(reduce(np.multiply, dimensions))
 

@@ -92,7 +92,7 @@ class Space:
             value = config[knob.name]
             index = knob.index_of.get(tuple(value) if isinstance(value, list) else value)
             if index is None:
-                raise ConfigError(f"knob {knob.name} has no value {value}; it has {len(knob)}, such as {knob.values[0]}")
+                raise ConfigError(f"knob {knob.name} has no value {value}; one of its {len(knob)} is {knob.values[0]}")
             vector.append(index)
         return np.array(vector, dtype=np.int64)
 
@@ -133,9 +133,7 @@ class Space:
         indices = np.arange(self.size, dtype=np.int64)
         return indices[self.valid(self.vectors(indices))]
 
-    def sample(
-        self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()
-    ) -> Vectors:
+    def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
         """Draws distinct valid index vectors uniformly.
 
         Args:

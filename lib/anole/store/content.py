@@ -157,9 +157,7 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
             confirmations.append(Confirmation.from_json(plain))
         else:
             iterations[plain["number"]] = plain["log"]
-    return ShardContent(
-        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"]
-    )
+    return ShardContent(run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +177,7 @@ class _Line:
             self.fail(f"{shown(plain)} is not of the kind {' or '.join(kinds)}")
         if kind == "run" and isinstance(plain.get("schema"), int) and plain["schema"] > SCHEMA:
             found = plain["schema"]
-            raise StoreError(
-                f"{self.path}: was written by a newer Anole (schema {found}; this one reads {SCHEMA})"
-            )
+            raise StoreError(f"{self.path}: was written by a newer Anole (schema {found}; this one reads {SCHEMA})")
         problem = misfit(plain, _SHAPES[kind])
         if problem is None and "status" in _SHAPES[kind] and plain["status"] not in _STATUSES:
             problem = f"status is {shown(plain['status'])}, not one of {', '.join(Status)}"

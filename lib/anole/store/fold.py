@@ -81,8 +81,7 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
         for number, confirmation in enumerate(content.confirmations)
     )
     iterations = (
-        {"run_key": key, "number": number, "log": canonical_json(log)}
-        for number, log in content.iterations.items()
+        {"run_key": key, "number": number, "log": canonical_json(log)} for number, log in content.iterations.items()
     )
     for table, rows in (("trial", trials), ("confirmation", confirmations), ("iteration", iterations)):
         _replace(db, table, {"run_key": key}, rows)

@@ -5,7 +5,5 @@ from anole.settings import Part
 from anole.surrogate.blind import Blind
 from anole.surrogate.boosted_trees import BoostedTrees
 
-SURROGATES: dict[str, type[Part[Surrogate]]] = {
-    surrogate.name: surrogate for surrogate in (BoostedTrees, Blind)
-}
+SURROGATES: dict[str, type[Part[Surrogate]]] = {surrogate.name: surrogate for surrogate in (BoostedTrees, Blind)}
 """Every surrogate by the name that models.yaml calls it."""

@@ -73,8 +73,6 @@ def _conv2d(w: Conv2d, data: Array, weight: Array) -> Array:
     windows = windows[:, :: w.strides[0], :: w.strides[1], :, :: w.dilation[0], :: w.dilation[1]]
     groups = [
         np.tensordot(inputs, filters, axes=((3, 4, 5), (2, 0, 1)))
-        for inputs, filters in zip(
-            np.split(windows, w.groups, axis=3), np.split(weight, w.groups, axis=3), strict=True
-        )
+        for inputs, filters in zip(np.split(windows, w.groups, axis=3), np.split(weight, w.groups, axis=3), strict=True)
     ]
     return np.asarray(np.concatenate(groups, axis=-1), dtype=np.float32)

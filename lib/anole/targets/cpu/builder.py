@@ -20,9 +20,7 @@ from anole.task import Workload
 
 def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
     """Returns what TVM calls this target."""
-    return tvm.target.Target(
-        {"kind": "llvm", "mcpu": description["mcpu"], "num-cores": description["threads"]}
-    )
+    return tvm.target.Target({"kind": "llvm", "mcpu": description["mcpu"], "num-cores": description["threads"]})
 
 
 def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
@@ -59,9 +57,7 @@ def link(output: str, objects: Sequence[str], options: Sequence[str] | None = No
     linker = shutil.which("ld") or shutil.which("cc")
     if linker is None:
         raise TargetError("found neither `ld` nor `cc`; a linker is needed to build for the cpu")
-    subprocess.run(
-        [linker, "-shared", "-o", output, *objects, *(options or ())], check=True, capture_output=True
-    )
+    subprocess.run([linker, "-shared", "-o", output, *objects, *(options or ())], check=True, capture_output=True)
 
 
 link.object_format = "o"  # type: ignore[attr-defined]

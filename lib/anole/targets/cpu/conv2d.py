@@ -66,14 +66,10 @@ class Conv2dTemplate:
         panel = config["tile_f"][2]
         lanes = vector_width(self.unit, panel)
 
-        f_parallel, f_tile, f_register, f_vector = sch.split(
-            f, [*config["tile_f"][:2], panel // lanes, lanes]
-        )
+        f_parallel, f_tile, f_register, f_vector = sch.split(f, [*config["tile_f"][:2], panel // lanes, lanes])
         y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
         x_tile, x_register = sch.split(x, config["tile_x"])
-        splits = [
-            sch.split(axis, config[f"tile_{name}"]) for axis, name in ((rc, "rc"), (ry, "ry"), (rx, "rx"))
-        ]
+        splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in ((rc, "rc"), (ry, "ry"), (rx, "rx"))]
         outer, inner = zip(*splits, strict=True)
         chunks = [f_parallel, y_parallel] if config["parallel_order"] == "fy" else [y_parallel, f_parallel]
         tiles = [(f_tile, y_tile, x_tile)[axis] for axis in TILE_ORDERS[config["tile_order"]]]

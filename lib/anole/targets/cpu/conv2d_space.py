@@ -98,9 +98,7 @@ def conv2d_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     space = conv2d_space(unit, threads, w)
     vectors = space.sample(4096, np.random.default_rng(0))
     columns = space.columns(vectors)
-    merit = (
-        _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
-    )
+    merit = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
     merit += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
     return space.config(vectors[int(np.argmax(merit))])
 
@@ -173,7 +171,5 @@ def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
     weight = Buffer(
         "weight", (filters, *w.kernel, w.in_channels // w.groups), ({"f": 1}, {"ry": 1}, {"rx": 1}, {"rc": 1})
     )
-    out = Buffer(
-        "out", (w.batch, w.out_height, w.out_width, filters), ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1})
-    )
+    out = Buffer("out", (w.batch, w.out_height, w.out_width, filters), ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))
     return LoopNest(loops, (data, weight, out))

@@ -57,9 +57,7 @@ class DenseTemplate:
         vectors = config["tile_x"][2] // self.unit.lanes
 
         y_tile, y_register = sch.split(y, config["tile_y"])
-        x_parallel, x_tile, x_register, x_vector = sch.split(
-            x, [*config["tile_x"][:2], vectors, self.unit.lanes]
-        )
+        x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, self.unit.lanes])
         k_outer, k_inner = sch.split(k, config["tile_k"])
         sch.reorder(x_parallel, x_tile, y_tile, k_outer, k_inner, y_register, x_register, x_vector)
 
@@ -70,8 +68,6 @@ class DenseTemplate:
         for loop in (y_register, x_register):
             sch.unroll(loop)
         if config["unroll_explicit"]:
-            nest.unroll_reduction(
-                sch, [k_inner], config["tile_y"][1] * vectors, config["auto_unroll_max_step"]
-            )
+            nest.unroll_reduction(sch, [k_inner], config["tile_y"][1] * vectors, config["auto_unroll_max_step"])
         sch.decompose_reduction(anchor, k_outer)
         return nest.scheduled(sch)

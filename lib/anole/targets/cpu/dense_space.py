@@ -73,9 +73,7 @@ def dense_default(unit: VectorUnit, threads: int, w: Dense) -> Config:
 def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
     y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
     vectors = x[:, 2] // unit.lanes
-    unrolled = (columns["unroll_explicit"] == 1) & (
-        y[:, 1] * vectors * k[:, 1] <= columns["auto_unroll_max_step"]
-    )
+    unrolled = (columns["unroll_explicit"] == 1) & (y[:, 1] * vectors * k[:, 1] <= columns["auto_unroll_max_step"])
     register = Annotation.UNROLLED
     loops = (
         Loop("x_parallel", "x", x[:, 0], 0, Annotation.PARALLEL),

@@ -15,7 +15,6 @@ from anole.targets.base import Template
 from anole.targets.reference import Example
 from anole.task import Workload
 
-
 _COLD_BYTES = 32 << 20
 """So much is read before a weight is met again: in a network, the other layers' weights drive it out of the cache."""
 
