@@ -79,9 +79,7 @@ def extract(
         found, description = find_model(spec, model, target)
     else:
         found = ModelSpec.from_json(model, entry)
-    if found.scheme == "onnx":
-        # Keeps torch, which is not needed, out of TVM's import: half of the seconds that a small model takes.
-        import_module("anole.measure.preload")
+    _spare_torch(found.source)
     extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks)
 
 
@@ -117,6 +115,7 @@ def compile_(
 
     if order is None or manifest is None:
         order, manifest, receipts = find_build(spec, build)
+    _spare_torch(order["origin"]["entry"]["source"])
     compile_network(build, order, manifest, receipts, output or layout.build_path(build))
 
 
@@ -166,6 +165,12 @@ def doctor() -> None:
     from anole.doctor import report
 
     click.echo(report())
+
+
+def _spare_torch(source: str) -> None:
+    """Keeps torch out of TVM's import for models that need none: it takes most of a small model's seconds."""
+    if source.startswith("onnx:"):
+        import_module("anole.measure.preload")
 
 
 if __name__ == "__main__":
