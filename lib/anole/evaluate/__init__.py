@@ -119,13 +119,15 @@ def _relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[An
 
 def _latency(name: str, error: float, times: Mapping[str, Sequence[NDArray[np.float64]]]) -> dict[str, Any]:
     own, reference = np.concatenate(times["build"]), np.concatenate(times[name])
+    rounds = zip(times["build"], times[name], strict=True)
     return {
         "reference": name,
         "latency_s": float(np.median(own)),
         "latency_std_s": float(np.std(own)),
         "reference_latency_s": float(np.median(reference)),
         "reference_latency_std_s": float(np.std(reference)),
-        "speedup": float(np.median(reference) / np.median(own)),
+        # Of the rounds, because a shared machine may change its speed between two of them, but seldom within one.
+        "speedup": float(np.median([np.median(theirs) / np.median(mine) for mine, theirs in rounds])),
         "relative_error": error,
         "rounds": len(times["build"]),
     }

@@ -22,8 +22,8 @@ class Pace:
         limit_s: no new round begins after so many seconds, once there were three.
     """
 
-    rounds: int = 12
-    burst_s: float = 0.1
+    rounds: int = 30
+    burst_s: float = 0.05
     pause_s: float = 0.05
     limit_s: float = 60.0
 
