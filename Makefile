@@ -1,11 +1,9 @@
-# Anole's chores. Every target makes the environment it needs; `make demo` and `make test` are all that a newcomer has to know.
+# Anole's chores. Every target builds the environment it needs; a newcomer needs `make demo` and `make test`.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
 STAMP := $(VENV)/requirements.lock
 UV := $(VENV)/bin/python -m uv
-LOCK := uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
-	--generate-hashes --no-emit-index-url --output-file requirements.lock
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -48,7 +46,7 @@ format: env  ## rewrite the code in the house style
 	snakefmt Snakefile rules
 
 lock: env  ## pin anew what pyproject.toml asks for
-	$(VENV)/bin/$(LOCK)
+	$(UV) pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --output-file requirements.lock
 
 doctor: env  ## say what this machine is and how fast it could be
 	anole doctor

@@ -1,7 +1,8 @@
 # Anole: tunes every distinct layer of the networks in models.yaml once, compiles them and times the result.
 #
-#   snakemake --cores all        do what has not been done yet
-#   anole plan                   say what that would be
+#   snakemake --cores all          do what has not been done yet
+#   snakemake --cores all tuned    measure, but compile nothing
+#   anole plan                     say what there is to do
 
 
 from snakemake.utils import min_version

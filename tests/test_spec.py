@@ -75,12 +75,15 @@ def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
     assert parse_spec(changed(("tuning", "trials"), 0)).builds["one-cpu-autotvm"].trials == 0
 
 
-def test_overrides_are_laid_over_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trials", [2, "2"])
+def test_overrides_are_laid_over_the_file(tmp_path: Path, trials: object) -> None:
     file = tmp_path / "models.yaml"
     file.write_text(ISSUE)
-    spec = load_spec(file, {"tuning": {"trials": 2}})
+    spec = load_spec(file, {"tuning": {"trials": trials}})
     assert spec.builds["resnet18-cpu-autotvm"].trials == 2
     assert spec.builds["resnet18-cpu-autotvm"].tuning["preset"] == "autotvm"
+    with pytest.raises(SpecError, match="extra: is not known"):
+        load_spec(file, {"extra": {"trials": 1}})
 
 
 MISTAKES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -226,6 +227,16 @@ def _name(node: Node) -> str:
 
 
 def _laid_over(below: object, above: object) -> object:
-    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
-        return above
-    return {**below, **{key: _laid_over(below.get(key), value) for key, value in above.items()}}
+    if isinstance(above, Mapping):
+        lower = below if isinstance(below, Mapping) else {}
+        return {**lower, **{key: _laid_over(lower.get(key), value) for key, value in above.items()}}
+    return _number(above) if isinstance(above, str) else above
+
+
+def _number(text: str) -> object:
+    """Returns the number that a text is: Snakemake hands over what stands inside of a mapping as text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if type(value) in (int, float) else text

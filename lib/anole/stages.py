@@ -177,6 +177,8 @@ def _tune(shard: Shard, task: Task, settings: TunerSettings, seed: int, n_trials
     best_gflops = max((trial.gflops or 0.0 for trial in recorded), default=0.0)
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(task.label, n_trials))
+        if recorded:
+            progress.update(len(recorded), best_gflops, len(recorded) - statuses[Status.OK])
         measurer = cache(lambda: stack.enter_context(Measurer(task, settings.evaluator)))
 
         def note(trial: Trial) -> None:
