@@ -59,6 +59,8 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
     library = Path(__file__).parents[2] / "lib"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(library), str(folder)])}
+    # A folder of its own for the lock on the device, which a tuning run may hold for minutes.
+    environment["TMPDIR"] = str(folder)
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
