@@ -51,13 +51,6 @@ def test_a_changed_layer_of_an_onnx_file_is_the_only_one_tuned(two: Any, onnx_wr
     assert two.tuned_labels(outcome) == ["conv2d 16->40 k3x3 s1 8x8"]
 
 
-def test_removing_a_model_runs_nothing(two: Any) -> None:
-    plain = yaml.safe_load((two.folder / "models.yaml").read_text())
-    two.write({"chain": plain["models"]["chain"]})
-    outcome = two.snakemake("tuned")
-    assert (outcome.code, outcome.jobs) == (0, {})
-
-
 def test_more_trials_measure_the_difference_and_fewer_nothing(one: Any) -> None:
     (path,) = one.shards()
     before = path.read_bytes()
@@ -79,11 +72,3 @@ def test_another_target_tunes_everything_anew(one: Any) -> None:
     assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
     assert len(one.shards()) == 2
     assert one.tuned_labels(outcome) == [SHARED]
-
-
-def test_another_seed_is_another_run_of_the_same_task(one: Any) -> None:
-    one.edit("models.yaml", "trials: 2", "trials: 2\n  seed: 5")
-    outcome = one.snakemake("tuned")
-    assert (outcome.code, list(outcome.jobs)) == (0, ["tune"])
-    assert len({content.task.key for content in one.shards().values()}) == 1
-    assert sorted(content.run.seed for content in one.shards().values()) == [0, 5]
