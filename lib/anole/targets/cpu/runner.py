@@ -26,10 +26,15 @@ class CpuRunner:
 
     Data is what the layer before has just written, and warm; weights come from memory, as they do in a network: a
     kernel reads another copy of them in every run.
+
+    Args:
+        template: of the workload.
+        workload: whose candidates are run.
+        cold_bytes: how much is read before the same copy of a weight is met again; 0 times warm weights.
     """
 
-    def __init__(self, template: Template, workload: Workload) -> None:
-        self._template, self._workload = template, workload
+    def __init__(self, template: Template, workload: Workload, cold_bytes: int = _COLD_BYTES) -> None:
+        self._template, self._workload, self._cold_bytes = template, workload, cold_bytes
         self._example = Example.draw(workload)
         self._data = tvm.runtime.tensor(self._example.data)
         self._bias = tvm.runtime.tensor(self._example.bias)
@@ -37,7 +42,7 @@ class CpuRunner:
     def load(self, artifact: Path, config: Config) -> LoadedKernel:
         """Loads a shared library that the builder wrote."""
         packed = self._template.pack_weight(self._workload, config, self._example.weight)
-        weights = [tvm.runtime.tensor(packed) for _ in range(1 + min(_COLD_BYTES // packed.nbytes, _MOST_COPIES))]
+        weights = [tvm.runtime.tensor(packed) for _ in range(1 + min(self._cold_bytes // packed.nbytes, _MOST_COPIES))]
         out = tvm.runtime.tensor(np.full_like(self._example.expected, np.nan))
         kernel = tvm.runtime.load_module(str(artifact))["main"]
         arguments = [(self._data, weight, self._bias, out) for weight in weights]
