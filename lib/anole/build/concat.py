@@ -22,7 +22,7 @@ _OPAQUE = 8
 
 def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Makes a concatenation a function of its own, which nothing fuses with."""
-    made = ir.Op.get("relax.concat").get_attr("FLegalize")(bb, call)
+    made = call.op.get_attr("FLegalize")(bb, call)
     axis = int(call.attrs.axis or 0) % len(call.ty.shape)
     func = bb.get()[made.args[0]].with_attrs({_CONCAT: axis, "op_pattern": _OPAQUE})
     return relax.call_tir(bb.add_func(func, "concat"), made.args[1], made.ty_args[0])

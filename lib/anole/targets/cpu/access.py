@@ -9,22 +9,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
-_EXPENSIVE = {
-    "reinterpret",
-    "exp",
-    "exp2",
-    "exp10",
-    "erf",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "pow",
-    "sigmoid",
-    "tanh",
-    "sqrt",
-    "rsqrt",
-}
+_EXPENSIVE = frozenset("erf exp exp2 exp10 log log1p log2 log10 pow reinterpret rsqrt sigmoid sqrt tanh".split())
 
 
 @dataclass(frozen=True)

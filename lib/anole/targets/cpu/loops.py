@@ -51,34 +51,25 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
             vector, with their accumulators in registers.
         machine: the processor.
     """
-    block = _described(schedule, rv)
-    fed = [_described(schedule, feeder) for feeder in feeding]
+    block, fed = _described(schedule, rv), [_described(schedule, feeder) for feeder in feeding]
     lanes = machine.lanes(block, *fed)
+    work = block.work + sum(each.work for each in fed)
     loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, fed)
     if not feeding and not block.branches:
         loops, axes = collapse(schedule, loops, axes)
-    work = block.work + sum(each.work for each in fed)
     position = max(range(len(axes)), key=lambda i: _worth(axes[i], lanes))
-    extent = axes[position].extent
-    outer = [loop for loop in loops if loop is not loops[position]]
     if axes[position].store not in (0, 1) and not feeding:
         # LLVM interleaves the few channels of an image better than a scattering vector would.
         if work >= SERIAL_WORK:
             run_in_parallel(schedule, loops[:-1] or loops, machine)
         return
-    width = vector_width(extent, lanes * (_ACCUMULATORS if feeding else 1), lanes)
-    above, vector = schedule.split(loops[position], [None, width])
-    inner = [vector]
-    if not feeding and (crossing := _crossing(axes, position, lanes)) is not None:
-        crossing_outer, crossing_inner = schedule.split(loops[crossing[0]], [None, crossing[1]])
-        outer = [crossing_outer if loop is loops[crossing[0]] else loop for loop in outer]
-        inner = [crossing_inner, vector]
-    schedule.reorder(*outer, above, *inner)
-    tail = extent % width != 0
+    width = vector_width(axes[position].extent, lanes * (_ACCUMULATORS if feeding else 1), lanes)
+    crossing = None if feeding else _crossing(axes, position, lanes)
+    outer, above, vector = _tile(schedule, loops, position, width, crossing)
+    tail = axes[position].extent % width != 0
     if work >= SERIAL_WORK:
         lone = prod(_extent(schedule, loop) for loop in outer) == 1
-        shared = [*outer, above] if lone or not tail else outer
-        fused, count = run_in_parallel(schedule, shared, machine)
+        fused, count = run_in_parallel(schedule, [*outer, above] if lone or not tail else outer, machine)
         above = fused if count == len(outer) + 1 else above
     for feeder in feeding:
         _accumulate(schedule, feeder, above, width)
@@ -168,6 +159,26 @@ def vector_width(extent: int, widest: int, lanes: int) -> int:
 
     widths = [width for width in range(4, min(widest, extent) + 1, 4) if width % lanes == 0 or extent % width == 0]
     return min(widths or [lanes], key=lambda width: (steps(width), extent % width != 0, -width))
+
+
+def _tile(
+    schedule: s_tir.Schedule, loops: Sequence[Loop], position: int, width: int, crossing: tuple[int, int] | None
+) -> tuple[list[Loop], Loop, Loop]:
+    """Splits the vector off the loop at a position and moves it innermost, across a tile of another loop if asked.
+
+    Returns:
+        The outer loops, the loop above the vector, and the vector, outermost first.
+    """
+    outer = [loop for i, loop in enumerate(loops) if i != position]
+    above, vector = schedule.split(loops[position], [None, width])
+    inner = [vector]
+    if crossing is not None:
+        index, extent = crossing
+        rest, tile = schedule.split(loops[index], [None, extent])
+        outer = [rest if loop is loops[index] else loop for loop in outer]
+        inner = [tile, vector]
+    schedule.reorder(*outer, above, *inner)
+    return outer, above, vector
 
 
 def _accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
