@@ -15,7 +15,7 @@ from tvm import s_tir, te, tirx
 from anole.targets.cpu.builder import link, llvm_target
 from anole.targets.cpu.vector_unit import VectorUnit
 
-_STEPS = 20_000
+_STEPS = 200_000
 
 
 class PeakKernel:

@@ -1,0 +1,51 @@
+"""README and docs: what they show can be done."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from anole.__main__ import main
+from anole.pipeline import Pipeline
+from anole.store.database import merge
+
+HOME = Path(__file__).parents[1]
+PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+
+
+def queries(page: Path) -> list[str]:
+    text = page.read_text()
+    return [*re.findall(r'sqlite3 [^"]*"([^"]+)"', text), *re.findall(r"```sql\n(.*?)```", text, re.DOTALL)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_query_runs(page: Path, tmp_path: Path) -> None:
+    merge(tmp_path / "shards", [], [], [], tmp_path / "tuning.sqlite")
+    with sqlite3.connect(tmp_path / "tuning.sqlite") as database:
+        for query in queries(page):
+            database.execute(query).fetchall()
+
+
+def test_the_readme_has_queries() -> None:
+    assert len(queries(HOME / "README.md")) >= 3
+
+
+def test_the_models_yaml_of_the_readme_is_right(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGES[0].read_text(), re.DOTALL)
+    (tmp_path / "models.yaml").write_text(example)
+    assert list(Pipeline.load(tmp_path / "models.yaml").spec.builds) == ["resnet18-cpu-autotvm"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / link).exists(), link
+
+
+def test_commands_of_the_docs_exist() -> None:
+    named = {name for page in PAGES for name in re.findall(r"(?:`|    )anole ([a-z]+)\b", page.read_text())}
+    assert named >= {"plan", "doctor", "tune"}
+    assert named <= set(main.commands)
