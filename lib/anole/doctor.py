@@ -5,16 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from functools import partial
-from importlib import metadata
 from typing import Any
 
 from anole.errors import MeasureError
-from anole.machine import describe_cpu, host_facts
+from anole.machine import describe_cpu, host_facts, software_versions
 from anole.measure.lock import device_lock, lock_path
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets import get_target
 
-_PACKAGES = ("anole", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "torch", "onnxruntime", "snakemake")
 _TIMEOUT_S = 60.0
 
 
@@ -30,7 +28,7 @@ def report() -> str:
         "linker": shutil.which("ld") or shutil.which("cc") or "MISSING: candidates cannot be built",
         "device lock": lock_path("cpu"),
         **{f"peak, {threads} thread{'s'[: threads > 1]}": _peak(threads) for threads in _thread_counts(description)},
-        "packages": ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES),
+        "software": ", ".join(f"{name} {version}" for name, version in software_versions().items()),
     }
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())

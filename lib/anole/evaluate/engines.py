@@ -131,6 +131,10 @@ def _onnxruntime(path: Path, inputs: Sequence[NDArray[Any]], threads: int) -> En
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        # ONNX Runtime raises a type of its own for every reason, without a common root.
+        raise BuildError(f"{path}: ONNX Runtime {onnxruntime.__version__} cannot load it: {error}") from error
     feeds = {each.name: array for each, array in zip(session.get_inputs(), inputs, strict=True)}
     return Engine("onnxruntime", lambda: session.run(None, feeds), lambda found: list(map(np.asarray, found)))
