@@ -25,7 +25,7 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
         MeasureError: the lock file cannot be opened.
     """
     try:
-        handle = os.open(lock_path(device), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = _open(lock_path(device))
     except OSError as error:
         raise MeasureError(f"cannot lock the device {device}: {error}") from error
     try:
@@ -33,3 +33,11 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _open(path: Path) -> int:
+    # Another user's file can be read and locked, but not be opened to write or to create.
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
