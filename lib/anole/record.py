@@ -77,9 +77,7 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain, flat form, as stored in a shard and in the table ``trial``."""
-        plain = asdict(self)
-        measurement = plain.pop("measurement")
-        return {**plain, "config": dict(self.config), **measurement}
+        return _flat(self)
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
@@ -105,9 +103,7 @@ class Confirmation:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain, flat form, as stored in a shard and in the table ``confirmation``."""
-        plain = asdict(self)
-        measurement = plain.pop("measurement")
-        return {**plain, "config": dict(self.config), **measurement}
+        return _flat(self)
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
@@ -147,6 +143,12 @@ class Run:
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
         """Returns the run that `to_json` made plain."""
         return cls(**{name: value for name, value in plain.items() if name in cls.__dataclass_fields__})
+
+
+def _flat(record: Trial | Confirmation) -> dict[str, Any]:
+    plain = asdict(record)
+    measurement = plain.pop("measurement")
+    return {**plain, "config": dict(record.config), **measurement}
 
 
 def _measurement_from_json(plain: Mapping[str, Any]) -> Measurement:
