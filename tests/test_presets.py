@@ -50,7 +50,7 @@ def test_autotvm_is_what_was_published():
         },
         "evaluator": {"name": "fixed", "number": 4, "repeats": 3},
         "batch": 64,
-        "n_confirm": 5,
+        "n_confirm": 16,
     }
 
 

@@ -70,7 +70,7 @@ class TunerSettings:
     surrogate: Part[Surrogate]
     evaluator: EvaluatorSettings
     batch: Annotated[int, Range(1, 256)] = 64
-    n_confirm: Annotated[int, Range(0, 64)] = 5
+    n_confirm: Annotated[int, Range(0, 64)] = 16
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain, complete form, as stored with a run and as part of its key."""

@@ -94,7 +94,7 @@ def troubled(task: Task) -> Iterator[Measurer]:
 def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
     with Measurer(task, Fixed(number=2, repeats=5)) as measurer:
         measured = list(measurer.measure(configs))
-        confirmed = measurer.confirm(configs[:2], seconds=0.1)
+        confirmed = measurer.confirm(configs[:2], seconds_each=0.05)
     assert [measurement.status for measurement in measured] == [Status.OK] * 4
     for measurement in measured:
         assert measurement.latency_s is not None and 0 < measurement.latency_s < 1e-2
@@ -125,7 +125,7 @@ def test_a_failure_costs_one_trial(
 
 
 def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer, configs: list[dict[str, Any]]) -> None:
-    confirmed = troubled.confirm([configs[0], {**configs[1], "trouble": "run crash"}], seconds=0.1)
+    confirmed = troubled.confirm([configs[0], {**configs[1], "trouble": "run crash"}], seconds_each=0.05)
     assert [measurement.status for measurement in confirmed] == [Status.OK, Status.RUN_ERROR]
 
 

@@ -115,19 +115,19 @@ class Measurer:
                     yield candidate.failure or self._run(candidate)
                     candidate.artifact.unlink(missing_ok=True)
 
-    def confirm(self, configs: Sequence[Config], seconds: float = 1.5) -> list[Measurement]:
+    def confirm(self, configs: Sequence[Config], seconds_each: float = 0.2) -> list[Measurement]:
         """Measures rivals together, in turns, so that all meet the same state of the machine.
 
         Args:
             configs: a handful.
-            seconds: wall clock to spend on all of them.
+            seconds_each: wall clock to spend on each of them.
 
         Returns:
             Their measurements, in order; each latency is the median over all turns.
         """
         built = self._build_all(configs)
         able = [candidate for candidate in built if candidate.failure is None]
-        began_s = time.perf_counter()
+        seconds, began_s = seconds_each * len(able), time.perf_counter()
         with device_lock(self._device):
             try:
                 outcomes: list[Timed] = self._runner.call(
