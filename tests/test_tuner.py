@@ -287,7 +287,7 @@ def by_speed(trials):
 
 def test_the_fastest_are_confirmed_and_the_confirmed_latency_wins(bowl, settings):
     confirm = Confirmer([5.0, 3.0, None, 4.0, 6.0])
-    session = Session(bowl, settings, 20, confirm=confirm).run()
+    session = Session(bowl, replace(settings, n_confirm=5), 20, confirm=confirm).run()
     fastest = [trial.config for trial in by_speed(session.trials)]
     assert confirm.asked == [fastest[:5]]
     assert [c.config for c in session.confirmations] == [fastest[rank] for rank in (1, 3, 0, 4, 2)]
@@ -297,6 +297,7 @@ def test_the_fastest_are_confirmed_and_the_confirmed_latency_wins(bowl, settings
 
 
 def test_what_was_confirmed_is_not_confirmed_again_until_there_is_more(bowl, settings):
+    settings = replace(settings, n_confirm=5)
     first = Session(bowl, settings, 10, confirm=Confirmer([1.0, 2.0, 3.0, 4.0, 5.0])).run()
     recorded = [Confirmation.from_json(confirmation.to_json()) for confirmation in first.confirmations]
     idle = Confirmer([])
