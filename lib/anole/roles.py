@@ -13,16 +13,40 @@ from anole.record import Config, Measurement
 from anole.space.space import Space, Vectors
 
 
+@dataclass(frozen=True)
+class Examples:
+    """What a surrogate learns from.
+
+    Attributes:
+        features: shape (n, n_features), as the space gives them.
+        scores: shape (n,), speed relative to the best of the same task, a failure is 0.
+        weights: shape (n,), how much each counts.
+    """
+
+    features: NDArray[np.float32]
+    scores: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    def joined(self, others: Examples) -> Examples:
+        """Returns these examples and others after them."""
+        return Examples(
+            np.concatenate([self.features, others.features]),
+            np.concatenate([self.scores, others.scores]),
+            np.concatenate([self.weights, others.weights]),
+        )
+
+
 class History:
     """What a run has measured so far, in arrays.
 
     Args:
         space: where the configs come from.
         flop: floating-point operations of one run of the task's kernel.
+        prior: what similar tasks teach, before anything is measured.
     """
 
-    def __init__(self, space: Space, flop: int) -> None:
-        self.space, self.flop = space, flop
+    def __init__(self, space: Space, flop: int, prior: Examples | None = None) -> None:
+        self.space, self.flop, self.prior = space, flop, prior
         self.vectors: Vectors = np.empty((0, len(space.knobs)), dtype=np.int64)
         self.gflops: NDArray[np.float64] = np.empty(0)
 
@@ -44,6 +68,13 @@ class History:
         """What surrogates learn, shape (n,): speed relative to the best, a failure is 0."""
         return self.gflops / max(self.best_gflops, 1e-12)
 
+    def examples(self) -> Examples:
+        """Returns what there is to learn from: the prior, then what was measured, each with a weight of 1."""
+        if not len(self) and self.prior is not None:
+            return self.prior
+        own = Examples(self.space.features(self.vectors), self.scores, np.ones(len(self)))
+        return own if self.prior is None else self.prior.joined(own)
+
     def add(self, vectors: Vectors, measurements: Sequence[Measurement]) -> None:
         """Appends n measured index vectors, shape (n, n_knobs)."""
         gflops = [self.flop / m.latency_s / 1e9 if m.latency_s else 0.0 for m in measurements]
@@ -58,12 +89,14 @@ class Candidates:
     Attributes:
         vectors: shape (n, n_knobs), valid, distinct, never measured.
         scores: shape (n,), the surrogate's word; zeros before its first fit.
+        epsilon: which share of a batch the explorer would rather have drawn at random; None leaves it to the sampler.
         log: figures of the search for the run's record (steps, queries, losses).
     """
 
     vectors: Vectors
     scores: NDArray[np.float64]
     log: dict[str, float] = field(default_factory=dict)
+    epsilon: float | None = None
 
 
 class Surrogate(Protocol):
@@ -74,10 +107,13 @@ class Surrogate(Protocol):
         """Whether there was anything to learn from yet."""
 
     def fit(self, history: History) -> None:
-        """Learns everything that was measured."""
+        """Learns the history's examples anew; without a success among them there is nothing to learn."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
         """Returns, shape (n,), how promising index vectors of shape (n, n_knobs) are; about 1 is the best known."""
+
+    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Returns, shape (n,), the standard deviation of the predicted speed relative to the best; 0 where unknown."""
 
 
 class Explorer(Protocol):
@@ -118,8 +154,13 @@ class Timing:
 class Evaluator(Protocol):
     """Decides how often a kernel is run before its time is believed."""
 
-    def evaluate(self, timer: Timer) -> Timing:
-        """Times one kernel."""
+    def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
+        """Times one kernel.
+
+        Args:
+            timer: runs it.
+            best_s: seconds of one run of the fastest rival so far; None when there is none.
+        """
 
 
 Measure = Callable[[Sequence[Config]], Iterable[Measurement]]

@@ -28,7 +28,7 @@ class Fixed:
     number: Annotated[int, Range(1, 10_000)] = 4
     repeats: Annotated[int, Range(1, 10_000)] = 3
 
-    def evaluate(self, timer: Timer) -> Timing:
+    def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
         """Times one kernel."""
         timer(1)
         costs_s = np.sort([timer(self.number) for _ in range(self.repeats)])

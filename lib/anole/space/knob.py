@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.errors import ConfigError
+
 
 @dataclass(frozen=True, eq=False)
 class Knob:
@@ -38,6 +40,26 @@ class Knob:
     def index_of(self) -> dict[Any, int]:
         """The index of every value."""
         return {value: index for index, value in enumerate(self.values)}
+
+    def index(self, value: Any) -> int:
+        """Returns the index of a value, in which a list stands for a tuple.
+
+        Raises:
+            ConfigError: the knob has no such value.
+        """
+        index = self.index_of.get(tuple(value) if isinstance(value, list) else value)
+        if index is None:
+            raise ConfigError(f"knob {self.name} has no value {value}; one of its {len(self)} is {self.values[0]}")
+        return index
+
+    def restricted(self, values: Sequence[Any]) -> Knob:
+        """Returns the knob with but some of its values, in the order of its own.
+
+        Raises:
+            ConfigError: the knob has no such value.
+        """
+        kept = sorted({self.index(value) for value in values})
+        return Knob(self.name, tuple(self.values[index] for index in kept), self.features[kept])
 
 
 def split_knob(name: str, extent: int, n_parts: int, allow: Callable[[tuple[int, ...]], bool] | None = None) -> Knob:

@@ -62,6 +62,18 @@ class Space:
     def __len__(self) -> int:
         return self.size
 
+    def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
+        """Returns the part of this space in which some knobs have but some of their values.
+
+        Raises:
+            ConfigError: there is no such knob, or it has no such value.
+        """
+        names = {knob.name for knob in self.knobs}
+        if unknown := sorted(set(values) - names):
+            raise ConfigError(f"there are no knobs {unknown}; the space has {sorted(names)}")
+        knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
+        return Space(knobs, self.constraints, self._describe)
+
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors, shape (n, n_knobs), of n indices."""
         return (np.asarray(indices, dtype=np.int64)[:, None] // self._strides) % self.cardinalities
@@ -87,14 +99,7 @@ class Space:
         names = {knob.name for knob in self.knobs}
         if set(config) != names:
             raise ConfigError(f"config has knobs {sorted(config)}; the space has {sorted(names)}")
-        vector = []
-        for knob in self.knobs:
-            value = config[knob.name]
-            index = knob.index_of.get(tuple(value) if isinstance(value, list) else value)
-            if index is None:
-                raise ConfigError(f"knob {knob.name} has no value {value}; one of its {len(knob)} is {knob.values[0]}")
-            vector.append(index)
-        return np.array(vector, dtype=np.int64)
+        return np.array([knob.index(config[knob.name]) for knob in self.knobs], dtype=np.int64)
 
     def columns(self, vectors: Vectors) -> dict[str, NDArray[Any]]:
         """Returns for every knob the values of n configs."""

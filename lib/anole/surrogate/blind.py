@@ -31,3 +31,6 @@ class _BlindSurrogate:
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
         return np.zeros(len(vectors))
+
+    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
+        return np.zeros(len(vectors))

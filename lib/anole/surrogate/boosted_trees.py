@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.roles import History, Surrogate
+from anole.roles import Examples, History, Surrogate
 from anole.settings import Range
 from anole.space.space import Space, Vectors
 
@@ -66,11 +66,12 @@ class _BoostedTreesSurrogate:
 
     def fit(self, history: History) -> None:
         self._booster = None
-        if history.best_gflops:
-            try:
-                self._booster = self._boost(self.space.features(history.vectors), history.scores)
-            except Exception:
-                self._give_up()
+        try:
+            examples = history.examples()
+            if examples.scores.any():
+                self._booster = self._boost(examples)
+        except Exception:
+            self._give_up()
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
         if self._booster is not None and len(vectors):
@@ -81,16 +82,21 @@ class _BoostedTreesSurrogate:
                 self._give_up()
         return np.zeros(len(vectors))
 
+    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
+        return np.zeros(len(vectors))
+
     def _give_up(self) -> None:
         """Goes on without a model: one that fails costs its guidance, not the run."""
         self._booster = None
         logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
 
-    def _boost(self, features: NDArray[np.float32], scores: NDArray[np.float64]) -> xgboost.Booster:
+    def _boost(self, examples: Examples) -> xgboost.Booster:
         import xgboost
 
-        settings = self.settings
-        data = xgboost.DMatrix(features, label=scores, nthread=1)
+        settings, scores = self.settings, examples.scores
+        # A group of pairs has but one weight, so the ranking counts all examples alike.
+        weights = None if settings.objective == "ranking" else examples.weights
+        data = xgboost.DMatrix(examples.features, label=scores, weight=weights, nthread=1)
         params: dict[str, Any] = {
             "objective": "reg:squarederror",
             "max_depth": settings.max_depth,
