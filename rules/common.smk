@@ -41,6 +41,7 @@ wildcard_constraints:
     build=r"[^/]+",
     task=r"[0-9a-f]{64}",
     run=r"[0-9a-f]{64}",
+    key=r"[0-9a-f]{64}",
     trials=r"\d+",
 
 
@@ -89,6 +90,14 @@ def tuner_seed(wildcards):
     return pipeline.tuner_of(wildcards.task, wildcards.run)[1]
 
 
+def shared_tuner_settings(wildcards):
+    return canonical_json(_shared_tuner(wildcards)[0].to_json())
+
+
+def shared_tuner_seed(wildcards):
+    return _shared_tuner(wildcards)[1]
+
+
 def build_files(wildcards):
     return pipeline.files(build_of(wildcards).model)
 
@@ -113,6 +122,12 @@ def all_receipts(wildcards):
 def build_folder(wildcards):
     _wait_for_extraction()
     return f"builds/{wildcards.build}"
+
+
+def _shared_tuner(wildcards):
+    return pipeline.shared_tuner_of(
+        wildcards.model, wildcards.target, wildcards.key
+    )
 
 
 def _receipts(builds):

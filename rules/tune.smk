@@ -16,3 +16,23 @@ rule tune:
     shell:
         "python -m anole tune {input} --tuner {params.tuner:q} --seed {params.seed} --trials {wildcards.trials} "
         "--shards db/shards --receipt {output} 2>&1 | tee {log} >&2"
+
+
+rule tune_together:
+    input:
+        manifest=ancient("work/models/{model}/{target}.json"),
+    output:
+        "work/tuned_together/{model}/{target}/{key}/{trials}.json",
+    log:
+        "logs/tune_together/{model}-{target}-{key}-{trials}.log",
+    conda:
+        "../environment.yml"
+    threads: workflow.cores
+    resources:
+        device=1,
+    params:
+        tuner=shared_tuner_settings,
+        seed=shared_tuner_seed,
+    shell:
+        "python -m anole tune-together {input.manifest} --tuner {params.tuner:q} --seed {params.seed} "
+        "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} 2>&1 | tee {log} >&2"

@@ -24,7 +24,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_every_stage_is_a_command_with_help() -> None:
-    names = {"extract", "tune", "merge", "compile", "evaluate", "plan", "doctor"}
+    names = {"extract", "tune", "tune-together", "merge", "compile", "evaluate", "plan", "doctor"}
     assert set(main.commands) == names
     for name, command in main.commands.items():
         assert command.get_short_help_str(), name

@@ -51,6 +51,8 @@ def test_autotvm_is_what_was_published():
         "evaluator": {"name": "fixed", "number": 4, "repeats": 3},
         "batch": 64,
         "n_confirm": 16,
+        "min_gain": None,
+        "warm_start": False,
     }
 
 

@@ -75,6 +75,16 @@ def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
     assert parse_spec(changed(("tuning", "trials"), 0)).builds["one-cpu-autotvm"].trials == 0
 
 
+def test_a_budget_is_for_each_task_or_for_all_together() -> None:
+    shared = {**plain(), "tuning": {"total_trials": 500}}
+    shared["builds"][1]["trials"] = 9
+    first, second = parse_spec(shared).builds.values()
+    assert (first.trials, first.shared, second.trials, second.shared) == (500, True, 9, False)
+    (own, _) = parse_spec(changed(("builds", 0, "total_trials"), 300)).builds.values()
+    assert (own.trials, own.shared) == (300, True)
+    assert "total_trials" not in own.tuning
+
+
 @pytest.mark.parametrize("trials", [2, "2"])
 def test_overrides_are_laid_over_the_file(tmp_path: Path, trials: object) -> None:
     file = tmp_path / "models.yaml"
@@ -158,6 +168,12 @@ MISTAKES = {
         -1,
         "tuning.trials: found -1; a whole number of at least 0",
         "",
+    ),
+    "two budgets": (
+        ("tuning", "total_trials"),
+        9,
+        "tuning.total_trials: found beside trials",
+        "`trials` for each task",
     ),
     "trials a fraction": (("tuning", "trials"), 1.5, "tuning.trials: found 1.5", "whole"),
     "negative seed": (("tuning", "seed"), -3, "tuning.seed: found -3", "whole"),

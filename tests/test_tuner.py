@@ -12,7 +12,7 @@ from anole.errors import ConfigError
 from anole.keys import canonical_json
 from anole.presets import read_tuner
 from anole.record import Confirmation, Measurement, Status, Trial
-from anole.tuner import tune
+from anole.tuner import Search, Subject, Watch, tune
 
 BRISK = {
     "autotvm": read_tuner(
@@ -28,6 +28,10 @@ BRISK = {
 """The presets with little search, for tests of the loop itself."""
 
 
+def ignore(*_):
+    """What a watch does that nobody asks."""
+
+
 class Session:
     """One process that tunes: what it measured and what it acknowledged."""
 
@@ -40,18 +44,18 @@ class Session:
         self.fresh = []
         formula.asked.clear()
         measure = more.pop("measure", formula.measure)
+        subject = Subject(formula.space, formula.flop, task_key, more.pop("prior", None))
+        watch = Watch(more.pop("on_iteration", ignore), self.acknowledge, self.confirmations.append)
         self._tune = partial(
             tune,
-            formula.space,
-            formula.flop,
+            subject,
             settings,
             measure,
             n_trials,
             seed=seed,
-            task_key=task_key,
             recorded=tuple(recorded),
-            on_trial=self.acknowledge,
-            on_confirmation=self.confirmations.append,
+            confirm_with=more.pop("confirm", None),
+            watch=watch,
             **more,
         )
 
@@ -118,14 +122,12 @@ def test_a_trial_is_handed_out_before_the_next_is_measured(bowl, settings):
             yield measurement
 
     tune(
-        bowl.space,
-        bowl.flop,
+        Subject(bowl.space, bowl.flop, "task"),
         settings,
         measure,
         8,
         seed=0,
-        task_key="task",
-        on_trial=lambda _: events.append("stored"),
+        watch=Watch(trial=lambda _: events.append("stored")),
     )
     assert events == ["measured", "stored"] * 8
 
@@ -330,3 +332,46 @@ def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, se
     logs.clear()
     Session(bowl, settings, 15, recorded=first.trials, on_iteration=note).run()
     assert list(logs) == [2]
+
+
+def test_a_search_that_goes_on_by_steps_is_the_one_that_went_in_one_go(bowl, settings):
+    whole = Session(bowl, settings, 26).run()
+    search = Search(Subject(bowl.space, bowl.flop, "task"), settings, bowl.measure, seed=0)
+    for n_trials in (1, 6, 6, 9, 20, 26):
+        search.advance(n_trials)
+        assert len(search.trials) == n_trials
+    assert outcome(search.trials) == outcome(whole.trials)
+
+
+def test_the_expected_gain_is_what_past_iterations_saved_the_last_weighing_most(bowl):
+    search = Search(Subject(bowl.space, bowl.flop, "task"), BRISK["random"], bowl.measure, seed=0)
+    assert search.expected_gain == 1.0
+    expected, best_s = 1.0, None
+    for n_trials in range(6, 60, 6):
+        search.advance(n_trials)
+        now_s = min((t.measurement.latency_s for t in search.trials if t.measurement.latency_s), default=None)
+        gain = 0.0 if now_s is None else 1.0 if best_s is None else 1.0 - now_s / best_s
+        expected, best_s = 0.5 * expected + 0.5 * gain, now_s
+        assert search.expected_gain == pytest.approx(expected)
+
+
+def test_a_search_stops_when_little_is_to_be_gained_and_says_so(bowl, caplog):
+    caplog.set_level("INFO")
+    settings = replace(BRISK["autotvm"], min_gain=0.02)
+    session = Session(bowl, settings, 600).run()
+    n_trials = len(session.trials)
+    assert 36 <= n_trials < 600 and n_trials % 6 == 0
+    assert f"converged after {n_trials} trials" in caplog.text
+    assert session.best.measurement.latency_s < 1.5 * bowl.optimum_s
+    again = Session(bowl, settings, 600, recorded=session.trials).run()
+    assert again.fresh == [] and again.best == session.best
+    cut = Session(bowl, settings, 600, recorded=session.trials[:20]).run()
+    assert outcome(cut.trials) == outcome(session.trials)
+
+
+def test_what_never_works_is_given_up_where_gain_is_asked_for(bowl):
+    def fail(batch):
+        return [Measurement(Status.RUN_ERROR, "no luck") for _ in batch]
+
+    session = Session(bowl, replace(BRISK["random"], min_gain=0.02), 600, measure=fail).run()
+    assert session.best is None and len(session.trials) == 36

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 def canonical_json(value: object) -> str:
@@ -27,6 +29,15 @@ def content_key(value: object) -> str:
 def derive_seed(*parts: str | int) -> int:
     """Returns a 63-bit seed that depends on all parts, so that the order of tasks never matters."""
     return int(content_key(list(parts))[:16], 16) >> 1
+
+
+def document(plain: Mapping[str, Any]) -> str:
+    """Returns the text of a JSON file that people may read too.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_atomically(path: Path, text: str) -> bool:

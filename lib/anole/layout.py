@@ -24,6 +24,11 @@ def receipt_path(task_key: str, run_key: str, trials: int) -> Path:
     return Path("work/tuned", task_key, run_key, f"{trials}.json")
 
 
+def shared_receipts_path(model: str, target: str, key: str, trials: int) -> Path:
+    """Returns where the receipts of a model's tasks are that shared a budget; the path changes as theirs do."""
+    return Path("work/tuned_together", model, target, key, f"{trials}.json")
+
+
 def build_path(build: str) -> Path:
     """Returns the folder of a compiled build."""
     return Path("builds", build)

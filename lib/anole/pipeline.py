@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +11,7 @@ from typing import Any, Self
 from anole import layout
 from anole.errors import ExtractError
 from anole.extract import EXTRACT_VERSION
+from anole.keys import content_key
 from anole.node import Node
 from anole.presets import read_tuner
 from anole.record import Run
@@ -85,6 +86,7 @@ class Pipeline:
             "origin": self.origin(build.model, build.target),
             "preset": self.tuners[build.name].preset,
             "trials": build.trials,
+            "shared": build.shared,
             "seed": build.seed,
         }
 
@@ -102,19 +104,33 @@ class Pipeline:
         return Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
 
     def receipts(self, build: BuildSpec) -> list[Path]:
-        """Returns the receipts that a build stands on, one for each task; none for a build without trials.
+        """Returns the receipts that a build stands on: one for each task, or one of all that share a budget.
+
+        There is none for a build without trials.
 
         Raises:
             ExtractError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
         """
-        manifest = self.read_manifest(build.model, build.target)
-        receipts = []
-        for key in (task["key"] for task in manifest["tasks"] if build.trials):
-            receipt = layout.receipt_path(key, self.run(build, key).key, build.trials)
-            if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
-                raise ExtractError(f"{layout.task_path(key)}: is missing; {_REMEDY}")
-            receipts.append(receipt)
-        return receipts
+        tasks = self.read_manifest(build.model, build.target)["tasks"]
+        paths: dict[Path, list[str]] = {}
+        for task in tasks if build.trials else ():
+            paths.setdefault(self.receipt(build, tasks, task["key"]), []).append(task["key"])
+        for receipt, needed in paths.items():
+            missing = [key for key in needed if not (self.project / layout.task_path(key)).exists()]
+            if missing and not (self.project / receipt).exists():
+                raise ExtractError(f"{layout.task_path(missing[0])}: is missing; {_REMEDY}")
+        return list(paths)
+
+    def receipt(self, build: BuildSpec, tasks: Sequence[Mapping[str, Any]], task_key: str) -> Path:
+        """Returns the receipt of one of a build's tasks: its own, or that of all where they share a budget."""
+        if build.shared:
+            key = self.shared_key(build, tasks)
+            return layout.shared_receipts_path(build.model, build.target, key, build.trials)
+        return layout.receipt_path(task_key, self.run(build, task_key).key, build.trials)
+
+    def shared_key(self, build: BuildSpec, tasks: Sequence[Mapping[str, Any]]) -> str:
+        """Returns the content key of all that decides how tasks share a budget: runs and weights."""
+        return content_key([[self.run(build, task["key"]).key, task["weight"]] for task in tasks])
 
     def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
         """Returns the tuner and the seed of a run that some build asks for.
@@ -127,20 +143,33 @@ class Pipeline:
                 return self.tuners[build.name], build.seed
         raise KeyError(run_key)
 
+    def shared_tuner_of(self, model: str, target: str, key: str) -> tuple[TunerSettings, int]:
+        """Returns the tuner and the seed with which some build lets its tasks share a budget.
 
-def read_manifest(path: Path, origin: Mapping[str, Any]) -> dict[str, Any]:
+        Raises:
+            KeyError: none does.
+        """
+        for build in self.spec.builds.values():
+            if build.shared and (build.model, build.target) == (model, target):
+                tasks = self.read_manifest(model, target)["tasks"]
+                if self.shared_key(build, tasks) == key:
+                    return self.tuners[build.name], build.seed
+        raise KeyError(key)
+
+
+def read_manifest(path: Path, origin: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Returns a manifest that is up to date.
 
     Args:
         path: of the manifest.
-        origin: what it must be made from, as `Pipeline.origin` says.
+        origin: what it must be made from, as `Pipeline.origin` says; it may be anything when None.
 
     Raises:
         ExtractError: it is missing or broken, or is made from something else.
     """
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        changed = [part for part in origin if manifest[part] != origin[part]]
+        changed = [part for part, made_from in (origin or {}).items() if manifest[part] != made_from]
     except FileNotFoundError as error:
         raise ExtractError(f"{path}: there is no such manifest; {_REMEDY}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:

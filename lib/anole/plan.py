@@ -14,7 +14,6 @@ from rich.text import Text
 from anole import layout
 from anole.errors import ExtractError
 from anole.pipeline import Pipeline
-from anole.record import Run
 from anole.spec import BuildSpec
 from anole.store.shard import read_shard, shard_path
 
@@ -25,6 +24,8 @@ class PlannedTask:
 
     Attributes:
         used_by: each model that contains it, and how often.
+        trials: the budget: its own or, where it is shared, that of all tasks together.
+        shared: whether it shares the budget with the other tasks of the model.
         measured: configs that the run has measured, at most `trials`.
         best_gflops: of those; None when none worked.
         receipt: what says that it is tuned.
@@ -36,6 +37,7 @@ class PlannedTask:
     used_by: Mapping[str, int]
     preset: str
     trials: int
+    shared: bool
     measured: int
     failures: int
     best_gflops: float | None
@@ -43,9 +45,11 @@ class PlannedTask:
     receipt: Path
 
     @property
-    def to_do(self) -> str:
-        """What tuning it would do."""
-        return f"{max(self.trials - self.measured, 0)} of {self.trials} trials with {self.preset}"
+    def spent(self) -> str:
+        """How much of the budget is spent."""
+        if not self.trials:
+            return "none"
+        return f"{self.measured} of {self.trials} shared" if self.shared else f"{self.measured}/{self.trials}"
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def make_plan(pipeline: Pipeline) -> Plan:
     tasks = _tasks(pipeline, extracted)
     untuned = {task.receipt for task in tasks if not task.tuned}
     steps = list(extracts.values())
-    steps += [Step("tune", task.label, task.to_do) for task in tasks if not task.tuned]
+    steps += _tune_steps(tasks)
     for build in builds:
         ready = build in extracted and not untuned.intersection(pipeline.receipts(build))
         steps += _build_steps(pipeline.project, build.name, ready)
@@ -113,7 +117,7 @@ def render_plan(plan: Plan) -> RenderableType:
             f"{task.flop / 1e9:.3f}",
             ", ".join(f"{model} x{times}" for model, times in task.used_by.items()),
             task.preset,
-            f"{task.measured}/{task.trials}" if task.trials else "none",
+            task.spent,
             str(task.failures) if task.failures else "",
             "" if task.best_gflops is None else f"{task.best_gflops:.1f}",
         )
@@ -149,19 +153,21 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str
 
 
 def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec]) -> list[PlannedTask]:
-    tasks: dict[Path, PlannedTask] = {}
+    tasks: dict[tuple[Path, str], PlannedTask] = {}
     for build in builds:
-        for entry in pipeline.read_manifest(build.model, build.target)["tasks"]:
-            run = pipeline.run(build, entry["key"])
-            receipt = layout.receipt_path(entry["key"], run.key, build.trials)
-            task = tasks.get(receipt) or _planned(pipeline.project, entry, run, build.trials, receipt)
-            tasks[receipt] = replace(task, used_by={**task.used_by, build.model: entry["weight"]})
+        entries = pipeline.read_manifest(build.model, build.target)["tasks"]
+        for entry in entries:
+            receipt = pipeline.receipt(build, entries, entry["key"])
+            task = tasks.get((receipt, entry["key"])) or _planned(pipeline, build, entry, receipt)
+            used_by = {**task.used_by, build.model: entry["weight"]}
+            tasks[receipt, entry["key"]] = replace(task, used_by=used_by)
     return list(tasks.values())
 
 
-def _planned(project: Path, entry: Mapping[str, Any], run: Run, n_trials: int, receipt: Path) -> PlannedTask:
-    shard = shard_path(project / layout.SHARDS, run)
-    trials = read_shard(shard).trials[:n_trials] if shard.exists() and shard.stat().st_size else ()
+def _planned(pipeline: Pipeline, build: BuildSpec, entry: Mapping[str, Any], receipt: Path) -> PlannedTask:
+    run = pipeline.run(build, entry["key"])
+    shard = shard_path(pipeline.project / layout.SHARDS, run)
+    trials = read_shard(shard).trials[: build.trials] if shard.exists() and shard.stat().st_size else ()
     gflops = [trial.gflops for trial in trials if trial.gflops is not None]
     return PlannedTask(
         key=entry["key"],
@@ -169,13 +175,26 @@ def _planned(project: Path, entry: Mapping[str, Any], run: Run, n_trials: int, r
         flop=entry["flop"],
         used_by={},
         preset=run.preset,
-        trials=n_trials,
+        trials=build.trials,
+        shared=build.shared,
         measured=len(trials),
         failures=len(trials) - len(gflops),
         best_gflops=max(gflops, default=None),
-        tuned=not n_trials or (project / receipt).exists(),
+        tuned=not build.trials or (pipeline.project / receipt).exists(),
         receipt=receipt,
     )
+
+
+def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[Step]:
+    sharing: dict[Path, list[PlannedTask]] = {}
+    for task in tasks:
+        if not task.tuned:
+            sharing.setdefault(task.receipt, []).append(task)
+    for first, *others in sharing.values():
+        left = max(first.trials - sum(task.measured for task in (first, *others)), 0)
+        work = f"{left} of {first.trials} trials with {first.preset}"
+        subject = f"{len(others) + 1} tasks of {', '.join(first.used_by)}" if first.shared else first.label
+        yield Step("tune", subject, work)
 
 
 def _build_steps(project: Path, build: str, ready: bool) -> Iterator[Step]:

@@ -36,7 +36,7 @@ _REGISTRIES: dict[str, Mapping[str, type[Any]]] = {
     "surrogate": SURROGATES,
     "evaluator": EVALUATORS,
 }
-_NUMBERS = ("batch", "n_confirm")
+_OWN = ("batch", "n_confirm", "min_gain", "warm_start")
 
 
 def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
@@ -44,19 +44,19 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 
     Args:
         plain: ``preset``, and what overrides it: a part as its name (``explorer: random``) or as a mapping of
-            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch`` and ``n_confirm``. What is
-            not named stays the preset's, or is a default where the part is another than the preset's.
+            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch``, ``n_confirm``, ``min_gain`` and
+            ``warm_start``. What is not named stays as in the preset, or is a default where the part is another one.
         path: where in models.yaml `plain` stands.
 
     Raises:
         SpecError: a name is unknown or a value is not allowed.
     """
-    allowed = ["preset", *_REGISTRIES, *_NUMBERS]
+    allowed = ["preset", *_REGISTRIES, *_OWN]
     for name in plain:
         if name not in allowed:
             raise SpecError(f"{path}.{name}", unknown("setting", name, allowed))
     settings = PRESETS[_known("preset", plain.get("preset", DEFAULT_PRESET), PRESETS, f"{path}.preset")]
-    overrides = read_fields(TunerSettings, {name: plain[name] for name in _NUMBERS if name in plain}, path)
+    overrides = read_fields(TunerSettings, {name: plain[name] for name in _OWN if name in plain}, path)
     for role in _REGISTRIES:
         if role in plain:
             overrides[role] = _read_part(role, plain[role], getattr(settings, role), f"{path}.{role}")

@@ -113,6 +113,19 @@ class Confirmation:
 
 
 @dataclass(frozen=True)
+class Source:
+    """A run of a similar task that another run learns from before it measures anything.
+
+    Attributes:
+        trials: how many of its trials, the first ones.
+    """
+
+    task_key: str
+    run_key: str
+    trials: int
+
+
+@dataclass(frozen=True)
 class Run:
     """One tuning of one task: the tuner's settings, without the number of trials, which may be raised.
 

@@ -27,6 +27,9 @@ class Examples:
     scores: NDArray[np.float64]
     weights: NDArray[np.float64]
 
+    def __len__(self) -> int:
+        return len(self.scores)
+
     def joined(self, others: Examples) -> Examples:
         """Returns these examples and others after them."""
         return Examples(

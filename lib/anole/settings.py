@@ -62,6 +62,9 @@ class TunerSettings:
         preset: the name of what it was made from.
         batch: trials of one iteration of the loop.
         n_confirm: how many of the fastest configs are measured again at the end.
+        min_gain: the share of the best latency that an iteration must be expected to save for the search to go
+            on; null never stops before the budget is spent.
+        warm_start: whether to learn from what was measured of similar tasks on the same target first.
     """
 
     preset: str
@@ -71,6 +74,8 @@ class TunerSettings:
     evaluator: EvaluatorSettings
     batch: Annotated[int, Range(1, 256)] = 64
     n_confirm: Annotated[int, Range(0, 64)] = 16
+    min_gain: Annotated[float, Range(0, 1)] | None = None
+    warm_start: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain, complete form, as stored with a run and as part of its key."""
@@ -81,7 +86,8 @@ class TunerSettings:
             "evaluator": self.evaluator,
         }
         plain = {role: {"name": part.name, **asdict(part)} for role, part in parts.items()}
-        return {"preset": self.preset, **plain, "batch": self.batch, "n_confirm": self.n_confirm}
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in parts}
+        return {**own, **plain}
 
 
 def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from anole.node import Node, read_yaml
 from anole.processor import known_processors
 from anole.source import check_source
 
+_BUDGET = ("trials", "total_trials", "seed")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TARGET_KEYS = {"cpu": ("kind", "mcpu", "threads")}
 _DESCRIBE: dict[str, Callable[..., dict[str, Any]]] = {"cpu": machine.describe_cpu}
@@ -85,7 +86,8 @@ class BuildSpec:
 
     Attributes:
         tuning: the preset and every override of the tuner, in plain values.
-        trials: how many configs are measured for each task.
+        trials: how many configs are measured: for each task or, where the budget is shared, for all together.
+        shared: whether the model's tasks share one budget (``total_trials``).
         seed: where the tuner's randomness comes from.
         path: where the build stands in the file.
     """
@@ -97,6 +99,7 @@ class BuildSpec:
     trials: int
     seed: int
     path: str = ""
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
     models = {name: _model(name, node, project) for name, node in _named(top["models"])}
     targets = {name: _target(name, node) for name, node in _named(top["targets"])}
     given = top["tuning"].mapping() if "tuning" in top else {}
-    tuning = {"preset": "autotvm", "trials": 64, "seed": 0, **_tuning(given)}
+    tuning: dict[str, Any] = {"preset": "autotvm", "trials": 64, "seed": 0, **_tuning(given)}
     builds: dict[str, BuildSpec] = {}
     for node in top["builds"].items():
         build = _build(node, tuning, models, targets)
@@ -193,21 +196,26 @@ def _build(node: Node, defaults: Mapping[str, Any], models: Collection[str], tar
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
     tuning = {**defaults, **_tuning(own)}
     name = _name(entry["name"]) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
-    return BuildSpec(name, model, target, _tuner_of(tuning), tuning["trials"], tuning["seed"], node.path)
+    shared = "total_trials" in own or ("total_trials" in defaults and "trials" not in own)
+    trials = tuning["total_trials" if shared else "trials"]
+    return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared)
 
 
 def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
     """Checks what all tuners have in common; `anole.presets` checks the rest."""
-    for name in ("trials", "seed"):
+    for name in _BUDGET:
         if name in settings:
             settings[name].whole(least=0)
+    if "trials" in settings and "total_trials" in settings:
+        problem = "found beside trials; a budget is `trials` for each task or `total_trials` for all together"
+        raise settings["total_trials"].error(problem)
     if "preset" in settings:
         settings["preset"].text()
     return {name: setting.value for name, setting in settings.items()}
 
 
 def _tuner_of(tuning: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in tuning.items() if name not in ("trials", "seed")}
+    return {name: value for name, value in tuning.items() if name not in _BUDGET}
 
 
 def _named(node: Node) -> list[tuple[str, Node]]:

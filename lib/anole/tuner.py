@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from anole.keys import canonical_json, derive_seed
-from anole.record import Config, Confirmation, Measurement, Trial, utc_now
-from anole.roles import History, Measure
+from anole.confirm import best, confirm, fastest
+from anole.keys import derive_seed
+from anole.record import Confirmation, Trial, utc_now
+from anole.roles import Examples, History, Measure
 from anole.settings import TunerSettings
 from anole.space.space import Space, Vectors
 
-TUNER_VERSION = 1
+TUNER_VERSION = 2
 """Raised when the same settings lead to other proposals than before; a part of a run's key."""
+
+_GAIN_MEMORY = 0.5
+"""How much of the expected gain is what was expected before."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,43 +30,62 @@ def _ignore(*_: object) -> None:
     pass
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What is searched.
+
+    Attributes:
+        space: where the configs come from.
+        flop: floating-point operations of one run of the task's kernel.
+        task_key: the task's content key, which all randomness comes from, together with the seed.
+        prior: what similar tasks teach, before anything is measured.
+    """
+
+    space: Space
+    flop: int
+    task_key: str
+    prior: Examples | None = None
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is told what happens.
+
+    Attributes:
+        iteration: is handed the number of every iteration that measures something, with figures of its search.
+        trial: is handed every new trial as soon as it is measured.
+        confirmation: is handed every new confirmation, the fastest first.
+    """
+
+    iteration: Callable[[int, Mapping[str, float]], None] = _ignore
+    trial: Callable[[Trial], None] = _ignore
+    confirmation: Callable[[Confirmation], None] = _ignore
+
+
 def tune(
-    space: Space,
-    flop: int,
+    subject: Subject,
     settings: TunerSettings,
     measure: Measure,
     n_trials: int,
     *,
     seed: int,
-    task_key: str,
     recorded: Sequence[Trial] = (),
     confirmed: Sequence[Confirmation] = (),
-    confirm: Measure | None = None,
-    on_iteration: Callable[[int, Mapping[str, float]], None] = _ignore,
-    on_trial: Callable[[Trial], None] = _ignore,
-    on_confirmation: Callable[[Confirmation], None] = _ignore,
+    confirm_with: Measure | None = None,
+    watch: Watch = Watch(),
 ) -> Trial | Confirmation | None:
-    """Tunes one task: measures promising configs while the budget and the space last, then confirms the best.
-
-    A run is resumed by replay: given the trials that it recorded, the explorer proposes again what it did
-    then, so that its state is what it was, but the recorded configs count as chosen and are not measured
-    again. An iteration that was cut off is filled up. So a run that was interrupted, or whose budget was
-    raised, ends with the trials that it would have had in one go.
+    """Tunes one task: measures promising configs while it is worth it, then confirms the best.
 
     Args:
-        space: where the configs come from.
-        flop: floating-point operations of one run of the task's kernel.
+        subject: what is searched.
         settings: the parts of the tuner.
         measure: what measures a batch.
         n_trials: the budget, recorded trials included.
-        seed: with `task_key`, where all randomness comes from.
-        task_key: the task's content key.
+        seed: where all randomness comes from.
         recorded: trials of the same run.
         confirmed: confirmations of the same run; the fastest are not confirmed again after as many trials.
-        confirm: measures the fastest configs again, more carefully; they stay unconfirmed without it.
-        on_iteration: is handed the number of every iteration that measures something, with figures of its search.
-        on_trial: is handed every new trial as soon as it is measured.
-        on_confirmation: is handed every new confirmation, the fastest first.
+        confirm_with: measures the fastest configs again, more carefully; they stay unconfirmed without it.
+        watch: who is told what happens.
 
     Returns:
         The fastest: confirmed, if anything was, or as its trial; None when every trial failed.
@@ -70,109 +93,169 @@ def tune(
     Raises:
         ConfigError: a recorded config does not belong to the space.
     """
-    trials = sorted(recorded, key=lambda trial: trial.number)
-    for trial in _search(space, flop, settings, measure, n_trials, seed, task_key, tuple(trials), on_iteration):
-        on_trial(trial)
-        trials.append(trial)
-    confirmations = [confirmation for confirmation in confirmed if confirmation.after_trials == len(trials)]
-    if confirm is not None and not confirmations:
-        confirmations = _confirm(_fastest(trials)[: settings.n_confirm], confirm, len(trials))
-        for confirmation in confirmations:
-            on_confirmation(confirmation)
-    return _best(trials, confirmations)
+    trials = list(recorded)
+    if len(trials) < n_trials:
+        search = Search(subject, settings, measure, seed=seed, recorded=recorded, watch=watch)
+        search.advance(n_trials)
+        trials = search.trials
+    return settle(trials, settings, confirmed, confirm_with, watch)
 
 
-def _search(
-    space: Space,
-    flop: int,
+def settle(
+    trials: Sequence[Trial],
     settings: TunerSettings,
-    measure: Measure,
-    n_trials: int,
-    seed: int,
-    task_key: str,
-    recorded: Sequence[Trial],
-    on_iteration: Callable[[int, Mapping[str, float]], None],
-) -> Iterator[Trial]:
-    """Replays the recorded trials, then yields new ones until there are `n_trials` of both."""
-    explorer, sampler = settings.explorer.start(space), settings.sampler.start(space)
-    surrogate = settings.surrogate.start(space)
-    history = History(space, flop)
-    numbers = itertools.count(recorded[-1].number + 1 if recorded else 0)
-    last_recorded = max((trial.iteration for trial in recorded), default=-1)
-    n_left = n_trials - len(recorded)
-    began_s = time.perf_counter()
-    for iteration in itertools.count():
-        if n_left <= 0:
-            return
-        search_began_s = time.perf_counter()
-        if len(history):
-            surrogate.fit(history)
-        rng = np.random.default_rng(derive_seed(seed, task_key, iteration))
-        candidates = explorer.propose(surrogate, history, rng)
-        # Always a whole batch, cut off afterwards: a budget that is raised later must not change the choice.
-        chosen = sampler.choose(candidates, history, settings.batch, rng)
-        known = [trial for trial in recorded if trial.iteration == iteration]
-        vectors = _vectors(space, known)
-        if iteration >= last_recorded:
-            fresh = chosen[~np.isin(space.indices(chosen), space.indices(vectors))]
-            vectors = np.concatenate([vectors, fresh[: min(settings.batch - len(known), n_left)]])
-            if not len(vectors):
-                logger.info("nothing more to propose after %d trials", len(history))
+    confirmed: Sequence[Confirmation],
+    confirm_with: Measure | None,
+    watch: Watch = Watch(),
+) -> Trial | Confirmation | None:
+    """Confirms the fastest of all trials of a run, unless that was done, and returns the best as `tune` does."""
+    confirmations = [confirmation for confirmation in confirmed if confirmation.after_trials == len(trials)]
+    if confirm_with is not None and not confirmations:
+        confirmations = confirm(fastest(trials)[: settings.n_confirm], confirm_with, len(trials))
+        for confirmation in confirmations:
+            watch.confirmation(confirmation)
+    return best(trials, confirmations)
+
+
+@dataclass
+class _Iteration:
+    """One round of the loop.
+
+    Attributes:
+        vectors: of its trials so far and then of those to come, shape (n, n_knobs).
+        trials: as far as they are measured.
+        log: figures of its search.
+    """
+
+    number: int
+    vectors: Vectors
+    trials: list[Trial]
+    log: Mapping[str, float]
+
+    @property
+    def pending(self) -> Vectors:
+        """What is still to be measured."""
+        return self.vectors[len(self.trials) :]
+
+
+class Search:
+    """The search of one task, which goes on for as many trials as it is granted.
+
+    A search is resumed by replay: given the trials that were recorded, the explorer proposes again what it did
+    then, so that its state is what it was, but the recorded configs count as chosen and are not measured
+    again. An iteration that was cut off is filled up. So a run that was interrupted, or whose budget was
+    raised, ends with the trials that it would have had in one go.
+
+    Args:
+        subject: what is searched.
+        settings: the parts of the tuner.
+        measure: what measures a batch.
+        seed: where all randomness comes from.
+        recorded: trials of the same run, which are replayed before anything is measured.
+        watch: who is told what happens.
+
+    Attributes:
+        trials: by number, replayed and new ones.
+        expected_gain: which share of the best latency the next iteration is expected to save: what past
+            iterations saved, the last one weighing as much as all before it. It is 1 in the beginning.
+        exhausted: whether there was nothing more to propose.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        settings: TunerSettings,
+        measure: Measure,
+        *,
+        seed: int,
+        recorded: Sequence[Trial] = (),
+        watch: Watch = Watch(),
+    ) -> None:
+        self.subject, self.settings = subject, settings
+        self.trials: list[Trial] = []
+        self.expected_gain = 1.0
+        self.exhausted = False
+        self._measure, self._seed, self._watch = measure, seed, watch
+        self._recorded = sorted(recorded, key=lambda trial: trial.number)
+        self._history = History(subject.space, subject.flop, subject.prior)
+        self._explorer = settings.explorer.start(subject.space)
+        self._sampler = settings.sampler.start(subject.space)
+        self._surrogate = settings.surrogate.start(subject.space)
+        self._iteration: _Iteration | None = None
+        self._numbers = itertools.count(self._recorded[-1].number + 1 if self._recorded else 0)
+        self._n_iterations = 0
+        self._began_s = 0.0
+
+    @property
+    def converged(self) -> bool:
+        """Whether the next iteration is expected to gain too little to be worth it."""
+        return self.settings.min_gain is not None and self.expected_gain < self.settings.min_gain
+
+    def advance(self, n_trials: int) -> None:
+        """Goes on until there are `n_trials`, the space is exhausted or the search has converged."""
+        self._resume_clock()
+        while len(self.trials) < n_trials and not self.exhausted:
+            if self._iteration is not None:
+                self._fill(self._iteration, n_trials - len(self.trials))
+            elif self.converged:
+                logger.info("converged after %d trials", len(self.trials))
                 return
+            else:
+                self._iteration = self._propose()
+
+    def _propose(self) -> _Iteration:
+        """Searches and chooses; what is recorded of the iteration counts as chosen and as measured."""
+        began_s = time.perf_counter()
+        if len(self._history) or self._history.prior is not None:
+            self._surrogate.fit(self._history)
+        number, space, batch = self._n_iterations, self.subject.space, self.settings.batch
+        rng = np.random.default_rng(derive_seed(self._seed, self.subject.task_key, number))
+        candidates = self._explorer.propose(self._surrogate, self._history, rng)
+        # Always a whole batch, cut off later: a budget that is raised must not change the choice.
+        chosen = self._sampler.choose(candidates, self._history, batch, rng)
+        known = [trial for trial in self._recorded if trial.iteration == number]
+        vectors = _vectors(space, known)
+        if not self._recorded or number >= self._recorded[-1].iteration:
+            fresh = chosen[~np.isin(space.indices(chosen), space.indices(vectors))]
+            vectors = np.concatenate([vectors, fresh[: batch - len(known)]])
+            self.exhausted = not len(vectors)
+        if self.exhausted:
+            logger.info("nothing more to propose after %d trials", len(self.trials))
         if known:
-            began_s = time.perf_counter() - known[-1].elapsed_s
-        measurements = [trial.measurement for trial in known]
-        configs = [space.config(vector) for vector in vectors[len(known) :]]
+            self.trials += known
+            self._resume_clock()
+        self._n_iterations += 1
+        return _Iteration(number, vectors, known, {"search_s": time.perf_counter() - began_s, **candidates.log})
+
+    def _fill(self, iteration: _Iteration, n_at_most: int) -> None:
+        """Measures what is pending of an iteration, and learns from it once it is whole."""
+        configs = [self.subject.space.config(vector) for vector in iteration.pending[:n_at_most]]
         if configs:
-            on_iteration(iteration, {"search_s": time.perf_counter() - search_began_s, **candidates.log})
-        for config, measurement in zip(configs, measure(configs) if configs else (), strict=True):
-            measurements.append(measurement)
-            elapsed_s = time.perf_counter() - began_s
-            gflops = flop / measurement.latency_s / 1e9 if measurement.latency_s else None
-            yield Trial(next(numbers), iteration, config, measurement, elapsed_s, gflops, utc_now())
-        history.add(vectors, measurements)
-        n_left -= len(configs)
+            self._watch.iteration(iteration.number, iteration.log)
+        for config, measurement in zip(configs, self._measure(configs) if configs else (), strict=True):
+            gflops = self.subject.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
+            elapsed_s = time.perf_counter() - self._began_s
+            trial = Trial(next(self._numbers), iteration.number, config, measurement, elapsed_s, gflops, utc_now())
+            self.trials.append(trial)
+            iteration.trials.append(trial)
+            self._watch.trial(trial)
+        if not len(iteration.pending):
+            self._learn(iteration)
+            self._iteration = None
+
+    def _learn(self, iteration: _Iteration) -> None:
+        before = self._history.best_gflops
+        self._history.add(iteration.vectors, [trial.measurement for trial in iteration.trials])
+        after = self._history.best_gflops
+        gain = 1.0 - before / after if after else 0.0
+        self.expected_gain = _GAIN_MEMORY * self.expected_gain + (1.0 - _GAIN_MEMORY) * gain
+
+    def _resume_clock(self) -> None:
+        """Lets the run's seconds go on after those of its last trial."""
+        self._began_s = time.perf_counter() - (self.trials[-1].elapsed_s if self.trials else 0.0)
 
 
 def _vectors(space: Space, trials: Sequence[Trial]) -> Vectors:
     """Returns the index vectors of n trials, shape (n, n_knobs)."""
     vectors = [space.vector(trial.config) for trial in trials]
     return np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
-
-
-def _cost_s(measurement: Measurement) -> float:
-    """Returns what to sort by: the latency, a failure last of all."""
-    return math.inf if measurement.latency_s is None else measurement.latency_s
-
-
-def _identity(config: Config) -> str:
-    return canonical_json(dict(config))
-
-
-def _fastest(trials: Iterable[Trial]) -> list[Trial]:
-    """Returns the trials that worked, the fastest first, one for each config."""
-    working = (trial for trial in trials if trial.measurement.latency_s is not None)
-    fastest: dict[str, Trial] = {}
-    for trial in sorted(working, key=lambda trial: _cost_s(trial.measurement)):
-        fastest.setdefault(_identity(trial.config), trial)
-    return list(fastest.values())
-
-
-def _confirm(trials: Sequence[Trial], confirm: Measure, after_trials: int) -> list[Confirmation]:
-    """Measures the configs of the fastest trials again, and ranks them."""
-    configs = [trial.config for trial in trials]
-    measured = zip(configs, confirm(configs) if configs else (), strict=True)
-    ranking = sorted(measured, key=lambda pair: _cost_s(pair[1]))
-    now = utc_now()
-    return [
-        Confirmation(config, measurement, after_trials, rank, now) for rank, (config, measurement) in enumerate(ranking)
-    ]
-
-
-def _best(trials: Iterable[Trial], confirmations: Sequence[Confirmation]) -> Trial | Confirmation | None:
-    """Returns the fastest that was confirmed, or else the fastest trial that no confirmation refuted."""
-    standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
-    if standing:
-        return min(standing, key=lambda confirmation: confirmation.rank)
-    refuted = {_identity(confirmation.config) for confirmation in confirmations}
-    return next((trial for trial in _fastest(trials) if _identity(trial.config) not in refuted), None)

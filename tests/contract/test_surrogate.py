@@ -72,12 +72,16 @@ def test_a_single_trial_is_enough_to_go_on(surrogate_settings, formula):
 
 @pytest.mark.parametrize("number", [np.inf, "raise"])
 def test_broken_features_cost_the_guidance_not_the_run(surrogate_settings, number):
-    def describe(columns):
-        if number == "raise":
-            raise ZeroDivisionError("a template's mistake")
-        return np.full((len(columns["a"]), 2), number, dtype=np.float32)
+    class Mistaken:
+        def __init__(self, columns):
+            self.n_configs = len(columns["a"])
 
-    space = Space([option_knob("a", list(range(20)))], describe=describe)
+        def features(self):
+            if number == "raise":
+                raise ZeroDivisionError("a template's mistake")
+            return np.full((self.n_configs, 2), number, dtype=np.float32)
+
+    space = Space([option_knob("a", list(range(20)))], describe=Mistaken)
     history = History(space, 1)
     vectors = space.vectors(range(10))
     history.add(vectors, [Measurement(Status.OK, latency_s=1.0 + index) for index in range(10)])

@@ -72,3 +72,17 @@ def test_another_target_tunes_everything_anew(one: Any) -> None:
     assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
     assert len(one.shards()) == 2
     assert one.tuned_labels(outcome) == [SHARED]
+
+
+def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Any) -> None:
+    plain = yaml.safe_load((two.folder / "models.yaml").read_text())
+    del plain["tuning"]["trials"]
+    plain["tuning"] |= {"total_trials": 5, "batch": 2}
+    plain["builds"] = plain["builds"][:1]
+    two.write(plain["models"], tuning=plain["tuning"], builds=plain["builds"])
+    outcome = two.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs), len(outcome.jobs["tune_together"])) == (0, ["tune_together"], 1)
+    shared = [content for content in two.shards().values() if content.run.settings["batch"] == 2]
+    assert sum(len(content.trials) for content in shared) == 5 and len(shared) == 2
+    assert two.snakemake("tuned").jobs == {}
+    assert "Nothing to do" not in (planned := two.anole("plan").stdout) and "of 5 shared" in planned

@@ -23,11 +23,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """What a build is called and how its tasks were tuned."""
+    """What a build is called and how its tasks were tuned.
+
+    Attributes:
+        trials: the budget: of each task or, where it is shared, of all together.
+    """
 
     name: str
     preset: str
     trials: int
+    shared: bool
     seed: int
 
 
@@ -73,6 +78,7 @@ def compile_build(
         "target_description": dict(manifest["target_description"]),
         "preset": settings.preset,
         "trials": settings.trials,
+        "shared": settings.shared,
         "seed": settings.seed,
         "created_at": utc_now(),
         "inputs": [info.to_json() for info in imported.inputs],

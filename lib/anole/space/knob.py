@@ -22,11 +22,13 @@ class Knob:
         name: the papers' name, such as ``tile_f``.
         values: every value in the order of its index; a tuple of factors for a split, a plain value for an option.
         features: shape (n_values, n_features), what a surrogate sees of each value.
+        feature_names: of the columns of `features`; equal names mean the same in the spaces of other tasks.
     """
 
     name: str
     values: tuple[Any, ...]
     features: NDArray[np.float32]
+    feature_names: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -52,14 +54,15 @@ class Knob:
             raise ConfigError(f"knob {self.name} has no value {value}; one of its {len(self)} is {self.values[0]}")
         return index
 
-    def restricted(self, values: Sequence[Any]) -> Knob:
-        """Returns the knob with but some of its values, in the order of its own.
+    def restricted(self, allowed: Sequence[Any]) -> Knob:
+        """Returns the knob with but the allowed of its values, in its own order.
 
         Raises:
             ConfigError: the knob has no such value.
         """
-        kept = sorted({self.index(value) for value in values})
-        return Knob(self.name, tuple(self.values[index] for index in kept), self.features[kept])
+        kept = sorted({self.index(value) for value in allowed})
+        values = tuple(self.values[index] for index in kept)
+        return Knob(self.name, values, self.features[kept], self.feature_names)
 
 
 def split_knob(name: str, extent: int, n_parts: int, allow: Callable[[tuple[int, ...]], bool] | None = None) -> Knob:
@@ -74,14 +77,15 @@ def split_knob(name: str, extent: int, n_parts: int, allow: Callable[[tuple[int,
     splits = list(_factorizations(extent, n_parts))
     allowed = [split for split in splits if allow is None or allow(split)] or splits
     features = np.log2(np.array(allowed, dtype=np.float32) + 1)
-    return Knob(name, tuple(allowed), features)
+    return Knob(name, tuple(allowed), features, tuple(f"{name}.{part}" for part in range(n_parts)))
 
 
 def option_knob(name: str, values: Sequence[Any]) -> Knob:
     """Returns a knob over a few plain values: numbers are their own feature, words are one-hot."""
     numeric = all(isinstance(value, (int, float)) for value in values)
     features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
-    return Knob(name, tuple(values), features)
+    names = (name,) if numeric else tuple(f"{name}={value}" for value in values)
+    return Knob(name, tuple(values), features, names)
 
 
 def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:

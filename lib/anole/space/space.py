@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,20 +37,31 @@ class Constraint:
     holds: Callable[[Columns], NDArray[np.bool_]]
 
 
+class Description(Protocol):
+    """What n configs look like to a surrogate, such as the loop nests that they stand for."""
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """Names of the columns; equal names mean the same in the spaces of other tasks."""
+
+    def features(self) -> NDArray[np.float32]:
+        """Returns one row for each config."""
+
+
 class Space:
     """All knobs of a task.
 
     Args:
         knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
         constraints: rejected before building is what breaks one of them.
-        describe: optional loop features, from the columns of n configs to shape (n, n_loop_features).
+        describe: optional features beside the knobs' own, from the columns of n configs.
     """
 
     def __init__(
         self,
         knobs: Sequence[Knob],
         constraints: Sequence[Constraint] = (),
-        describe: Callable[[Columns], NDArray[np.float32]] | None = None,
+        describe: Callable[[Columns], Description] | None = None,
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
@@ -120,11 +131,18 @@ class Space:
         return next(broken, None)
 
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
-        """Returns what a surrogate sees, shape (n, n_features): loop features, then knob features."""
+        """Returns what a surrogate sees, shape (n, n_features): the description, then the knobs' features."""
         parts = [knob.features[vectors[:, position]] for position, knob in enumerate(self.knobs)]
         if self._describe is not None:
-            parts.insert(0, self._describe(self.columns(vectors)))
+            parts.insert(0, self._describe(self.columns(vectors)).features())
         return np.concatenate(parts, axis=1, dtype=np.float32)
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """The name of every column of `features`."""
+        columns = self.columns(self.vectors([0]))
+        described = () if self._describe is None else self._describe(columns).feature_names
+        return (*described, *(name for knob in self.knobs for name in knob.feature_names))
 
     def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
         """Returns every knob's index scaled to [0, 1], shape (n, n_knobs)."""

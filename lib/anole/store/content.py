@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from anole.errors import StoreError
 from anole.keys import canonical_json
-from anole.record import Confirmation, Run, Status, Trial
+from anole.record import Confirmation, Run, Source, Status, Trial
 from anole.store.disk import read_bytes
 from anole.store.shape import (
     KEY,
@@ -75,6 +75,7 @@ _SHAPES: dict[str, Shape] = {
         **_MEASUREMENT,
     },
     "iteration": {"number": WHOLE, "log": OBJECT},
+    "warm_start": {"sources": [{"task_key": KEY, "run_key": KEY, "trials": WHOLE}]},
 }
 _STATUSES = frozenset(Status)
 
@@ -89,6 +90,7 @@ class ShardContent:
         confirmations: in the order in which they were made.
         iterations: number of the iteration to the figures of its search.
         started_at: when the shard was begun.
+        sources: the runs of similar tasks that the run learned from; None when it did not look for any.
     """
 
     run: Run
@@ -98,6 +100,7 @@ class ShardContent:
     confirmations: tuple[Confirmation, ...]
     iterations: Mapping[int, SearchLog] = field(hash=False)
     started_at: str
+    sources: tuple[Source, ...] | None = None
 
 
 def read_shard(path: Path) -> ShardContent:
@@ -110,6 +113,21 @@ def read_shard(path: Path) -> ShardContent:
     if content is None:
         raise StoreError(f"{path}: holds no run: the tuner was stopped before its first line was written")
     return content
+
+
+def read_head(path: Path) -> tuple[Run, Task] | None:
+    """Reads whose shard it is, and nothing else; None when its first line was not written yet.
+
+    Raises:
+        StoreError: the file cannot be read, or its first line is corrupt.
+    """
+    try:
+        with path.open("rb") as file:
+            first = file.readline()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    content = parse_shard(path, whole_lines(first))
+    return None if content is None else (content.run, content.task)
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -143,9 +161,10 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
     trials: list[Trial] = []
     confirmations: list[Confirmation] = []
     iterations: dict[int, SearchLog] = {}
+    sources: tuple[Source, ...] | None = None
     measured: dict[str, int] = {}
     for line in lines[1:]:
-        plain = line.read(("trial", "confirmation", "iteration"))
+        plain = line.read(("trial", "confirmation", "iteration", "warm_start"))
         if plain["kind"] == "trial":
             first = measured.setdefault(canonical_json(plain["config"]), line.number)
             if first != line.number:
@@ -155,9 +174,13 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
             trials.append(Trial.from_json(plain))
         elif plain["kind"] == "confirmation":
             confirmations.append(Confirmation.from_json(plain))
-        else:
+        elif plain["kind"] == "iteration":
             iterations[plain["number"]] = plain["log"]
-    return ShardContent(run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"])
+        else:
+            sources = tuple(Source(**source) for source in plain["sources"])
+    return ShardContent(
+        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"], sources
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 from anole.errors import StoreError
 from anole.store.disk import read_bytes
 from anole.store.shape import (
+    FLAG,
     KEY,
     LIST,
     NOTHING,
@@ -44,6 +45,7 @@ BUILD: Shape = {
     "target": TEXT,
     "preset": TEXT,
     "trials": WHOLE,
+    "shared": FLAG | NOTHING,
     "seed": WHOLE,
     "created_at": TIME,
     "coverage": OBJECT,

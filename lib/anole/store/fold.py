@@ -83,7 +83,17 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
     iterations = (
         {"run_key": key, "number": number, "log": canonical_json(log)} for number, log in content.iterations.items()
     )
-    for table, rows in (("trial", trials), ("confirmation", confirmations), ("iteration", iterations)):
+    sources = (
+        {
+            "run_key": key,
+            "source_run_key": source.run_key,
+            "source_task_key": source.task_key,
+            "trials": source.trials,
+        }
+        for source in content.sources or ()
+    )
+    tables = {"trial": trials, "confirmation": confirmations, "iteration": iterations, "warm_start": sources}
+    for table, rows in tables.items():
         _replace(db, table, {"run_key": key}, rows)
 
 
@@ -131,6 +141,7 @@ def fold_build(db: Database, build: Document) -> None:
         "target": plain["target"],
         "preset": plain["preset"],
         "trials": plain["trials"],
+        "shared": int(plain.get("shared") or False),
         "seed": plain["seed"],
         "tuned_flop": coverage["tuned_flop"],
         "total_flop": coverage["total_flop"],

@@ -194,6 +194,25 @@ def builds_and_evaluations(db: Database) -> None:
     )
 
 
+@migrations()
+def warm_starts_and_shared_budgets(db: Database) -> None:
+    """Which runs other runs learned from, and whether a build's tasks shared their trials."""
+    _execute(
+        db,
+        """
+        create table warm_start (
+            run_key text not null references run (key),
+            source_run_key text not null,
+            source_task_key text not null,
+            trials integer not null,
+            primary key (run_key, source_run_key)
+        ) strict;
+
+        alter table build add column shared integer not null default 0 check (shared in (0, 1));
+        """,
+    )
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the transaction at hand, which sqlite3's own `executescript` would commit."""
     for statement in _statements(script):

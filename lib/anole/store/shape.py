@@ -18,6 +18,7 @@ WHOLE: Types = frozenset({int})
 NUMBER: Types = frozenset({int, float})
 OBJECT: Types = frozenset({dict})
 LIST: Types = frozenset({list})
+FLAG: Types = frozenset({bool})
 NOTHING: Types = frozenset({NoneType})
 KEY = re.compile(r"[0-9a-f]{64}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -28,6 +29,7 @@ _WORDS = {
     float: "a number",
     dict: "an object",
     list: "a list",
+    bool: "true or false",
     NoneType: "null",
 }
 _SHOWN = 60

@@ -7,21 +7,22 @@ import json
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from anole.errors import StoreError
 from anole.keys import canonical_json
-from anole.record import Confirmation, Run, Trial, utc_now
-from anole.store.content import SCHEMA, SearchLog, ShardContent, parse_shard, read_shard, whole_lines
+from anole.record import Confirmation, Run, Source, Trial, utc_now
+from anole.store.content import SCHEMA, SearchLog, ShardContent, parse_shard, read_head, read_shard, whole_lines
 from anole.store.disk import sync
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Shard", "ShardContent", "read_shard", "shard_path"]
+__all__ = ["Shard", "ShardContent", "read_head", "read_shard", "shard_path"]
 
 
 def shard_path(directory: Path, run: Run) -> Path:
@@ -34,6 +35,9 @@ class Shard:
 
     What was appended is on the disk when the call returns. The file is locked as long as this process, or a
     child that it forked, holds it; the lock ends with them, however they end.
+
+    Attributes:
+        sources: the runs of similar tasks that the run learns from; None as long as none were looked for.
     """
 
     def __init__(self, path: Path, descriptor: int, content: ShardContent, end: int) -> None:
@@ -44,6 +48,7 @@ class Shard:
         self._trials = list(content.trials)
         self._confirmations = list(content.confirmations)
         self._iterations = dict(content.iterations)
+        self.sources = content.sources
         self._measured = set(content.configs)
 
     @classmethod
@@ -133,6 +138,15 @@ class Shard:
         figures = {name: value if math.isfinite(value) else None for name, value in log.items()}
         self._append(_encoded({"kind": "iteration", "number": number, "log": figures}, self.path))
         self._iterations[number] = figures
+
+    def append_sources(self, sources: Sequence[Source]) -> None:
+        """Stores which runs of similar tasks this run learns from, before its first trial.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        self._append(_encoded({"kind": "warm_start", "sources": [asdict(source) for source in sources]}, self.path))
+        self.sources = tuple(sources)
 
     def close(self) -> None:
         """Lets go of the file and its lock; closing twice is harmless."""

@@ -88,7 +88,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
             Constraint("too few accumulators to hide the latency of a multiply-add", latency_is_hidden),
             Constraint("fewer parallel chunks than threads", threads_are_fed),
         ],
-        lambda columns: _nest(unit, w, columns).features(),
+        lambda columns: _nest(unit, w, columns),
     )
 
 

@@ -56,7 +56,7 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
             Constraint("the accumulators do not fit the vector registers", registers_suffice),
             Constraint("fewer parallel chunks than threads", threads_are_fed),
         ],
-        lambda columns: _nest(unit, w, columns).features(),
+        lambda columns: _nest(unit, w, columns),
     )
 
 

@@ -1,8 +1,9 @@
-"""The tune stage on the real processor, with few trials of tiny tasks."""
+"""Tuning from files to files on the real processor, with few trials of tiny tasks."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from anole.errors import ExtractError, StoreError
 from anole.machine import describe_cpu
 from anole.presets import read_tuner
-from anole.stages import merge_builds, tune_task
+from anole.stages import merge_builds
 from anole.store.shard import read_shard
 from anole.task import Dense, Task, Workload
+from anole.tuning import tune_model, tune_task
 
 RANDOM = read_tuner({"preset": "random", "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1})
 
@@ -131,3 +133,61 @@ def test_merging_folds_the_trials(project: Project, four: dict[str, Any], tmp_pa
     merge_builds([], project.shards, tmp_path / "tuning.sqlite")
     rows = list(Database(tmp_path / "tuning.sqlite").query("select count(*) as n from trial"))
     assert rows == [{"n": 4}]
+
+
+SMALL, LARGE = Dense(1, 32, 64), Dense(1, 256, 512)
+SMALL_LABEL, LARGE_LABEL = "dense 32->64", "dense 256->512"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    """A manifest of two tasks."""
+    tasks = [Task(workload, describe_cpu(threads=1), 1) for workload in (SMALL, LARGE)]
+    for task in tasks:
+        (tmp_path / f"{task.key}.json").write_text(json.dumps(task.to_json()))
+    entries = [{"key": task.key, "weight": weight} for task, weight in zip(tasks, (1, 3), strict=True)]
+    (tmp_path / "manifest.json").write_text(json.dumps({"model": "pair", "tasks": entries}))
+    return tmp_path
+
+
+def tune_pair(folder: Path, trials: int) -> dict[str, dict[str, Any]]:
+    out = folder / f"together-{trials}.json"
+    settings = replace(RANDOM, batch=2)
+    tune_model(folder / "manifest.json", folder, settings, 7, trials, folder / "shards", out)
+    return {receipt["label"]: receipt for receipt in json.loads(out.read_text())["receipts"]}
+
+
+def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path) -> None:
+    receipts = tune_pair(pair, 7)
+    assert {receipt["status"] for receipt in receipts.values()} == {"tuned"}
+    assert sum(receipt["measured"] for receipt in receipts.values()) == 7
+    assert receipts[LARGE_LABEL]["measured"] > receipts[SMALL_LABEL]["measured"] >= 2
+    stored = [read_shard(path) for path in (pair / "shards").glob("*/*.jsonl")]
+    assert {content.task.label: len(content.trials) for content in stored} == {
+        label: receipt["measured"] for label, receipt in receipts.items()
+    }
+
+
+def test_a_shared_budget_is_resumed_and_raised_without_measuring_twice(pair: Path) -> None:
+    tune_pair(pair, 5)
+    before = {path: path.read_bytes() for path in (pair / "shards").glob("*/*.jsonl")}
+    assert tune_pair(pair, 5) and {path: path.read_bytes() for path in before} == before
+    receipts = tune_pair(pair, 8)
+    assert sum(receipt["measured"] for receipt in receipts.values()) == 8
+    assert all(path.read_bytes().startswith(content) for path, content in before.items())
+
+
+def test_a_warm_start_says_what_it_learned_from_and_keeps_to_it(tmp_path: Path, project: Project, four: object) -> None:
+    from anole.surrogate.boosted_trees import BoostedTrees
+
+    warm = replace(RANDOM, warm_start=True, surrogate=BoostedTrees(max_rounds=5), batch=2)
+    task = Task(Dense(1, 48, 64), describe_cpu(threads=1), 1)
+    path = tmp_path / f"{task.key}.json"
+    path.write_text(json.dumps(task.to_json()))
+    for trials in (2, 3):
+        tune_task(path, warm, 0, trials, project.shards, tmp_path / "receipt.json")
+        (shard,) = (project.shards / task.key).glob("*.jsonl")
+        content = read_shard(shard)
+        assert [(source.task_key, source.trials) for source in content.sources or ()] == [(project.task.key, 4)]
+        assert len(content.trials) == trials
+    assert shard.read_text().count('"warm_start","sources"') == 1

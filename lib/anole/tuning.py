@@ -1,0 +1,327 @@
+"""The stage that tunes, from files to files: one task by its own budget, or all tasks of a model by one budget."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from anole import layout
+from anole.budget import spend
+from anole.errors import ExtractError
+from anole.keys import document, write_atomically
+from anole.machine import host_facts, software_versions
+from anole.measure import Measurer
+from anole.pipeline import read_manifest
+from anole.progress import Progress
+from anole.record import Confirmation, Run, Status, Trial
+from anole.settings import TunerSettings
+from anole.store.shard import Shard
+from anole.targets import get_target
+from anole.task import Task
+from anole.transfer import find_sources, read_prior
+from anole.tuner import TUNER_VERSION, Search, Subject, Watch, settle
+
+logger = logging.getLogger(__name__)
+
+_OPEN_MEASURERS = 8
+
+
+def tune_task(
+    task_path: Path,
+    settings: TunerSettings,
+    seed: int,
+    n_trials: int,
+    shards_dir: Path,
+    receipt_path: Path | None = None,
+) -> None:
+    """Tunes one task and writes its receipt.
+
+    The run's shard is resumed: with a larger budget only the difference is measured; with a smaller one
+    nothing is, and the receipt tells of the first trials. Another process that is at it is waited for.
+
+    Args:
+        task_path: the task, as `extract_model` wrote it.
+        settings: of the tuner.
+        seed: of the tuner.
+        n_trials: how many configs are measured, those in the shard included.
+        shards_dir: of all shards.
+        receipt_path: what says what came of it, even when all candidates failed; its usual place when None.
+
+    Raises:
+        ExtractError: the task is not there.
+        TargetError: the target is not present on this machine.
+        MeasureError: measuring is not possible at all.
+        StoreError: the shard cannot be used.
+    """
+    task = _read_task(task_path)
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(task.label, n_trials))
+        tuning = stack.enter_context(TaskTuning(task, settings, seed, shards_dir, n_trials=n_trials))
+        tuning.on_trial = lambda: progress.update(tuning.n_trials, tuning.best_gflops, tuning.n_failures)
+        tuning.on_trial()
+        tuning.advance(n_trials)
+        receipt = tuning.receipt(n_trials)
+    logger.info("%s: %s", task.label, _outcome(receipt))
+    write_atomically(receipt_path or layout.receipt_path(task.key, receipt["run_key"], n_trials), document(receipt))
+
+
+def tune_model(
+    manifest_path: Path,
+    tasks_dir: Path,
+    settings: TunerSettings,
+    seed: int,
+    n_trials: int,
+    shards_dir: Path,
+    receipts_path: Path,
+) -> None:
+    """Tunes all tasks of a model by one budget and writes their receipts.
+
+    Trials go where they are expected to save the most: where a task is slow, occurs often, and still gained in
+    its last iterations. An interrupted tuning is resumed as that of one task is.
+
+    Args:
+        manifest_path: of the model on its target.
+        tasks_dir: of the tasks that it names.
+        settings: of the tuner.
+        seed: of the tuner.
+        n_trials: how many configs are measured, of all tasks together.
+        shards_dir: of all shards.
+        receipts_path: what says what came of it.
+
+    Raises:
+        ExtractError: the manifest or a task is not there.
+        TargetError: the target is not present on this machine.
+        MeasureError: measuring is not possible at all.
+        StoreError: a shard cannot be used.
+    """
+    manifest = read_manifest(manifest_path)
+    weights = {entry["key"]: entry["weight"] for entry in manifest["tasks"]}
+    tasks = [_read_task(tasks_dir / f"{key}.json") for key in sorted(weights)]
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(manifest["model"], n_trials))
+        tunings = [
+            stack.enter_context(TaskTuning(task, settings, seed, shards_dir, weight=weights[task.key]))
+            for task in tasks
+        ]
+        workers = _OpenWorkers()
+        for tuning in tunings:
+            tuning.on_trial = lambda: progress.update(*_overall(tunings))
+            tuning.before_measuring = workers.admit
+        spend(tunings, n_trials, settings.batch)
+        receipts = [tuning.receipt(tuning.n_trials) for tuning in tunings]
+    for receipt in receipts:
+        logger.info("%s: %s", receipt["label"], _outcome(receipt))
+    write_atomically(receipts_path, document({"schema": 1, "trials": n_trials, "receipts": receipts}))
+
+
+class TaskTuning:
+    """One task being tuned: its shard, its search, and its worker processes as long as they are needed.
+
+    A context manager; entering it opens the shard, or waits for whoever has it open.
+
+    Args:
+        task: what is tuned.
+        settings: of the tuner.
+        seed: of the tuner.
+        shards_dir: of all shards.
+        weight: how often the model runs it.
+        n_trials: at most so many trials of the shard count; all of them when None.
+
+    Attributes:
+        on_trial: is called after every trial.
+        before_measuring: is called, with the job, before its workers are needed.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        settings: TunerSettings,
+        seed: int,
+        shards_dir: Path,
+        *,
+        weight: int = 1,
+        n_trials: int | None = None,
+    ) -> None:
+        self.task, self.weight = task, weight
+        self.on_trial: Callable[[], None] = lambda: None
+        self.before_measuring: Callable[[TaskTuning], None] = lambda _: None
+        self._settings, self._seed, self._shards_dir, self._limit = settings, seed, shards_dir, n_trials
+        self._stack, self._workers = ExitStack(), ExitStack()
+        self._measurer: Measurer | None = None
+        self._search: Search | None = None
+
+    def __enter__(self) -> Self:
+        run = Run(
+            self.task.key,
+            self._settings.preset,
+            self._seed,
+            TUNER_VERSION,
+            self._settings.to_json(),
+            threads=int(self.task.target.get("threads", 1)),
+            host=host_facts(),
+            versions=software_versions(),
+        )
+        self._shard = self._stack.enter_context(Shard.open(self._shards_dir, run, self.task, wait=True))
+        self._recorded = self._shard.trials[: self._limit]
+        self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.rest()
+        self._stack.close()
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """Those that count by now: replayed and new ones, or what was recorded where that is enough."""
+        if self._search is not None:
+            return self._search.trials
+        return self._recorded if self._is_complete else ()
+
+    @property
+    def n_trials(self) -> int:
+        """How many trials count by now."""
+        return len(self.trials)
+
+    @property
+    def n_failures(self) -> int:
+        """How many of the trials failed."""
+        return sum(trial.measurement.status is not Status.OK for trial in self.trials)
+
+    @property
+    def best_gflops(self) -> float:
+        """Of the fastest trial; 0 while there is none."""
+        return max((trial.gflops or 0.0 for trial in self.trials), default=0.0)
+
+    @property
+    def latency_s(self) -> float:
+        """Of all that the model spends on the task; while nothing worked, that of a very slow processor."""
+        return self.weight * self.task.workload.flop / 1e9 / (self.best_gflops or 1.0)
+
+    @property
+    def done(self) -> bool:
+        """Whether more trials would be in vain."""
+        return self._is_complete or (self._search is not None and (self._search.exhausted or self._search.converged))
+
+    @property
+    def expected_saving_s(self) -> float:
+        """Seconds of one run of the model that the next iteration is expected to save."""
+        return self.latency_s * (self._search.expected_gain if self._search is not None else 1.0)
+
+    def advance(self, n_trials: int) -> None:
+        """Goes on until there are so many trials, or it is done."""
+        if self._is_complete:
+            return
+        if self._search is None:
+            self._search = Search(
+                self._subject(),
+                self._settings,
+                lambda configs: self._open_measurer().measure(configs),
+                seed=self._seed,
+                recorded=self._recorded,
+                watch=Watch(self._shard.append_iteration, self._note),
+            )
+        self._search.advance(n_trials)
+
+    def rest(self) -> None:
+        """Ends the worker processes until they are needed again."""
+        self._workers.close()
+        self._measurer = None
+
+    def receipt(self, n_trials: int) -> dict[str, Any]:
+        """Confirms the fastest trials, unless the shard has more than count, and returns what came of it all.
+
+        Args:
+            n_trials: the budget.
+        """
+        trials, run = self.trials, self._shard.run
+        is_all = len(self._shard.trials) == len(trials)
+        confirm = (lambda configs: self._open_measurer().confirm(configs)) if is_all else None
+        watch = Watch(confirmation=self._shard.append_confirmation)
+        best = settle(trials, self._settings, self._shard.confirmations, confirm, watch)
+        latency_s = best.measurement.latency_s if best is not None else None
+        return {
+            "schema": 1,
+            "task_key": self.task.key,
+            "label": self.task.label,
+            "run_key": run.key,
+            "preset": run.preset,
+            "seed": run.seed,
+            "trials": n_trials,
+            "measured": len(trials),
+            "status": "failed" if best is None else "tuned",
+            "config": None if best is None else dict(best.config),
+            "confirmed": isinstance(best, Confirmation),
+            "latency_s": latency_s,
+            "gflops": self.task.workload.flop / latency_s / 1e9 if latency_s else None,
+            "statuses": dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
+            "elapsed_s": trials[-1].elapsed_s if trials else 0.0,
+        }
+
+    def _subject(self) -> Subject:
+        workload = self.task.workload
+        space = get_target(self.task.target).space(workload)
+        if self._settings.warm_start and self._shard.sources is None and not self._shard.trials:
+            self._shard.append_sources(find_sources(self._shards_dir, self.task))
+        prior = read_prior(self._shards_dir, self._shard.sources or (), space)
+        if prior is not None:
+            logger.info("%s: learns from %d trials of similar tasks", self.task.label, len(prior))
+        return Subject(space, workload.flop, self.task.key, prior)
+
+    def _open_measurer(self) -> Measurer:
+        self.before_measuring(self)
+        if self._measurer is None:
+            self._measurer = self._workers.enter_context(Measurer(self.task, self._settings.evaluator))
+        return self._measurer
+
+    def _note(self, trial: Trial) -> None:
+        self._shard.append_trial(trial)
+        self.on_trial()
+
+
+class _OpenWorkers:
+    """Keeps the worker processes of but a few tasks alive, those that were at work last."""
+
+    def __init__(self) -> None:
+        self._open: list[TaskTuning] = []
+
+    def admit(self, tuning: TaskTuning) -> None:
+        """Makes room for the workers of a task."""
+        self._open = [tuning, *(other for other in self._open if other is not tuning)]
+        for other in self._open[_OPEN_MEASURERS:]:
+            other.rest()
+        del self._open[_OPEN_MEASURERS:]
+
+
+def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:
+    """Returns the trials of all tasks, the speed of the model's tasks together in GFLOP/s, and the failures."""
+    flop = sum(tuning.weight * tuning.task.workload.flop for tuning in tunings)
+    latency_s = sum(tuning.latency_s for tuning in tunings)
+    trials, failures = sum(tuning.n_trials for tuning in tunings), sum(tuning.n_failures for tuning in tunings)
+    return trials, flop / latency_s / 1e9, failures
+
+
+def _read_task(path: Path) -> Task:
+    remedy = "extract its model again (snakemake --forcerun extract)"
+    try:
+        task = Task.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise ExtractError(f"{path}: there is no such task; {remedy}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ExtractError(f"{path}: is no task ({type(error).__name__}: {error}); {remedy}") from error
+    if path.stem != task.key:
+        raise ExtractError(f"{path}: holds the task {task.key}; {remedy}")
+    return task
+
+
+def _outcome(receipt: Mapping[str, Any]) -> str:
+    if receipt["status"] == "failed":
+        return f"none of {receipt['measured']} candidates worked"
+    return f"{receipt['gflops']:.1f} GFLOP/s, the best of {receipt['measured']} trials"

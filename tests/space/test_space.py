@@ -1,0 +1,67 @@
+"""Spaces: the maps between config, index, index vector and features, and parts of a space."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.errors import ConfigError
+from anole.space import Constraint, Space, option_knob, split_knob
+
+
+def make_space() -> Space:
+    return Space(
+        [split_knob("tile_f", 64, 3), option_knob("unroll", (0, 16, 64)), option_knob("pad_at", ("inline", "root"))],
+        [Constraint("too wide", lambda columns: columns["tile_f"][:, 2] <= 16)],
+    )
+
+
+@given(st.integers(0, 28 * 6 - 1))
+def test_index_vector_and_config_are_one_and_the_same(index):
+    space = make_space()
+    (vector,) = space.vectors([index])
+    assert space.indices(vector[None])[0] == index
+    np.testing.assert_array_equal(space.vector(space.config(vector)), vector)
+
+
+def test_a_sample_is_valid_distinct_and_leaves_out_what_it_should():
+    space = make_space()
+    excluded = space.valid_indices[::2]
+    drawn = space.indices(space.sample(1000, np.random.default_rng(0), exclude=excluded))
+    assert sorted(drawn) == sorted(set(space.valid_indices) - set(excluded))
+
+
+def test_every_feature_has_a_name_of_its_own():
+    space = make_space()
+    assert space.features(space.vectors([0, 5])).shape == (2, len(space.feature_names))
+    assert space.feature_names == (
+        "tile_f.0", "tile_f.1", "tile_f.2", "unroll", "pad_at=inline", "pad_at=root",
+    )  # fmt: skip
+
+
+@given(st.sets(st.sampled_from([0, 16, 64]), min_size=1), st.sets(st.sampled_from(["inline", "root"]), min_size=1))
+def test_a_part_of_a_space_holds_the_configs_with_the_allowed_values(unrolls, places):
+    space = make_space()
+    part = space.restricted({"unroll": sorted(unrolls), "pad_at": sorted(places)})
+    configs = [part.config(vector) for vector in part.vectors(part.valid_indices)]
+    whole = [space.config(vector) for vector in space.vectors(space.valid_indices)]
+    assert configs == [config for config in whole if config["unroll"] in unrolls and config["pad_at"] in places]
+    vectors = part.vectors(part.valid_indices)
+    same = np.array([space.vector(config) for config in configs])
+    columns = [space.feature_names.index(name) for name in part.feature_names]
+    np.testing.assert_array_equal(part.features(vectors), space.features(same)[:, columns])
+
+
+def test_a_split_is_allowed_by_its_list_as_by_its_tuple():
+    assert len(make_space().restricted({"tile_f": [[1, 4, 16], (2, 2, 16)]}).knobs[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"tile_q": [1]}, r"no knobs \['tile_q'\]"), ({"unroll": [0, 17]}, "knob unroll has no value 17")],
+)
+def test_a_part_that_does_not_exist_is_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
+        make_space().restricted(values)
