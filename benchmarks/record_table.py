@@ -1,9 +1,8 @@
 """Measures a whole space, or a restricted one, and writes its table: what a search can be replayed on.
 
-    python benchmarks/record_table.py resnet18_2 > benchmarks/tables/resnet18_2.json
+    python benchmarks/record_table.py resnet18_2 2 > benchmarks/tables/resnet18_2.json
 
-A latency is the fastest of ten runs. A reference config is measured along with every chunk, and the latencies of
-a chunk are scaled by how much slower the reference ran than at its best, since a shared machine is now fast and
+A latency is the fastest of ten runs in each of so many passes over the space: a shared machine is now fast and
 now slow for minutes. The recording goes on where it was interrupted (``work/tables/<name>.jsonl``).
 """
 
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +69,7 @@ class Fastest:
         return Timing(float(costs_s.min()), std_s, std_s / float(costs_s.mean()), self.runs)
 
 
-def main(name: str) -> None:
+def main(name: str, n_passes: int = 1) -> None:
     """Prints the table of one space."""
     workload, restriction = SPACES[name]
     description = describe_cpu()
@@ -80,18 +78,20 @@ def main(name: str) -> None:
     indices = space.valid_indices
     assert indices is not None
     task = Task(workload, description, target.template_version(workload.operator))
-    reference = target.default_config(workload)
     path = Path(f"work/tables/{name}.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
-    chunks = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    starts = range(len(chunks) * CHUNK, len(indices), CHUNK)
-    with Progress(name, len(indices)) as progress, Measurer(task, Fastest()) as measurer, path.open("a") as file:
-        for start in starts:
-            configs = [space.config(vector) for vector in space.vectors(indices[start : start + CHUNK])]
-            first, *others = [m.latency_s for m in measurer.measure([reference, *configs])]
-            chunks.append({"reference_s": first, "latency_s": others})
-            print(json.dumps(chunks[-1]), file=file, flush=True)
-            progress.update(start + len(configs), workload.flop / min(filter(None, others)) / 1e9, 0)
+    measured = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    starts = [start for _ in range(n_passes) for start in range(0, len(indices), CHUNK)]
+    with Progress(name, n_passes * len(indices)) as progress, path.open("a") as file:
+        for done, start in list(enumerate(starts))[len(measured) :]:
+            # New processes for every chunk: where their memory lies is a part of the noise.
+            with Measurer(task, Fastest()) as measurer:
+                configs = [space.config(vector) for vector in space.vectors(indices[start : start + CHUNK])]
+                measured.append([measurement.latency_s for measurement in measurer.measure(configs)])
+            print(json.dumps(measured[-1]), file=file, flush=True)
+            progress.update(done * CHUNK, workload.flop / min(filter(None, measured[-1])) / 1e9, 0)
+    passes = np.concatenate([np.array(chunk, dtype=np.float64) for chunk in measured]).reshape(n_passes, len(indices))
+    fastest_us = np.fmin.reduce(passes, axis=0) * 1e6
     table = {
         "workload": asdict(workload),
         "restriction": restriction,
@@ -99,18 +99,11 @@ def main(name: str) -> None:
         "host": host_facts(),
         "versions": software_versions(),
         "cardinalities": space.cardinalities.tolist(),
-        "indices": "valid ones, in order",
-        "latency_us": list(_scaled_us(chunks)),
+        "passes": n_passes,
+        "latency_us": [None if np.isnan(latency_us) else round(latency_us, 2) for latency_us in fastest_us.tolist()],
     }
     print(json.dumps(table))
 
 
-def _scaled_us(chunks: Sequence[dict[str, Any]]) -> Iterator[float | None]:
-    best_s = min(chunk["reference_s"] for chunk in chunks)
-    for chunk in chunks:
-        for latency_s in chunk["latency_s"]:
-            yield None if latency_s is None else round(latency_s * 1e6 * best_s / chunk["reference_s"], 2)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1], *map(int, sys.argv[2:]))
