@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+
 from protocol import VARIANTS
 
 matplotlib.use("svg")

@@ -17,11 +17,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from protocol import VARIANTS, chosen
 
 from anole.presets import read_tuner
 from anole.quality import Curve, incumbents, log_gap
 from anole.replay import Replay, Table, read_table, replay
+from protocol import VARIANTS, chosen
 
 TABLES = Path(__file__).parent / "tables"
 CHECKPOINTS = (64, 96, 128, 192, 256)
