@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.figure import Figure
 
 from protocol import VARIANTS
-
-matplotlib.use("svg")
-from matplotlib import pyplot
 
 # Okabe and Ito's colours, which colour-blind people tell apart, for the presets; the ablations are dashed.
 COLOURS = ("#7f7f7f", "#000000", "#56b4e9", "#0072b2", "#e69f00", "#d55e00")
@@ -43,27 +41,24 @@ def panels(names: Sequence[str], x_label: str, y_label: str, path: Path) -> Iter
     """Hands over empty panels, four in a row, with a logarithmic horizontal axis, and writes them at the end."""
     n_columns = min(4, len(names))
     n_rows = -(-len(names) // n_columns)
-    matplotlib.rcParams.update({"svg.hashsalt": path.stem, "font.size": 9})
-    figure, grid = pyplot.subplots(
-        n_rows, n_columns, figsize=(3.1 * n_columns, 2.5 * n_rows + 0.8), sharey=True, squeeze=False
-    )
-    axes = dict(zip(names, grid.flat, strict=False))
-    yield Panels(axes)
-    for empty in list(grid.flat)[len(names) :]:
-        empty.set_visible(False)
-    for name, panel in axes.items():
-        panel.set_title(name, loc="left", fontsize=9)
-        panel.set_xscale("log", base=2)
-        panel.xaxis.set_major_formatter("{x:g}")
-        panel.grid(alpha=0.25)
-        panel.spines[["top", "right"]].set_visible(False)
-    handles = {
-        label: handle
-        for panel in axes.values()
-        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
-    }
-    figure.supxlabel(x_label, fontsize=9)
-    figure.supylabel(y_label, fontsize=9)
-    figure.legend(handles.values(), handles.keys(), ncols=min(6, len(handles)), loc="upper center", frameon=False)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.5 / figure.get_figheight()))
-    figure.savefig(path, metadata={"Date": None})
+    # The salt and the missing date make equal pictures equal files.
+    with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
+        figure = Figure(figsize=(1 + 2.8 * n_columns, 1 + 2.3 * n_rows), layout="constrained")
+        grid = figure.subplots(n_rows, n_columns, sharey=True, squeeze=False)
+        axes = dict(zip(names, grid.flat, strict=False))
+        yield Panels(axes)
+        for empty in list(grid.flat)[len(names) :]:
+            empty.set_visible(False)
+        handles: dict[str, Any] = {}
+        for name, panel in axes.items():
+            panel.set_title(name, loc="left", fontsize=9)
+            panel.set_xscale("log", base=2)
+            panel.xaxis.set_major_formatter("{x:g}")
+            panel.grid(alpha=0.25)
+            panel.spines[["top", "right"]].set_visible(False)
+            handles |= {line.get_label(): line for line in panel.get_lines()}
+        figure.supxlabel(x_label, fontsize=9)
+        figure.supylabel(y_label, fontsize=9)
+        n_across = min(6, 2 * n_columns, len(handles))
+        figure.legend(handles.values(), handles.keys(), ncols=n_across, loc="outside upper center", frameon=False)
+        figure.savefig(path, metadata={"Date": None})
