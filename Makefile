@@ -8,11 +8,11 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test lint format lock doctor clean
+.PHONY: help env demo test lint format lock doctor bench-tuners clean
 .DEFAULT_GOAL := help
 
 help:  ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 env: $(STAMP)  ## build .venv from requirements.lock; nothing to do when it is up to date
 
@@ -50,6 +50,11 @@ lock: env  ## pin anew what pyproject.toml asks for
 
 doctor: env  ## say what this machine is and how fast it could be
 	anole doctor
+
+bench-tuners: env  ## compare the search methods on this machine, for hours; goes on where it stopped
+	python benchmarks/tuners.py
+	python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
+	python benchmarks/tuners_report.py
 
 clean:  ## remove what was built, but no measurement
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

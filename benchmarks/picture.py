@@ -1,0 +1,64 @@
+"""Small multiples of curves, one panel for each layer and one colour for each tuner, as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from protocol import VARIANTS
+
+# Okabe and Ito's colours, which colour-blind people tell apart, for the presets; the ablations are dashed.
+COLOURS = ("#7f7f7f", "#000000", "#56b4e9", "#0072b2", "#e69f00", "#d55e00")
+STYLES = {
+    variant: {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
+    for number, variant in enumerate(VARIANTS)
+}
+
+
+class Panels:
+    """Draws lines into panels."""
+
+    def __init__(self, axes: dict[str, Any]) -> None:
+        self._axes = axes
+
+    def line(self, panel: str, variant: str, x: Sequence[float], y: Sequence[float]) -> None:
+        """Draws one tuner's curve."""
+        self._axes[panel].plot(x, y, label=variant, linewidth=1.4, **STYLES[variant])
+
+    def limit(self, low: float, high: float) -> None:
+        """Bounds what all panels show of the vertical axis."""
+        for axes in self._axes.values():
+            axes.set_ylim(low, high)
+
+
+@contextmanager
+def panels(names: Sequence[str], x_label: str, y_label: str, path: Path) -> Iterator[Panels]:
+    """Hands over empty panels, four in a row, with a logarithmic horizontal axis, and writes them at the end."""
+    n_columns = min(4, len(names))
+    n_rows = -(-len(names) // n_columns)
+    # The salt and the missing date make equal pictures equal files.
+    with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
+        figure = Figure(figsize=(1 + 2.8 * n_columns, 1 + 2.3 * n_rows), layout="constrained")
+        grid = figure.subplots(n_rows, n_columns, sharey=True, squeeze=False)
+        axes = dict(zip(names, grid.flat, strict=False))
+        yield Panels(axes)
+        for empty in list(grid.flat)[len(names) :]:
+            empty.set_visible(False)
+        handles: dict[str, Any] = {}
+        for name, panel in axes.items():
+            panel.set_title(name, loc="left", fontsize=9)
+            panel.set_xscale("log", base=2)
+            panel.xaxis.set_major_formatter("{x:g}")
+            panel.grid(alpha=0.25)
+            panel.spines[["top", "right"]].set_visible(False)
+            handles |= {line.get_label(): line for line in panel.get_lines()}
+        figure.supxlabel(x_label, fontsize=9)
+        figure.supylabel(y_label, fontsize=9)
+        n_across = min(6, 2 * n_columns, len(handles))
+        figure.legend(handles.values(), handles.keys(), ncols=n_across, loc="outside upper center", frameon=False)
+        figure.savefig(path, metadata={"Date": None})

@@ -1,0 +1,48 @@
+"""What the comparisons of search methods have in common: the layers and the tuners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anole.task import Conv2d
+
+SAME = (1, 1, 1, 1)
+LAYERS = {
+    # Table 5 of the Chameleon paper: AlexNet's tasks 1 and 4, VGG-16's 1, 2 and 4, ResNet-18's 6, 9 and 11.
+    "L1": Conv2d(1, 224, 224, 3, 64, (11, 11), (4, 4), (2, 2, 2, 2)),
+    "L2": Conv2d(1, 13, 13, 384, 256, (3, 3), padding=SAME),
+    "L3": Conv2d(1, 224, 224, 3, 64, (3, 3), padding=SAME),
+    "L4": Conv2d(1, 224, 224, 64, 64, (3, 3), padding=SAME),
+    "L5": Conv2d(1, 112, 112, 128, 128, (3, 3), padding=SAME),
+    "L6": Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
+    "L7": Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
+    "L8": Conv2d(1, 14, 14, 256, 512, (1, 1), strides=(2, 2)),
+}
+
+BASELINE = "autotvm"
+VARIANTS: dict[str, Mapping[str, Any]] = {
+    **{preset: {"preset": preset} for preset in ("random", "autotvm", "release", "chameleon", "adatune", "anole")},
+    # What Chameleon adds to AutoTVM, part by part.
+    "SA+AS": {"preset": "autotvm", "sampler": "adaptive"},
+    "PPO+greedy": {"preset": "autotvm", "explorer": "ppo"},
+    "PPO+AS": {"preset": "autotvm", "explorer": "ppo", "sampler": "adaptive"},
+    # What AdaTune adds; the last is AdaTune itself, and so the same run.
+    "RFEI+SA+fixed": {"preset": "adatune", "explorer": "annealing", "sampler": "greedy", "evaluator": "fixed"},
+    "RFEI+CSA+fixed": {"preset": "adatune", "evaluator": "fixed"},
+    "RFEI+CSA+CV": {"preset": "adatune"},
+}
+"""Every tuner that is compared, as `anole.presets.read_tuner` reads it."""
+PRESETS = tuple(VARIANTS)[:6]
+
+
+def chosen(names: str, allowed: Mapping[str, Any]) -> list[str]:
+    """Returns the names in a list with commas, or all that there are for an empty one.
+
+    Raises:
+        SystemExit: a name is unknown.
+    """
+    found = [name for name in names.split(",") if name] or list(allowed)
+    if unknown := sorted(set(found) - set(allowed)):
+        raise SystemExit(f"unknown: {', '.join(unknown)}; there are {', '.join(allowed)}")
+    return found

@@ -1,0 +1,96 @@
+"""The search methods on recorded tables, without hardware, as CSV.
+
+    python benchmarks/replay_tuners.py > docs/results/tuners_replayed.csv
+    python benchmarks/replay_tuners.py --picture docs/results/tuners_replayed.svg < docs/results/tuners_replayed.csv
+
+A line is one run. The gap is the natural logarithm of how much slower than the table's best the fastest of so many
+trials is, and gap_16 the mean over the sixteen fastest, which one lucky draw does not decide. Search seconds are of
+one core, per iteration and in the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from anole.presets import read_tuner
+from anole.quality import Curve, incumbents, log_gap
+from anole.replay import Replay, Table, read_table, replay
+from protocol import VARIANTS, chosen
+
+TABLES = Path(__file__).parent / "tables"
+CHECKPOINTS = (64, 96, 128, 192, 256)
+QUALITIES = (0.95, 0.98)
+COLUMNS = (
+    *("table", "variant", "seed", "trials"),
+    *(f"gap_at_{trials}" for trials in CHECKPOINTS),
+    *(f"gap_16_at_{trials}" for trials in CHECKPOINTS),
+    *(f"trials_to_{quality:.0%}" for quality in QUALITIES),
+    *("iterations", "search_s", "steps"),
+)
+
+
+def main() -> None:
+    """Prints a line for each run, or draws the lines that were printed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", default="", help="with commas; all by default")
+    parser.add_argument("--variants", default="", help="with commas; all by default")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=256)
+    parser.add_argument("--picture", type=Path, help="draw the CSV of the standard input")
+    arguments = parser.parse_args()
+    if arguments.picture:
+        draw(list(csv.DictReader(sys.stdin)), arguments.picture)
+        return
+    settings = {name: read_tuner(VARIANTS[name]) for name in chosen(arguments.variants, VARIANTS)}
+    writer = csv.writer(sys.stdout)
+    writer.writerow(COLUMNS)
+    for name in chosen(arguments.tables, {path.stem: path for path in sorted(TABLES.glob("*.json"))}):
+        table = read_table(TABLES / f"{name}.json")
+        for seed in range(arguments.seeds):
+            for variant, tuner in settings.items():
+                run = replay(table, tuner, arguments.trials, seed)
+                writer.writerow([name, variant, seed, len(run.trials), *figures(table, run)])
+                sys.stdout.flush()
+
+
+def figures(table: Table, run: Replay) -> list[str]:
+    """Returns what a run came to, from the gaps on."""
+    latencies_s = np.array([trial.measurement.latency_s or np.nan for trial in run.trials])
+    elapsed_s = np.array([trial.elapsed_s for trial in run.trials])
+    best = incumbents(latencies_s)
+    curve = Curve(elapsed_s, np.where(best < 0, np.nan, table.best_s / latencies_s[best]))
+    gaps = [log_gap(latencies_s[:trials], table.best_s, n) for n in (1, 16) for trials in CHECKPOINTS]
+    reached = [curve.reached(quality) for quality in QUALITIES]
+    logs = list(run.iterations.values())
+    steps = [log["steps"] for log in logs if "steps" in log]
+    return [
+        *(f"{gap:.4f}" for gap in gaps),
+        *("" if found is None else str(found[0]) for found in reached),
+        str(len(logs)),
+        f"{statistics.median(log['search_s'] for log in logs):.4f}",
+        f"{statistics.median(steps):g}" if steps else "",
+    ]
+
+
+def draw(runs: list[dict[str, str]], path: Path) -> None:
+    """Draws how near to the best the sixteen fastest of a run come, one panel for each table."""
+    from picture import panels
+
+    names = list(dict.fromkeys(run["table"] for run in runs))
+    with panels(names, "trials", "gap of the 16 fastest", path) as axes:
+        for name in names:
+            for variant in VARIANTS:
+                own = [run for run in runs if (run["table"], run["variant"]) == (name, variant)]
+                gaps = [[float(run[f"gap_16_at_{trials}"]) for run in own] for trials in CHECKPOINTS]
+                if own:
+                    axes.line(name, variant, CHECKPOINTS, [statistics.fmean(column) for column in gaps])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""The search methods on this machine's processor: every tuner on every layer, what they found measured together.
+
+    python benchmarks/tuners.py --minutes 120        # goes on where it stopped
+    python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
+    python benchmarks/tuners_report.py               # into docs/results
+
+All tuners take their turn on a layer before the next layer, so that they meet a similar machine. Latencies seen in
+a search are noisy: afterwards everything that was a run's fastest at some time from its 16th trial on is measured
+again, in turns with a yardstick, always the same for a layer, and is worth its ratio to that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anole.keys import canonical_json, write_atomically
+from anole.machine import describe_cpu
+from anole.measure import Measurer
+from anole.measure.evaluator import Fixed
+from anole.presets import read_tuner
+from anole.quality import incumbents
+from anole.record import Config, Trial
+from anole.settings import TunerSettings
+from anole.tuning import tune_task
+from anole.store.content import ShardContent, read_shard
+from anole.targets import get_target
+from anole.task import Task
+from protocol import BASELINE, LAYERS, VARIANTS, chosen
+
+FOLDER = Path("work/bench/tuners")
+SHARDS = FOLDER / "shards"
+FIRST_TRIAL = 16
+RIVALS = 15
+"""Configs that are confirmed at once, the yardstick aside."""
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Runs what is not run yet, until the time is up."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", default="", help="with commas; all by default")
+    parser.add_argument("--variants", default="", help="with commas; all by default")
+    parser.add_argument("--seeds", default="0,1,2", help="with commas")
+    parser.add_argument("--trials", type=int, default=256)
+    parser.add_argument("--reference-trials", type=int, default=0, help=f"raise the runs of {BASELINE} to so many")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing more after so many")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    ends_s = time.monotonic() + 60 * arguments.minutes
+    layers = chosen(arguments.layers, LAYERS)
+    tuners = {name: settings_of(name) for name in chosen(arguments.variants, VARIANTS)}
+    for module in ("sklearn.ensemble", "torch", "xgboost"):
+        # Otherwise the first run to need it would pay for its import.
+        import_module(module)
+    for seed in map(int, arguments.seeds.split(",")):
+        for layer in layers:
+            for variant, settings in tuners.items():
+                if time.monotonic() > ends_s:
+                    logger.info("the time is up; running again continues here: %s, %s, seed %d", layer, variant, seed)
+                    return
+                logger.info("%s, %s, seed %d", layer, variant, seed)
+                n_trials = max(arguments.trials, arguments.reference_trials if variant == BASELINE else 0)
+                receipt = FOLDER / f"receipts/{layer}/{variant}/{seed}.json"
+                tune_task(_task_file(layer), settings, seed, n_trials, SHARDS, receipt)
+            confirm(layer, ends_s)
+
+
+def settings_of(variant: str) -> TunerSettings:
+    """Returns the settings of a variant, which leaves confirming to this file."""
+    return read_tuner({**VARIANTS[variant], "n_confirm": 0})
+
+
+def task_of(layer: str) -> Task:
+    """Returns a layer's task on this machine."""
+    description = describe_cpu()
+    return Task(LAYERS[layer], description, get_target(description).template_version(LAYERS[layer].operator))
+
+
+def runs_of(layer: str) -> Iterator[ShardContent]:
+    """Reads all runs of a layer."""
+    for path in sorted((SHARDS / task_of(layer).key).glob("*.jsonl")):
+        yield read_shard(path)
+
+
+def latencies_s(trials: Iterable[Trial]) -> list[float]:
+    """Returns the latencies of trials, NaN for a failure."""
+    return [trial.measurement.latency_s or np.nan for trial in trials]
+
+
+def confirm(layer: str, ends_s: float = float("inf")) -> None:
+    """Measures again what was a run's fastest and was not confirmed yet."""
+    runs = [content.trials for content in runs_of(layer)]
+    confirmed = read_confirmations(layer)
+    yardstick = confirmed["yardstick"] or _fastest(runs)
+    known = {canonical_json(entry["config"]) for entry in confirmed["confirmed"]}
+    missing = [config for name, config in _finds(runs).items() if name not in known]
+    if not missing:
+        return
+    with Measurer(task_of(layer), Fixed()) as measurer:
+        for first in range(0, len(missing), RIVALS):
+            if time.monotonic() > ends_s:
+                return
+            logger.info("%s: %d of %d finds confirmed", layer, first, len(missing))
+            rivals = missing[first : first + RIVALS]
+            base, *measured = measurer.confirm([yardstick, *rivals])
+            if base.latency_s is None:
+                raise SystemExit(f"{layer}: the yardstick fails: {base.error}")
+            confirmed["yardstick"] = dict(yardstick)
+            for config, measurement in zip(rivals, measured, strict=True):
+                latency_s = measurement.latency_s
+                ratio = latency_s / base.latency_s if latency_s else None
+                confirmed["confirmed"].append({"config": dict(config), "latency_s": latency_s, "ratio": ratio})
+            write_atomically(_confirmations_path(layer), json.dumps(confirmed, indent=1) + "\n")
+
+
+def read_confirmations(layer: str) -> dict[str, Any]:
+    """Returns a layer's yardstick, and the configs that were confirmed with their ratios to it."""
+    path = _confirmations_path(layer)
+    return dict(json.loads(path.read_text())) if path.exists() else {"yardstick": None, "confirmed": []}
+
+
+def _confirmations_path(layer: str) -> Path:
+    return FOLDER / f"confirmations/{task_of(layer).key}.json"
+
+
+def _task_file(layer: str) -> Path:
+    task = task_of(layer)
+    path = FOLDER / f"tasks/{task.key}.json"
+    write_atomically(path, json.dumps(task.to_json(), indent=1) + "\n")
+    return path
+
+
+def _fastest(runs: Sequence[Sequence[Trial]]) -> Config:
+    """Returns the config of the fastest trial of all runs."""
+    working = [trial for trials in runs for trial in trials if trial.measurement.latency_s is not None]
+    if not working:
+        raise SystemExit("no trial worked")
+    return min(working, key=lambda trial: trial.measurement.latency_s or np.inf).config
+
+
+def _finds(runs: Sequence[Sequence[Trial]]) -> dict[str, Config]:
+    """Returns what was a run's fastest at some time from the first trial that counts on, by canonical JSON."""
+    finds: dict[str, Config] = {}
+    for trials in runs:
+        for number in np.unique(incumbents(latencies_s(trials))[FIRST_TRIAL - 1 :]):
+            if number >= 0:
+                finds.setdefault(canonical_json(dict(trials[number].config)), trials[number].config)
+    return finds
+
+
+if __name__ == "__main__":
+    main()

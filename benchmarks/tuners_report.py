@@ -1,0 +1,279 @@
+"""What came of `benchmarks/tuners.py`: raw trials, figures of every run and every tuner, and pictures.
+
+    python benchmarks/tuners_report.py
+
+The runs in ``work/bench/tuners`` replace those of the same layers in ``tuners_trials.csv.xz`` and
+``tuners_iterations.csv``. All else is made of these files, so that it can be made again without measuring.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.quality import Curve, incumbents, quartiles
+from picture import panels
+from protocol import BASELINE, LAYERS, PRESETS, VARIANTS
+from tuners_raw import ITERATIONS, RUN, TRIALS, Rows, Runs, by_run, export, number, read, shown, write
+
+RESULTS = Path("docs/results")
+BUDGET = 256
+"""Trials of every run that count; the longer runs of the baseline are the reference."""
+CHECKPOINTS = (64, 128, 256)
+QUALITIES = (0.95, 0.98)
+SAME = 0.99
+"""Confirmations differ by about a hundredth: so near to the reference counts as equal."""
+
+Key = tuple[str, str, int]
+"""Layer, variant and seed."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one run came to.
+
+    Attributes:
+        curve: of the confirmed quality.
+        reached: the trials and seconds to each of `QUALITIES`; infinity when it never was.
+        figures: everything else, by column.
+    """
+
+    curve: Curve
+    reached: Mapping[float, tuple[float, float]]
+    figures: Mapping[str, float]
+
+
+def main() -> None:
+    """Writes all files of this benchmark into docs/results."""
+    export(RESULTS)
+    report(RESULTS)
+
+
+def report(folder: Path) -> None:
+    """Makes the tables and pictures of the raw files that are in a folder."""
+    trials, iterations = by_run(read(folder / TRIALS)), by_run(read(folder / ITERATIONS))
+    curves = {key: curve(rows, best_ratio(key[0], trials)) for key, rows in trials.items()}
+    autotvm_s = {layer: _seconds_of_trials(layer, curves) for layer in LAYERS}
+    summaries = {
+        key: summarise(trials[key][:BUDGET], iterations.get(key, []), shortened(curves[key]), autotvm_s[key[0]])
+        for key in trials
+    }
+    write_runs(summaries, folder / "tuners_runs.csv")
+    write_variants(summaries, folder / "tuners_variants.csv")
+    write_reference(curves, folder / "tuners_reference.csv")
+    draw(summaries, "trials", PRESETS, folder / "tuners_by_trials.svg")
+    draw(summaries, "seconds", PRESETS, folder / "tuners_by_seconds.svg")
+    parts = (BASELINE, *(variant for variant in VARIANTS if variant not in PRESETS))
+    draw(summaries, "trials", parts, folder / "tuners_parts_by_trials.svg")
+
+
+def curve(rows: Rows, best: float) -> Curve:
+    """Returns the confirmed quality of a run's fastest after every trial."""
+    ratios = np.array([number(row["ratio"]) for row in rows])
+    fastest = incumbents([number(row["latency_s"]) for row in rows])
+    return Curve(
+        np.array([float(row["elapsed_s"]) for row in rows]), np.where(fastest < 0, np.nan, best / ratios[fastest])
+    )
+
+
+def best_ratio(layer: str, trials: Runs) -> float:
+    """Returns the best that was confirmed of a layer, as its ratio to the yardstick."""
+    ratios = [number(row["ratio"]) for key, rows in trials.items() if key[0] == layer for row in rows]
+    return float(np.nanmin([*ratios, np.inf]))
+
+
+def shortened(whole: Curve) -> Curve:
+    """Returns the part of a curve that the budget allows."""
+    return Curve(whole.elapsed_s[:BUDGET], whole.quality[:BUDGET])
+
+
+def summarise(rows: Rows, iterations: Rows, own: Curve, autotvm_s: Mapping[int, float]) -> Summary:
+    """Returns what a run came to.
+
+    Args:
+        rows: its trials.
+        iterations: the figures of its search.
+        own: its curve.
+        autotvm_s: number of trials to the seconds that the baseline took for them on this layer.
+    """
+    reached = {quality: own.reached(quality) or (math.inf, math.inf) for quality in QUALITIES}
+    used = [row for row in iterations if int(row["iteration"]) <= int(rows[-1]["iteration"])]
+    figures = {
+        "trials": len(rows),
+        "elapsed_s": own.elapsed_s[-1],
+        **{f"quality_at_{n}": own.at_trials(n) for n in CHECKPOINTS},
+        **{f"quality_in_autotvm_s_of_{n}": own.at_seconds(seconds) for n, seconds in autotvm_s.items()},
+        "iterations": len(used),
+        "search_s": _median(number(row["search_s"]) for row in used),
+        "steps": _median(number(row["steps"]) for row in used),
+        "queries": _median(number(row["queries"]) for row in used),
+        "invalid_share": statistics.fmean(row["status"] != "ok" for row in rows),
+        "run_s": math.fsum(float(row["run_s"]) for row in rows),
+        "build_s": math.fsum(float(row["build_s"]) for row in rows),
+    }
+    return Summary(own, reached, figures)
+
+
+def write_runs(summaries: Mapping[Key, Summary], path: Path) -> None:
+    """Writes a line for each run."""
+    rows = []
+    for key, summary in summaries.items():
+        row: dict[str, Any] = dict(zip(RUN, key, strict=True))
+        for quality, (trials, seconds) in summary.reached.items():
+            row |= {f"trials_to_{quality:.0%}": shown(trials), f"seconds_to_{quality:.0%}": shown(seconds)}
+        rows.append(row | {name: shown(value) for name, value in summary.figures.items()})
+    if rows:
+        write(path, tuple(rows[0]), rows)
+
+
+def write_variants(summaries: Mapping[Key, Summary], path: Path) -> None:
+    """Writes a line for each tuner and figure: quartiles over layers and seeds, and its ratio to the baseline.
+
+    The ratio is the baseline's figure over the tuner's, the geometric mean over layers of the medians over seeds;
+    for times and counts more than 1 is better. A layer on which either never got there in the median does not
+    count, and `layers` says how many do.
+    """
+    rows = []
+    for variant in VARIANTS:
+        own = _figures(summaries, variant)
+        baseline = _figures(summaries, BASELINE)
+        for name, by_layer in own.items():
+            values = [value for found in by_layer.values() for value in found if not math.isnan(value)]
+            ratios = _ratios(baseline.get(name, {}), by_layer)
+            if values:
+                low, median, high = quartiles(values)
+                rows.append(
+                    {
+                        "variant": variant,
+                        "figure": name,
+                        "runs": len(values),
+                        "reached": sum(math.isfinite(value) for value in values),
+                        "lower_quartile": shown(low),
+                        "median": shown(median),
+                        "upper_quartile": shown(high),
+                        "autotvm_over_it": shown(statistics.geometric_mean(ratios) if ratios else math.nan),
+                        "layers": len(ratios),
+                    }
+                )
+    if rows:
+        write(path, tuple(rows[0]), rows)
+
+
+def write_reference(curves: Mapping[Key, Curve], path: Path) -> None:
+    """Writes how much sooner each run was as good as the baseline's longest run of the layer.
+
+    The baseline's own time is that of its whole run, and the time when it first was as good. A run that never was
+    counts with its whole time, which flatters it: `reached` says so. Last, over all layers, come the geometric means
+    of the medians over the seeds.
+    """
+    rows = [row for layer in LAYERS for row in _against_longest(layer, curves)]
+    for variant in VARIANTS:
+        own = [row for row in rows if row["variant"] == variant]
+        layers = list(dict.fromkeys(row["layer"] for row in own))
+        if own:
+            means = {
+                column: statistics.geometric_mean(
+                    statistics.median(row[column] for row in own if row["layer"] == layer) for layer in layers
+                )
+                for column in ("sooner_than_whole_run", "sooner_than_first")
+            }
+            reached = sum(row["reached"] for row in own)
+            rows.append({"layer": "all", "variant": variant, "runs": len(own), "reached": reached, **means})
+    if rows:
+        write(path, tuple(rows[0]), [{name: _plain(value) for name, value in row.items()} for row in rows])
+
+
+def _against_longest(layer: str, curves: Mapping[Key, Curve]) -> Iterator[dict[str, Any]]:
+    """Yields what each run of a layer is against the baseline's longest."""
+    baselines = [found for key, found in curves.items() if key[:2] == (layer, BASELINE)]
+    if not baselines:
+        return
+    longest = max(baselines, key=lambda found: len(found.quality))
+    quality = longest.at_trials(len(longest.quality))
+    first = longest.reached(SAME * quality)
+    if first is None:
+        return
+    for (_, variant, seed), whole in ((key, found) for key, found in curves.items() if key[0] == layer):
+        own = shortened(whole)
+        reached = own.reached(SAME * quality)
+        trials, seconds = reached or (len(own.quality), float(own.elapsed_s[-1]))
+        yield {
+            **{"layer": layer, "variant": variant, "seed": seed, "runs": 1, "reached": int(reached is not None)},
+            **{"reference_trials": len(longest.quality), "reference_quality": quality},
+            **{"trials": trials, "seconds": seconds},
+            "sooner_than_whole_run": float(longest.elapsed_s[-1]) / seconds,
+            "sooner_than_first": first[1] / seconds,
+        }
+
+
+def draw(summaries: Mapping[Key, Summary], against: str, variants: Sequence[str], path: Path) -> None:
+    """Draws the median quality over the seeds of every layer against trials or seconds."""
+    layers = [layer for layer in LAYERS if any(key[0] == layer for key in summaries)]
+    if not layers:
+        return
+    with panels(layers, against, "quality: best known latency over own", path) as axes:
+        for layer in layers:
+            for variant in variants:
+                own = [summary.curve for key, summary in summaries.items() if key[:2] == (layer, variant)]
+                if own:
+                    axes.line(layer, variant, *_median_curve(own, against))
+        axes.limit(0.5, 1.02)
+
+
+def _median_curve(curves: Sequence[Curve], against: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns the median of some curves where all of them are known."""
+    if against == "trials":
+        x = np.arange(1.0, 1 + max(len(curve.quality) for curve in curves))
+        columns = [[curve.at_trials(int(trials)) for trials in x] for curve in curves]
+    else:
+        x = np.geomspace(1.0, max(curve.elapsed_s[-1] for curve in curves), 200)
+        columns = [[curve.at_seconds(seconds) for seconds in x] for curve in curves]
+    y = np.median(columns, axis=0)
+    return x[~np.isnan(y)], y[~np.isnan(y)]
+
+
+def _figures(summaries: Mapping[Key, Summary], variant: str) -> dict[str, dict[str, list[float]]]:
+    """Returns, by figure and layer, what the runs of a variant came to."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (layer, name, _), summary in summaries.items():
+        if name == variant:
+            for quality, (trials, seconds) in summary.reached.items():
+                found[f"trials_to_{quality:.0%}"][layer].append(trials)
+                found[f"seconds_to_{quality:.0%}"][layer].append(seconds)
+            for figure, value in summary.figures.items():
+                found[figure][layer].append(value)
+    return found
+
+
+def _ratios(baseline: Mapping[str, Sequence[float]], own: Mapping[str, Sequence[float]]) -> list[float]:
+    """Returns for each layer the baseline's median over one's own, where both are numbers above 0."""
+    pairs = [(quartiles(baseline[layer])[1], quartiles(own[layer])[1]) for layer in own if layer in baseline]
+    return [mine / other for mine, other in pairs if math.isfinite(mine) and math.isfinite(other) and mine * other > 0]
+
+
+def _seconds_of_trials(layer: str, curves: Mapping[Key, Curve]) -> dict[int, float]:
+    """Returns how many seconds the baseline took on a layer for so many trials, the median over its seeds."""
+    own = [curve.elapsed_s for key, curve in curves.items() if key[:2] == (layer, BASELINE)]
+    taken = {trials: [elapsed_s[trials - 1] for elapsed_s in own if len(elapsed_s) >= trials] for trials in CHECKPOINTS}
+    return {trials: statistics.median(seconds) if seconds else math.nan for trials, seconds in taken.items()}
+
+
+def _plain(value: Any) -> Any:
+    return shown(value) if isinstance(value, float) else value
+
+
+def _median(values: Iterable[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return statistics.median(known) if known else math.nan
+
+
+if __name__ == "__main__":
+    main()
