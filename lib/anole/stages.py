@@ -175,11 +175,12 @@ def _tune(shard: Shard, task: Task, settings: TunerSettings, seed: int, n_trials
     recorded = shard.trials[:n_trials]
     statuses = Counter(trial.measurement.status for trial in recorded)
     best_gflops = max((trial.gflops or 0.0 for trial in recorded), default=0.0)
+    best_s = min(filter(None, (trial.measurement.latency_s for trial in recorded)), default=None)
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(task.label, n_trials))
         if recorded:
             progress.update(len(recorded), best_gflops, len(recorded) - statuses[Status.OK])
-        measurer = cache(lambda: stack.enter_context(Measurer(task, settings.evaluator)))
+        measurer = cache(lambda: stack.enter_context(Measurer(task, settings.evaluator, best_s=best_s)))
 
         def note(trial: Trial) -> None:
             nonlocal best_gflops
