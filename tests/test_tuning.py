@@ -101,6 +101,20 @@ def test_an_equal_budget_measures_nothing(project: Project, four: dict[str, Any]
     assert project.shard.read_bytes() == before
 
 
+def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    told_s = []
+
+    def measurer(task: Task, evaluator: object, best_s: float | None) -> None:
+        told_s.append(best_s)
+        raise InterruptedError
+
+    monkeypatch.setattr("anole.tuning.Measurer", measurer)
+    with pytest.raises(InterruptedError):
+        project.tune(5)
+    latencies_s = [trial.measurement.latency_s for trial in read_shard(project.shard).trials]
+    assert len(latencies_s) == 4 and told_s == [min(filter(None, latencies_s))]
+
+
 def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None:
     huge = Project(tmp_path, Dense(1, 1 << 22, 1 << 22))
     receipt = huge.tune(2)

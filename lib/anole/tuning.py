@@ -278,8 +278,13 @@ class TaskTuning:
     def _open_measurer(self) -> Measurer:
         self.before_measuring(self)
         if self._measurer is None:
-            self._measurer = self._workers.enter_context(Measurer(self.task, self._settings.evaluator))
+            measurer = Measurer(self.task, self._settings.evaluator, best_s=self._best_s())
+            self._measurer = self._workers.enter_context(measurer)
         return self._measurer
+
+    def _best_s(self) -> float | None:
+        trials = self.trials or self._recorded
+        return min(filter(None, (trial.measurement.latency_s for trial in trials)), default=None)
 
     def _note(self, trial: Trial) -> None:
         self._shard.append_trial(trial)

@@ -48,7 +48,8 @@ def test_once_fitted_it_ranks_configs_it_has_not_seen(surrogate_settings, formul
     scores = surrogate.score(unseen.vectors)
     assert scores.shape == (400,) and scores.dtype == np.float64 and np.isfinite(scores).all()
     if surrogate.fitted:
-        assert np.corrcoef(ranks(scores), ranks(unseen.scores))[0, 1] > 0.8
+        favourites = np.argsort(scores)[-40:]
+        assert ranks(unseen.scores)[favourites].mean() > 0.85 * 400
         assert 0.3 < scores.max() < 1.5
 
 

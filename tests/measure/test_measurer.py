@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 from anole.machine import describe_cpu
 from anole.measure import Limits, Measurer
+from anole.measure.adaptive import Adaptive
 from anole.measure.evaluator import Fixed
 from anole.record import Config, Status
+from anole.roles import Timer, Timing
 from anole.targets import get_target
 from anole.targets.base import Timeable
 from anole.targets.cpu.target import CpuTarget
@@ -69,6 +72,14 @@ class _Wrong:
         return self._kernel(number)
 
 
+@dataclass(frozen=True)
+class Telling:
+    """An evaluator that gives, in the place of the deviation, the rival it was told of."""
+
+    def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
+        return Timing(timer(1), best_s or 0.0, 0.0, 1)
+
+
 def _without_trouble(config: Mapping[str, Any]) -> Config:
     return {name: value for name, value in config.items() if name != "trouble"}
 
@@ -101,6 +112,21 @@ def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
         assert measurement.repeats == 5
         assert measurement.build_s > 0 and measurement.run_s > 0
     assert all(confirmation.repeats >= 5 for confirmation in confirmed)
+
+
+def test_the_evaluator_knows_the_fastest_so_far(task: Task, configs: list[dict[str, Any]]) -> None:
+    with Measurer(task, Telling()) as measurer:
+        measured = list(measurer.measure(configs[:3])) + list(measurer.measure(configs[3:]))
+    latencies_s = [measurement.latency_s for measurement in measured if measurement.latency_s is not None]
+    told_s = [measurement.latency_std_s for measurement in measured]
+    assert told_s == [0.0, *(min(latencies_s[:count]) for count in (1, 2, 3))]
+
+
+def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: list[dict[str, Any]]) -> None:
+    evaluator = Adaptive(micro_batch=2, slow_factor=2.0)
+    with Measurer(task, evaluator, n_builders=1, best_s=1e-9) as measurer:
+        (measured,) = measurer.measure(configs[:1])
+    assert (measured.status, measured.repeats, measured.cv) == (Status.OK, 1, 0.0)
 
 
 @pytest.mark.parametrize(

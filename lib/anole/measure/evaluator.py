@@ -1,4 +1,4 @@
-"""Evaluators: how often a kernel is run before its time is believed."""
+"""AutoTVM's evaluator: runs every kernel equally often."""
 
 from __future__ import annotations
 

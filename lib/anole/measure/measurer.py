@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -69,6 +70,7 @@ class Measurer:
         target: what builds and runs them; the task's own target unless given.
         n_builders: how many candidates are built at once.
         limits: what a candidate may take.
+        best_s: the least latency that was measured before, in seconds; None when nothing was.
 
     Raises:
         TargetError: the target's kind is unknown.
@@ -83,12 +85,13 @@ class Measurer:
         target: Target | None = None,
         n_builders: int | None = None,
         limits: Limits | None = None,
+        best_s: float | None = None,
     ) -> None:
         self._workload, self._limits = task.workload, limits or Limits()
         self._target = target or get_target(task.target)
         self._device = str(task.target["kind"])
         self._n_builders = n_builders or int(task.target.get("threads", 1))
-        self._evaluator = evaluator
+        self._evaluator, self._best_s = evaluator, best_s
 
     def __enter__(self) -> Measurer:
         with ExitStack() as stack:
@@ -132,6 +135,7 @@ class Measurer:
             try:
                 outcomes: list[Timed] = self._runner.call(
                     [(str(candidate.artifact), dict(candidate.config)) for candidate in able],
+                    self._best_s,
                     seconds,
                     timeout_s=seconds + self._limits.run_s * max(1, len(able)),
                 )
@@ -178,7 +182,7 @@ class Measurer:
         began_s = time.perf_counter()
         try:
             (timed,) = self._runner.call(
-                [(str(candidate.artifact), dict(candidate.config))], timeout_s=self._limits.run_s
+                [(str(candidate.artifact), dict(candidate.config))], self._best_s, timeout_s=self._limits.run_s
             )
         except _FAILURES as error:
             status = Status.RUN_TIMEOUT if isinstance(error, WorkerTimeout) else Status.RUN_ERROR
@@ -192,4 +196,5 @@ class Measurer:
             allowed = self._limits.relative_error
             reason = f"relative error {timed.relative_error:.3g}; at most {allowed:g} is allowed"
             return replace(measured, status=Status.WRONG_ANSWER, error=reason)
+        self._best_s = min(timed.timing.latency_s, self._best_s or math.inf)
         return replace(measured, **asdict(timed.timing))

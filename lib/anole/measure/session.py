@@ -44,18 +44,20 @@ def start_running(
     """Returns the function that runs candidates of a workload in this process, once or against each other."""
     runner = target.runner(workload)
 
-    def run(configs: Sequence[tuple[str, Config]], seconds: float | None = None) -> list[Timed]:
+    def run(configs: Sequence[tuple[str, Config]], best_s: float | None, seconds: float | None = None) -> list[Timed]:
         if seconds is None:
-            return [_measure(runner, artifact, config, evaluator, tolerance) for artifact, config in configs]
+            return [_measure(runner, artifact, config, evaluator, best_s, tolerance) for artifact, config in configs]
         return _compare(runner, configs, seconds, tolerance)
 
     return run
 
 
-def _measure(runner: Runner, artifact: str, config: Config, evaluator: Evaluator, tolerance: float) -> Timed:
+def _measure(
+    runner: Runner, artifact: str, config: Config, evaluator: Evaluator, best_s: float | None, tolerance: float
+) -> Timed:
     kernel = runner.load(Path(artifact), config)
     error = kernel.relative_error()
-    return Timed(error, evaluator.evaluate(kernel) if error <= tolerance else None)
+    return Timed(error, evaluator.evaluate(kernel, best_s) if error <= tolerance else None)
 
 
 def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
