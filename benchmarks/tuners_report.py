@@ -110,7 +110,7 @@ def summarise(rows: Rows, iterations: Rows, own: Curve, autotvm_s: Mapping[int, 
         "trials": len(rows),
         "elapsed_s": own.elapsed_s[-1],
         **{f"quality_at_{n}": own.at_trials(n) for n in CHECKPOINTS},
-        **{f"quality_in_autotvm_s_of_{n}": own.at_seconds(seconds) for n, seconds in autotvm_s.items()},
+        **{f"quality_in_autotvm_s_of_{n}": own.at_seconds(autotvm_s.get(n, math.nan)) for n in CHECKPOINTS},
         "iterations": len(used),
         "search_s": _median(number(row["search_s"]) for row in used),
         "steps": _median(number(row["steps"]) for row in used),
@@ -263,7 +263,7 @@ def _seconds_of_trials(layer: str, curves: Mapping[Key, Curve]) -> dict[int, flo
     """Returns how many seconds the baseline took on a layer for so many trials, the median over its seeds."""
     own = [curve.elapsed_s for key, curve in curves.items() if key[:2] == (layer, BASELINE)]
     taken = {trials: [elapsed_s[trials - 1] for elapsed_s in own if len(elapsed_s) >= trials] for trials in CHECKPOINTS}
-    return {trials: statistics.median(seconds) if seconds else math.nan for trials, seconds in taken.items()}
+    return {trials: statistics.median(seconds) for trials, seconds in taken.items() if seconds}
 
 
 def _plain(value: Any) -> Any:

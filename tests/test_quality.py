@@ -25,7 +25,9 @@ def test_the_quality_after_trials(n_trials: int, quality: float) -> None:
     assert CURVE.at_trials(n_trials) == pytest.approx(quality, nan_ok=True)
 
 
-@pytest.mark.parametrize(("elapsed_s", "quality"), [(0.5, NAN), (2.0, 0.5), (3.9, 0.5), (4.0, 0.9), (99.0, 0.8)])
+@pytest.mark.parametrize(
+    ("elapsed_s", "quality"), [(0.5, NAN), (2.0, 0.5), (3.9, 0.5), (4.0, 0.9), (99.0, 0.8), (NAN, NAN)]
+)
 def test_the_quality_after_seconds(elapsed_s: float, quality: float) -> None:
     assert CURVE.at_seconds(elapsed_s) == pytest.approx(quality, nan_ok=True)
 

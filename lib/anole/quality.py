@@ -28,7 +28,7 @@ class Curve:
 
     def at_seconds(self, elapsed_s: float) -> float:
         """Returns the quality after so many seconds, or at the end of a shorter run; NaN where it is not known."""
-        return self.at_trials(int(np.searchsorted(self.elapsed_s, elapsed_s, side="right")))
+        return self.at_trials(int((self.elapsed_s <= elapsed_s).sum()))
 
     def reached(self, quality: float) -> tuple[int, float] | None:
         """Returns the trials and the seconds after which a quality was first reached; None when it never was."""
