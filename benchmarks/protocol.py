@@ -23,6 +23,7 @@ LAYERS = {
 BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
     **{preset: {"preset": preset} for preset in ("random", "autotvm", "release", "chameleon", "adatune", "anole")},
+    "anole, cold": {"preset": "anole", "warm_start": False},
     # What Chameleon adds to AutoTVM, part by part.
     "SA+AS": {"preset": "autotvm", "sampler": "adaptive"},
     "PPO+greedy": {"preset": "autotvm", "explorer": "ppo"},

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from anole.keys import canonical_json, write_atomically
+from anole.keys import canonical_json, content_key, document, write_atomically
 from anole.machine import describe_cpu
 from anole.measure import Measurer
 from anole.measure.evaluator import Fixed
@@ -30,14 +30,13 @@ from anole.presets import read_tuner
 from anole.quality import incumbents
 from anole.record import Config, Trial
 from anole.settings import TunerSettings
-from anole.tuning import tune_task
 from anole.store.content import ShardContent, read_shard
 from anole.targets import get_target
 from anole.task import Task
+from anole.tuning import tune_task
 from protocol import BASELINE, LAYERS, VARIANTS, chosen
 
-FOLDER = Path("work/bench/tuners")
-SHARDS = FOLDER / "shards"
+FOLDER = Path("db/tuners")
 FIRST_TRIAL = 16
 RIVALS = 15
 """Configs that are confirmed at once, the yardstick aside."""
@@ -71,7 +70,7 @@ def main() -> None:
                 logger.info("%s, %s, seed %d", layer, variant, seed)
                 n_trials = max(arguments.trials, arguments.reference_trials if variant == BASELINE else 0)
                 receipt = FOLDER / f"receipts/{layer}/{variant}/{seed}.json"
-                tune_task(_task_file(layer), settings, seed, n_trials, SHARDS, receipt)
+                tune_task(_task_file(layer), settings, seed, n_trials, _shards_dir(settings, seed), receipt)
             confirm(layer, ends_s)
 
 
@@ -88,7 +87,7 @@ def task_of(layer: str) -> Task:
 
 def runs_of(layer: str) -> Iterator[ShardContent]:
     """Reads all runs of a layer."""
-    for path in sorted((SHARDS / task_of(layer).key).glob("*.jsonl")):
+    for path in sorted(FOLDER.glob(f"shards/*/{task_of(layer).key}/*.jsonl")):
         yield read_shard(path)
 
 
@@ -120,7 +119,7 @@ def confirm(layer: str, ends_s: float = float("inf")) -> None:
                 latency_s = measurement.latency_s
                 ratio = latency_s / base.latency_s if latency_s else None
                 confirmed["confirmed"].append({"config": dict(config), "latency_s": latency_s, "ratio": ratio})
-            write_atomically(_confirmations_path(layer), json.dumps(confirmed, indent=1) + "\n")
+            write_atomically(_confirmations_path(layer), document(confirmed))
 
 
 def read_confirmations(layer: str) -> dict[str, Any]:
@@ -133,10 +132,15 @@ def _confirmations_path(layer: str) -> Path:
     return FOLDER / f"confirmations/{task_of(layer).key}.json"
 
 
+def _shards_dir(settings: TunerSettings, seed: int) -> Path:
+    """Returns a folder for one tuner and seed: who starts warm learns from its own runs of the layers before."""
+    return FOLDER / f"shards/{content_key(settings.to_json())[:16]}-{seed}"
+
+
 def _task_file(layer: str) -> Path:
     task = task_of(layer)
     path = FOLDER / f"tasks/{task.key}.json"
-    write_atomically(path, json.dumps(task.to_json(), indent=1) + "\n")
+    write_atomically(path, document(task.to_json()))
     return path
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/tuners_report.py
 
-The runs in ``work/bench/tuners`` replace those of the same layers in ``tuners_trials.csv.xz`` and
+The runs in ``db/tuners`` replace those of the same layers in ``tuners_trials.csv.xz`` and
 ``tuners_iterations.csv``. All else is made of these files, so that it can be made again without measuring.
 """
 
