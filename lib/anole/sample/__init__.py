@@ -1,8 +1,9 @@
 """Samplers: they choose the few candidates that are measured."""
 
 from anole.roles import Sampler
+from anole.sample.adaptive import Adaptive
 from anole.sample.greedy import EpsilonGreedy, First
 from anole.settings import Part
 
-SAMPLERS: dict[str, type[Part[Sampler]]] = {sampler.name: sampler for sampler in (EpsilonGreedy, First)}
+SAMPLERS: dict[str, type[Part[Sampler]]] = {sampler.name: sampler for sampler in (EpsilonGreedy, Adaptive, First)}
 """Every sampler by the name that models.yaml calls it."""
