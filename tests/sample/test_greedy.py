@@ -121,6 +121,24 @@ def test_random_configs_fill_up_what_the_explorer_left_open(pool):
     assert len(chosen) == 64 and sorted(rows_of(chosen, history, few))[-5:] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("sampler", [EpsilonGreedy(), First()])
+def test_greedy_samplers_fill_the_batch_with_candidates_better_than_most(pool, sampler):
+    history, candidates = pool
+    chosen = sampler.start(history.space).choose(candidates, history, 48, np.random.default_rng(0))
+    scores = [candidates.scores[row] for row in rows_of(chosen, history, candidates) if row >= 0]
+    assert len(chosen) == 48 and len(scores) >= 46
+    assert np.mean(scores) > candidates.scores.mean()
+
+
+@pytest.mark.parametrize("sampler", [EpsilonGreedy(), First()])
+def test_greedy_samplers_take_all_where_there_are_no_more(formula, sampler):
+    small = formula("handful")
+    history = small.history(3)
+    free = small.space.sample(8, np.random.default_rng(0), exclude=history.visited)
+    chosen = sampler.start(small.space).choose(Candidates(free, np.zeros(5)), history, 12, np.random.default_rng(0))
+    assert sorted(chosen.tolist()) == sorted(free.tolist())
+
+
 def test_first_takes_the_first(pool):
     history, candidates = pool
     chosen = First().start(history.space).choose(candidates, history, 10, np.random.default_rng(0))

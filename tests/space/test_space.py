@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError
@@ -65,3 +65,16 @@ def test_a_split_is_allowed_by_its_list_as_by_its_tuple():
 def test_a_part_that_does_not_exist_is_refused(values, message):
     with pytest.raises(ConfigError, match=message):
         make_space().restricted(values)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=5), st.integers(0, 99))
+def test_denormalized_undoes_normalized_and_forgives_half_a_step(cardinalities, seed):
+    space = Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)])
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(0, cardinalities, size=(20, len(cardinalities)))
+    points = space.normalized(vectors)
+    assert points.min() >= 0 and points.max() <= 1
+    nudges = rng.uniform(-0.49, 0.49, points.shape) / np.maximum(space.cardinalities - 1, 1)
+    np.testing.assert_array_equal(space.denormalized(points), vectors)
+    np.testing.assert_array_equal(space.denormalized((points + nudges).astype(np.float32)), vectors)

@@ -148,6 +148,10 @@ class Space:
         """Returns every knob's index scaled to [0, 1], shape (n, n_knobs)."""
         return (vectors / np.maximum(self.cardinalities - 1, 1)).astype(np.float32)
 
+    def denormalized(self, points: NDArray[np.float32]) -> Vectors:
+        """Returns the index vectors, valid or not, nearest to points of [0, 1], both of shape (n, n_knobs)."""
+        return np.asarray(np.rint(points * (self.cardinalities - 1)), dtype=np.int64)
+
     @cached_property
     def valid_indices(self) -> NDArray[np.int64] | None:
         """All valid indices in order, or None when the space is too large to be enumerated."""

@@ -1,0 +1,64 @@
+"""Sample synthesis: new configs out of the values that candidates have most often, knob by knob (Chameleon)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space.space import Space, Vectors
+
+_N_CONSIDERED = 1024
+"""Configs looked at before synthesis is given up, which bounds its time where nearly all are invalid."""
+
+_N_AT_ONCE = 64
+
+
+def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
+    """Yields the most probable valid configs, were every knob's value drawn on its own as often as it occurs.
+
+    The first one is Chameleon's ``mode`` (Ahn et al., ICLR 2020, section 3.3): every knob has its most frequent
+    value. That is but one config, and soon visited; the next ones are what to measure in its place.
+
+    Args:
+        vectors: index vectors whose values are counted, shape (n, n_knobs), n at least 1.
+        space: tells which configs are valid.
+
+    Yields:
+        Distinct index vectors, shape (n_knobs,), the most probable first.
+    """
+    considered = islice(_most_probable(vectors), _N_CONSIDERED)
+    while batch := list(islice(considered, _N_AT_ONCE)):
+        configs = np.array(batch, dtype=np.int64)
+        yield from configs[space.valid(configs)]
+
+
+def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
+    """Yields all combinations of the knobs' values, valid or not, the most probable first.
+
+    Best-first search over ranks: a knob's rank 0 is its most frequent value. A combination's successors have
+    one knob's rank raised by 1, and only a knob from its last raised one on, so that each is met once.
+    """
+    values, log_frequencies = zip(*(_ranked(column) for column in vectors.T), strict=True)
+    n_knobs = len(values)
+    start = (0,) * n_knobs
+    queue = [(-sum(frequencies[0] for frequencies in log_frequencies), start, 0)]
+    while queue:
+        improbability, ranks, last_raised = heapq.heappop(queue)
+        yield [int(values[knob][rank]) for knob, rank in enumerate(ranks)]
+        for knob in range(last_raised, n_knobs):
+            rank = ranks[knob]
+            if rank + 1 < len(values[knob]):
+                loss = log_frequencies[knob][rank] - log_frequencies[knob][rank + 1]
+                raised = (*ranks[:knob], rank + 1, *ranks[knob + 1 :])
+                heapq.heappush(queue, (improbability + loss, raised, knob))
+
+
+def _ranked(column: NDArray[np.int64]) -> tuple[list[int], list[float]]:
+    """Returns a knob's values, the most frequent first (of equals the smallest), and their log frequencies."""
+    values, counts = np.unique(column, return_counts=True)
+    ranking = np.argsort(-counts, kind="stable")
+    return values[ranking].tolist(), np.log(counts[ranking] / len(column)).tolist()
