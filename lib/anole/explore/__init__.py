@@ -1,9 +1,10 @@
 """Explorers: they walk a space for configs that are worth measuring."""
 
 from anole.explore.annealing import Annealing
+from anole.explore.ppo import PPO
 from anole.explore.random import Random
 from anole.roles import Explorer
 from anole.settings import Part
 
-EXPLORERS: dict[str, type[Part[Explorer]]] = {explorer.name: explorer for explorer in (Annealing, Random)}
+EXPLORERS: dict[str, type[Part[Explorer]]] = {explorer.name: explorer for explorer in (Annealing, PPO, Random)}
 """Every explorer by the name that models.yaml calls it."""
