@@ -129,7 +129,7 @@ def test_every_setting_is_part_of_the_run_key():
         ({"preset": None}, "tuning.preset: unknown preset None"),
         (
             {"explorer": "anealing"},
-            "tuning.explorer: unknown explorer 'anealing'; allowed: annealing, random",
+            "tuning.explorer: unknown explorer 'anealing'; allowed: annealing, ppo, random",
         ),
         ({"explorer": "anealing"}, "(did you mean annealing?)"),
         ({"explorer": {"name": "ppoo"}}, "tuning.explorer.name: unknown explorer 'ppoo'"),

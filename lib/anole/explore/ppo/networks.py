@@ -26,8 +26,9 @@ class ActorCritic(nn.Module):
         self.n_knobs = n_knobs
 
         def layer(n_in: int, n_out: int, gain: float) -> nn.Linear:
-            # A plain Linear would draw its first weights from torch's global generator.
-            linear = nn.utils.skip_init(nn.Linear, n_in, n_out)
+            # A new Linear draws from torch's global generator, which is nobody's business here.
+            with torch.random.fork_rng(devices=[]):
+                linear = nn.Linear(n_in, n_out)
             nn.init.orthogonal_(linear.weight, gain, generator=generator)
             nn.init.zeros_(linear.bias)
             return linear

@@ -61,12 +61,14 @@ def roll_out(
         rng: where the randomness comes from.
     """
     movable = space.cardinalities > 1
-    path, lives, ends = [vectors], [], []
+    path = [vectors]
+    lives: list[NDArray[np.bool_]] = []
+    ends: list[NDArray[np.bool_]] = []
     while live.any() and len(lives) < n_steps:
         moved, drawn = move(space, vectors, policy(space.normalized(vectors)), rng)
         moved = np.where(live[:, None], moved, vectors)
         ended = np.zeros_like(live)
-        if converged_share is not None:
+        if converged_share is not None and movable.any():
             # An episode that drew no valid move did not choose to stay.
             staying = (moved == vectors)[:, movable].mean(axis=1)
             ended = live & drawn & (staying >= converged_share)
@@ -99,11 +101,12 @@ def move(
         others stay where they are.
     """
     n_episodes, n_knobs = vectors.shape
-    down, stay, up = np.exp(logits - logits.max(axis=0)) * allowed(space, vectors)
+    masked = np.where(allowed(space, vectors), logits, -np.inf)
+    down, stay, up = np.exp(masked - masked.max(axis=0))
     n_draws = _DRAWS if space.constraints else 1
     thresholds = rng.random((n_draws, n_episodes, n_knobs)) * (down + stay + up)
     moved = vectors + (thresholds >= down + stay) - (thresholds < down)
     valid = space.valid(moved.reshape(-1, n_knobs)).reshape(n_draws, n_episodes)
-    drawn = valid.any(axis=0)
+    drawn: NDArray[np.bool_] = np.any(valid, axis=0)
     first_valid = moved[np.argmax(valid, axis=0), np.arange(n_episodes)]
     return np.where(drawn[:, None], first_valid, vectors), drawn

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anole.explore.ppo.adam import Adam
 from anole.explore.ppo.gae import advantages
 from anole.explore.ppo.networks import ActorCritic, log_probabilities
 from anole.explore.ppo.rollout import Rollout, allowed
@@ -65,7 +66,7 @@ class Learner:
         self.settings, self.space = settings, space
         self._generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         self.networks = ActorCritic(len(space.knobs), settings.n_hidden, settings.shared_layer, self._generator)
-        self._optimizer = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate, eps=1e-5, fused=True)
+        self._optimizer = Adam(self.networks.parameters(), settings.learning_rate)
 
     @torch.inference_mode()
     def policy(self, states: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -90,7 +91,7 @@ class Learner:
         batch = Batch(
             states=states[:-1][torch.from_numpy(live)],
             actions=torch.from_numpy(rollout.actions[live]),
-            allowed=torch.from_numpy(allowed(self.space, rollout.vectors[:-1][live])).transpose(0, 1),
+            allowed=torch.from_numpy(allowed(self.space, rollout.vectors[:-1][live])).transpose(0, 1).contiguous(),
             log_probs=torch.empty(0),
             values=torch.from_numpy(values[:-1][live]).float(),
             advantages=torch.from_numpy(estimates[live]).float(),
@@ -119,8 +120,7 @@ class Learner:
             + settings.value_coefficient * figures["value_loss"]
             - settings.entropy_coefficient * figures["entropy"]
         )
-        self._optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         self._optimizer.step()
         return {name: figure.detach() for name, figure in figures.items()}
 
