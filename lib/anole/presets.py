@@ -9,21 +9,39 @@ from typing import Any
 from anole.errors import SpecError
 from anole.explore import EXPLORERS
 from anole.explore.annealing import Annealing
+from anole.explore.contextual import ContextualAnnealing
+from anole.explore.ppo import PPO
 from anole.explore.random import Random
 from anole.measure import EVALUATORS
+from anole.measure.adaptive import Adaptive as AdaptiveEvaluator
 from anole.measure.evaluator import Fixed
 from anole.sample import SAMPLERS
+from anole.sample.adaptive import Adaptive as AdaptiveSampler
+from anole.sample.contextual import ContextualGreedy
 from anole.sample.greedy import EpsilonGreedy, First
 from anole.settings import TunerSettings, read_fields, unknown
 from anole.surrogate import SURROGATES
 from anole.surrogate.blind import Blind
 from anole.surrogate.boosted_trees import BoostedTrees
+from anole.surrogate.forest import Forest
 
 PRESETS = {
     settings.preset: settings
     for settings in (
         TunerSettings("autotvm", Annealing(), EpsilonGreedy(), BoostedTrees(), Fixed()),
         TunerSettings("random", Random(), First(), Blind(), Fixed()),
+        TunerSettings("release", PPO(), AdaptiveSampler(), BoostedTrees(), Fixed()),
+        TunerSettings("chameleon", PPO(), AdaptiveSampler(), BoostedTrees(), Fixed()),
+        TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
+        TunerSettings(
+            "anole",
+            PPO(n_candidates=128),
+            AdaptiveSampler(representative="best"),
+            BoostedTrees(objective="ranking"),
+            AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
+            batch=16,
+            warm_start=True,
+        ),
     )
 }
 """Every preset by its name."""
