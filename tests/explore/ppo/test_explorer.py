@@ -70,7 +70,7 @@ def test_reaches_the_known_optimum(formula):
 
 
 def test_beats_annealing_where_two_knobs_must_move_together():
-    """With no more queries, by 0.05 of the optimum on the mean of three seeds."""
+    """With no more queries, by a tenth of the optimum on the mean of three seeds."""
     learned, annealed = [], []
     for seed in range(3):
         history, oracle = ridge()
@@ -85,7 +85,7 @@ def test_beats_annealing_where_two_knobs_must_move_together():
         annealed.append(explorer.propose(oracle, history, np.random.default_rng(seed)).scores[0])
         assert len(oracle.asked) > 0.95 * n_queries
     assert np.mean(learned) > 0.97
-    assert np.mean(learned) > np.mean(annealed) + 0.05
+    assert np.mean(learned) > np.mean(annealed) + 0.1
 
 
 def test_learns_over_iterations(formula):

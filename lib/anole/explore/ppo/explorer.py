@@ -41,7 +41,7 @@ class PPO:
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
             RELEASE's code; null lets every episode take all steps.
         shared_layer: whether policy and value share their first layer, as in both papers.
-        n_hidden: units of each of the two hidden layers, those of the public code.
+        n_hidden: units of each of the two hidden layers; the public code's 20 now and then learn only half of a space.
         n_minibatches: of every epoch.
         n_candidates: how many of the best are handed over; null for all configs of all episodes, the papers'
             S_Theta.
@@ -55,7 +55,7 @@ class PPO:
     begin: Literal["random", "last", "best"] = "random"
     converged_share: Annotated[float, Range(0, 1)] | None = 0.75
     shared_layer: bool = True
-    n_hidden: Annotated[int, Range(1, 1024)] = 20
+    n_hidden: Annotated[int, Range(1, 1024)] = 64
     learning_rate: Annotated[float, Range(0)] = 1e-3
     discount: Annotated[float, Range(0, 1)] = 0.9
     gae_lambda: Annotated[float, Range(0, 1)] = 0.99

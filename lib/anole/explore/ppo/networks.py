@@ -12,7 +12,7 @@ class ActorCritic(nn.Module):
     """A policy and a value of configs; the first layer is theirs together.
 
     Chameleon, section 3.2: "the first layer of these networks that takes the current configuration as input is
-    shared to foster information sharing". Sizes and tanh are those of the public code.
+    shared to foster information sharing". Depth and tanh are those of the public code.
 
     Args:
         n_knobs: of the space.
