@@ -23,11 +23,14 @@ LAYERS = {
 BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
     **{preset: {"preset": preset} for preset in ("random", "autotvm", "release", "chameleon", "adatune", "anole")},
+    # What makes the default preset: without other layers to learn from, and with AutoTVM's explorer.
     "anole, cold": {"preset": "anole", "warm_start": False},
-    # What Chameleon adds to AutoTVM, part by part.
-    "SA+AS": {"preset": "autotvm", "sampler": "adaptive"},
-    "PPO+greedy": {"preset": "autotvm", "explorer": "ppo"},
-    "PPO+AS": {"preset": "autotvm", "explorer": "ppo", "sampler": "adaptive"},
+    "anole, SA": {"preset": "anole", "explorer": "annealing", "warm_start": False},
+    # What Chameleon adds to AutoTVM, part by part; the last is Chameleon itself, and so the same run.
+    "SA+greedy, batch 16": {"preset": "autotvm", "batch": 16},
+    "SA+AS": {"preset": "chameleon", "explorer": "annealing"},
+    "PPO+greedy": {"preset": "chameleon", "sampler": "greedy"},
+    "PPO+AS": {"preset": "chameleon"},
     # What AdaTune adds; the last is AdaTune itself, and so the same run.
     "RFEI+SA+fixed": {"preset": "adatune", "explorer": "annealing", "sampler": "greedy", "evaluator": "fixed"},
     "RFEI+CSA+fixed": {"preset": "adatune", "evaluator": "fixed"},

@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--layers", default="", help="with commas; all by default")
     parser.add_argument("--variants", default="", help="with commas; all by default")
     parser.add_argument("--seeds", default="0,1,2", help="with commas")
-    parser.add_argument("--trials", type=int, default=256)
+    parser.add_argument("--trials", type=int, default=192)
     parser.add_argument("--reference-trials", type=int, default=0, help=f"raise the runs of {BASELINE} to so many")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing more after so many")
     arguments = parser.parse_args()

@@ -25,9 +25,9 @@ from protocol import BASELINE, LAYERS, PRESETS, VARIANTS
 from tuners_raw import ITERATIONS, RUN, TRIALS, Rows, Runs, by_run, export, number, read, shown, write
 
 RESULTS = Path("docs/results")
-BUDGET = 256
+BUDGET = 192
 """Trials of every run that count; the longer runs of the baseline are the reference."""
-CHECKPOINTS = (64, 128, 256)
+CHECKPOINTS = (64, 128, 192)
 QUALITIES = (0.95, 0.98)
 SAME = 0.99
 """Confirmations differ by about a hundredth: so near to the reference counts as equal."""
