@@ -15,7 +15,7 @@ from anole.explore.annealing import Annealing
 from anole.explore.random import Random
 from anole.keys import canonical_json
 from anole.measure.evaluator import Fixed
-from anole.presets import DEFAULT_PRESET, PRESETS, read_tuner
+from anole.presets import PRESETS, read_tuner
 from anole.record import Run
 from anole.sample.greedy import EpsilonGreedy, First
 from anole.surrogate.blind import Blind
@@ -64,7 +64,35 @@ def test_a_preset_is_read_by_its_name_and_is_plain(preset):
 
 
 def test_the_default_preset():
-    assert read_tuner({}) == PRESETS[DEFAULT_PRESET]
+    assert read_tuner({}) == PRESETS["anole"]
+
+
+def parts(preset):
+    settings = read_tuner({"preset": preset})
+    return settings.explorer, settings.sampler, settings.surrogate, settings.evaluator
+
+
+def test_the_papers_presets_have_the_papers_constants():
+    """Chameleon, tables 7 and 9; AdaTune, section 4 and appendix A."""
+    for preset in ("release", "chameleon"):
+        explorer, sampler, surrogate, evaluator = parts(preset)
+        assert (explorer.name, sampler.name, surrogate, evaluator) == ("ppo", "adaptive", BoostedTrees(), Fixed())
+        assert (explorer.n_episodes, explorer.n_steps, explorer.shared_layer) == (128, 500, True)
+        assert (explorer.learning_rate, explorer.discount, explorer.gae_lambda) == (1e-3, 0.9, 0.99)
+        assert (explorer.n_epochs, explorer.clip) == (3, 0.3)
+        assert (explorer.value_coefficient, explorer.entropy_coefficient) == (1.0, 0.1)
+        assert (sampler.k_min, sampler.k_max, sampler.threshold, sampler.synthesis) == (8, 64, 2.5, "mode")
+        assert read_tuner({"preset": preset}).batch == 64
+    assert parts("release")[0].converged_share == 0.75 and parts("chameleon")[0].converged_share is None
+    explorer, sampler, surrogate, evaluator = parts("adatune")
+    assert (explorer.name, explorer.n_probes, sampler.name) == ("contextual", 20, "contextual")
+    assert (surrogate.name, surrogate.n_trees, surrogate.max_features) == ("forest", 10, 10)
+    assert (evaluator.micro_batch, evaluator.micro_batch * evaluator.max_micro_batches) == (50, 500)
+    assert (evaluator.threshold, read_tuner({"preset": "adatune"}).batch) == (0.1, 32)
+
+
+def test_only_the_default_starts_warm():
+    assert [preset for preset in PRESETS if PRESETS[preset].warm_start] == ["anole"]
 
 
 def test_parts_are_overridden_by_name_or_by_settings():

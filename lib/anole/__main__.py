@@ -85,23 +85,25 @@ def extract(
 
 @main.command()
 @click.argument("task", type=_PATH)
-@click.option("--preset", default="autotvm", show_default=True, help="The tuner.")
+@click.option("--preset", help="The tuner; that of a models.yaml which names none by default.")
 @click.option("--tuner", type=_Json(), help="The tuner in full: a preset and what overrides it.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all randomness.")
 @click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 @click.option("--receipt", type=_PATH, help="What came of it, which is written.")
-def tune(task: Path, preset: str, tuner: Any, seed: int, trials: int, shards: Path, receipt: Path | None) -> None:
+def tune(
+    task: Path, preset: str | None, tuner: Any, seed: int, trials: int, shards: Path, receipt: Path | None
+) -> None:
     """Tune TASK, a file that `anole extract` wrote; what was measured before is not measured again."""
     from anole.presets import read_tuner
     from anole.tuning import tune_task
 
-    tune_task(task, read_tuner(tuner or {"preset": preset}), seed, trials, shards, receipt)
+    tune_task(task, read_tuner(tuner or _preset(preset)), seed, trials, shards, receipt)
 
 
 @main.command(name="tune-together")
 @click.argument("manifest", type=_PATH)
-@click.option("--preset", default="autotvm", show_default=True, help="The tuner.")
+@click.option("--preset", help="The tuner; that of a models.yaml which names none by default.")
 @click.option("--tuner", type=_Json(), help="The tuner in full: a preset and what overrides it.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all randomness.")
 @click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure, of all tasks together.")
@@ -109,13 +111,13 @@ def tune(task: Path, preset: str, tuner: Any, seed: int, trials: int, shards: Pa
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 @click.option("--receipts", type=_PATH, required=True, help="What came of it, which is written.")
 def tune_together(
-    manifest: Path, preset: str, tuner: Any, seed: int, trials: int, tasks: Path, shards: Path, receipts: Path
+    manifest: Path, preset: str | None, tuner: Any, seed: int, trials: int, tasks: Path, shards: Path, receipts: Path
 ) -> None:
     """Tune the tasks of MANIFEST, which `anole extract` wrote, with one budget that goes where it saves most."""
     from anole.presets import read_tuner
     from anole.tuning import tune_model
 
-    tune_model(manifest, tasks, read_tuner(tuner or {"preset": preset}), seed, trials, shards, receipts)
+    tune_model(manifest, tasks, read_tuner(tuner or _preset(preset)), seed, trials, shards, receipts)
 
 
 @main.command(name="compile")
@@ -184,6 +186,11 @@ def doctor() -> None:
     from anole.doctor import report
 
     click.echo(report())
+
+
+def _preset(name: str | None) -> dict[str, str]:
+    """Returns the plain form of a preset's tuner, or of the default's where none is named."""
+    return {} if name is None else {"preset": name}
 
 
 def _spare_torch(source: str) -> None:

@@ -20,6 +20,7 @@ from anole.sample.adaptive import Adaptive as AdaptiveSampler
 from anole.sample.contextual import ContextualGreedy
 from anole.sample.greedy import EpsilonGreedy, First
 from anole.settings import TunerSettings, read_fields, unknown
+from anole.spec import DEFAULT_PRESET
 from anole.surrogate import SURROGATES
 from anole.surrogate.blind import Blind
 from anole.surrogate.boosted_trees import BoostedTrees
@@ -28,8 +29,8 @@ from anole.surrogate.forest import Forest
 PRESETS = {
     settings.preset: settings
     for settings in (
-        TunerSettings("autotvm", Annealing(), EpsilonGreedy(), BoostedTrees(), Fixed()),
         TunerSettings("random", Random(), First(), Blind(), Fixed()),
+        TunerSettings("autotvm", Annealing(), EpsilonGreedy(), BoostedTrees(), Fixed()),
         TunerSettings("release", PPO(), AdaptiveSampler(), BoostedTrees(), Fixed()),
         TunerSettings("chameleon", PPO(converged_share=None), AdaptiveSampler(), BoostedTrees(), Fixed()),
         TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
@@ -45,8 +46,6 @@ PRESETS = {
     )
 }
 """Every preset by its name."""
-
-DEFAULT_PRESET = "autotvm"
 
 _REGISTRIES: dict[str, Mapping[str, type[Any]]] = {
     "explorer": EXPLORERS,

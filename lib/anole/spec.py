@@ -15,6 +15,9 @@ from anole.node import Node, read_yaml
 from anole.processor import known_processors
 from anole.source import check_source
 
+DEFAULT_PRESET = "anole"
+"""The tuner of a models.yaml that names none."""
+
 _BUDGET = ("trials", "total_trials", "seed")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TARGET_KEYS = {"cpu": ("kind", "mcpu", "threads")}
@@ -150,7 +153,7 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
     models = {name: _model(name, node, project) for name, node in _named(top["models"])}
     targets = {name: _target(name, node) for name, node in _named(top["targets"])}
     given = top["tuning"].mapping() if "tuning" in top else {}
-    tuning: dict[str, Any] = {"preset": "autotvm", "trials": 64, "seed": 0, **_tuning(given)}
+    tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, **_tuning(given)}
     builds: dict[str, BuildSpec] = {}
     for node in top["builds"].items():
         build = _build(node, tuning, models, targets)
