@@ -18,7 +18,7 @@ TRIALS = 128
 FASTEST = 16
 """How many of a run's fastest count, as many as a run confirms: a single one is mostly luck."""
 
-MARGIN = 0.03
+MARGIN = 0.02
 MARGINS: dict[str, float] = {}
 """By how much a preset is nearer to the best than random search, in natural logarithms, if not by `MARGIN`."""
 

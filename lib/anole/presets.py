@@ -26,17 +26,26 @@ from anole.surrogate.blind import Blind
 from anole.surrogate.boosted_trees import BoostedTrees
 from anole.surrogate.forest import Forest
 
+_PLANNED = 64
+"""Candidates among which RELEASE and Chameleon sample: their b_GBT, which the authors' code plans with."""
+
 PRESETS = {
     settings.preset: settings
     for settings in (
         TunerSettings("random", Random(), First(), Blind(), Fixed()),
         TunerSettings("autotvm", Annealing(), EpsilonGreedy(), BoostedTrees(), Fixed()),
-        TunerSettings("release", PPO(), AdaptiveSampler(), BoostedTrees(), Fixed()),
-        TunerSettings("chameleon", PPO(converged_share=None), AdaptiveSampler(), BoostedTrees(), Fixed()),
+        TunerSettings("release", PPO(n_candidates=_PLANNED), AdaptiveSampler(), BoostedTrees(), Fixed()),
+        TunerSettings(
+            "chameleon",
+            PPO(converged_share=None, n_candidates=_PLANNED),
+            AdaptiveSampler(),
+            BoostedTrees(),
+            Fixed(),
+        ),
         TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
         TunerSettings(
             "anole",
-            PPO(n_steps=250, begin="best", converged_share=None, n_candidates=1024),
+            PPO(n_steps=250, begin="best", converged_share=None, n_candidates=128),
             AdaptiveSampler(representative="best"),
             BoostedTrees(),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),

@@ -22,7 +22,7 @@ from anole.spec import ModelSpec
 from anole.store.documents import read_build
 from anole.targets import get_target
 
-SETTINGS = BuildSettings("net-cpu", "autotvm", 64, 7)
+SETTINGS = BuildSettings("net-cpu", "autotvm", 64, False, 7)
 
 
 def compiled(name: str, shape: tuple[int, ...], folder: Path) -> dict[str, Any]:

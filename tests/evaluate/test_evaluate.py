@@ -40,7 +40,7 @@ for name, source in (("torch", "torch:tiny:residual"), ("onnx", "onnx:net.onnx")
     model = ModelSpec("net", source, {"x": (1, 3, 16, 16)})
     versions = lambda workload: target.template_version(workload.operator)
     manifest, _ = extract(model, "cpu", target.description, versions)
-    build = compile_build(model, manifest, BuildSettings(name, "autotvm", 0, 0), {}, Path(name))
+    build = compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
     if name == "wrong":
         build["entry"]["source"] = "torch:tiny:residual_of_other_weights"
         Path(name, "build.json").write_text(json.dumps(build))
