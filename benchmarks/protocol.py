@@ -23,9 +23,9 @@ LAYERS = {
 BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
     **{preset: {"preset": preset} for preset in ("random", "autotvm", "release", "chameleon", "adatune", "anole")},
-    # What makes the default preset: without other layers to learn from, and with AutoTVM's explorer.
-    "anole, cold": {"preset": "anole", "warm_start": False},
-    "anole, SA": {"preset": "anole", "explorer": "annealing", "warm_start": False},
+    # The default preset with the layers before to learn from, and with AutoTVM's explorer.
+    "anole, warm": {"preset": "anole", "warm_start": True},
+    "anole, SA": {"preset": "anole", "explorer": "annealing"},
     # What Chameleon adds to AutoTVM, part by part; the last is Chameleon itself, and so the same run.
     "SA+greedy, batch 16": {"preset": "autotvm", "batch": 16},
     "SA+AS": {"preset": "chameleon", "explorer": "annealing"},

@@ -76,12 +76,14 @@ def report(folder: Path) -> None:
 
 
 def curve(rows: Rows, best: float) -> Curve:
-    """Returns the confirmed quality of a run's fastest after every trial."""
+    """Returns a run's quality after every trial: the best confirmed of the configs that were its fastest by then.
+
+    A run that ends confirms its fastest few, and so is not fooled by a lucky measurement of another.
+    """
     ratios = np.array([number(row["ratio"]) for row in rows])
     fastest = incumbents([number(row["latency_s"]) for row in rows])
-    return Curve(
-        np.array([float(row["elapsed_s"]) for row in rows]), np.where(fastest < 0, np.nan, best / ratios[fastest])
-    )
+    quality = np.where(fastest < 0, np.nan, best / ratios[fastest])
+    return Curve(np.array([float(row["elapsed_s"]) for row in rows]), np.fmax.accumulate(quality))
 
 
 def best_ratio(layer: str, trials: Runs) -> float:

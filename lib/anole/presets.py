@@ -50,7 +50,6 @@ PRESETS = {
             BoostedTrees(),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
             batch=16,
-            warm_start=True,
         ),
     )
 }
