@@ -125,9 +125,7 @@ def build_folder(wildcards):
 
 
 def _shared_tuner(wildcards):
-    return pipeline.shared_tuner_of(
-        wildcards.model, wildcards.target, wildcards.key
-    )
+    return pipeline.shared_tuner_of(wildcards.model, wildcards.target, wildcards.key)
 
 
 def _receipts(builds):
