@@ -24,10 +24,10 @@ BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
     **{preset: {"preset": preset} for preset in ("random", "autotvm", "release", "chameleon", "adatune", "anole")},
     # The default preset with the layers before to learn from, and with AutoTVM's explorer.
-    "anole, warm": {"preset": "anole", "warm_start": True},
-    "anole, SA": {"preset": "anole", "explorer": "annealing"},
+    "anole warm": {"preset": "anole", "warm_start": True},
+    "anole SA": {"preset": "anole", "explorer": "annealing"},
     # What Chameleon adds to AutoTVM, part by part; the last is Chameleon itself, and so the same run.
-    "SA+greedy, batch 16": {"preset": "autotvm", "batch": 16},
+    "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
     "SA+AS": {"preset": "chameleon", "explorer": "annealing"},
     "PPO+greedy": {"preset": "chameleon", "sampler": "greedy"},
     "PPO+AS": {"preset": "chameleon"},
