@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from anole.presets import PRESETS
 from anole.task import Conv2d
 
 SAME = (1, 1, 1, 1)
@@ -22,7 +23,7 @@ LAYERS = {
 
 BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
-    **{preset: {"preset": preset} for preset in ("random", "autotvm", "release", "chameleon", "adatune", "anole")},
+    **{preset: {"preset": preset} for preset in PRESETS},
     # The default preset with the layers before to learn from, and with AutoTVM's explorer.
     "anole warm": {"preset": "anole", "warm_start": True},
     "anole SA": {"preset": "anole", "explorer": "annealing"},
@@ -37,7 +38,6 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "RFEI+CSA+CV": {"preset": "adatune"},
 }
 """Every tuner that is compared, as `anole.presets.read_tuner` reads it."""
-PRESETS = tuple(VARIANTS)[:6]
 
 
 def chosen(names: str, allowed: Mapping[str, Any]) -> list[str]:

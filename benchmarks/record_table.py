@@ -1,9 +1,9 @@
 """Measures a whole space, or a restricted one, and writes its table: what a search can be replayed on.
 
-    python benchmarks/record_table.py resnet18_2 2 > benchmarks/tables/resnet18_2.json
+    python benchmarks/record_table.py resnet18_2 > benchmarks/tables/resnet18_2.json
 
-A latency is the fastest of ten runs in each of so many passes over the space: a shared machine is now fast and
-now slow for minutes. The recording goes on where it was interrupted (``work/tables/<name>.jsonl``).
+A latency is the fastest of ten runs; of twenty with a second argument of 2, which passes over the space twice, since
+a shared machine is now fast and now slow for minutes. The recording goes on where it was interrupted (``work/tables/<name>.jsonl``).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from anole.progress import Progress
 from anole.roles import Timer, Timing
 from anole.targets import get_target
 from anole.task import Conv2d, Task
+from protocol import LAYERS, SAME
 
-SAME = (1, 1, 1, 1)
 SPACES: dict[str, tuple[Conv2d, dict[str, list[Any]]]] = {
     # The second task of ResNet-18 and one of SqueezeNet: settings are tuned on these.
     "resnet18_2": (
@@ -50,7 +50,7 @@ SPACES: dict[str, tuple[Conv2d, dict[str, list[Any]]]] = {
         },
     ),
     # L8 of the Chameleon paper, whole: the regression test of search quality.
-    "L8": (Conv2d(1, 14, 14, 256, 512, (1, 1), strides=(2, 2)), {}),
+    "L8": (LAYERS["L8"], {}),
 }
 CHUNK = 48
 
@@ -82,14 +82,16 @@ def main(name: str, n_passes: int = 1) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     measured = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     starts = [start for _ in range(n_passes) for start in range(0, len(indices), CHUNK)]
-    with Progress(name, n_passes * len(indices)) as progress, path.open("a") as file:
-        for done, start in list(enumerate(starts))[len(measured) :]:
-            # New processes for every chunk: where their memory lies is a part of the noise.
-            with Measurer(task, Fastest()) as measurer:
-                configs = [space.config(vector) for vector in space.vectors(indices[start : start + CHUNK])]
-                measured.append([measurement.latency_s for measurement in measurer.measure(configs)])
+    total = n_passes * len(indices)
+    with Progress(name, total) as progress, Measurer(task, Fastest()) as measurer, path.open("a") as file:
+        for start in starts[len(measured) :]:
+            configs = [space.config(vector) for vector in space.vectors(indices[start : start + CHUNK])]
+            measured.append([measurement.latency_s for measurement in measurer.measure(configs)])
             print(json.dumps(measured[-1]), file=file, flush=True)
-            progress.update(done * CHUNK, workload.flop / min(filter(None, measured[-1])) / 1e9, 0)
+            found_s = [latency_s for chunk in measured for latency_s in chunk]
+            working_s = [latency_s for latency_s in found_s if latency_s]
+            best_gflops = workload.flop / min(working_s) / 1e9 if working_s else 0.0
+            progress.update(len(found_s), best_gflops, len(found_s) - len(working_s))
     passes = np.concatenate([np.array(chunk, dtype=np.float64) for chunk in measured]).reshape(n_passes, len(indices))
     fastest_us = np.fmin.reduce(passes, axis=0) * 1e6
     table = {

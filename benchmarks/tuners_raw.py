@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import lzma
 import math
 from collections import defaultdict
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.errors import SpecError
-from anole.keys import canonical_json
+from anole.keys import canonical_json, document
 from anole.quality import incumbents
 from anole.store.content import ShardContent
 from anole.tuner import TUNER_VERSION
@@ -56,7 +55,7 @@ def export(folder: Path) -> None:
     ):
         kept = [row for row in read(path) if row["layer"] not in fresh]
         write(path, columns, sorted([*kept, *rows], key=lambda row: row["layer"]))
-    (folder / "tuners_machine.json").write_text(json.dumps(machine, indent=1) + "\n")
+    (folder / "tuners_machine.json").write_text(document(machine))
 
 
 def by_run(rows: Rows) -> Runs:

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.presets import PRESETS
 from anole.quality import Curve, incumbents, quartiles
 from picture import panels
-from protocol import BASELINE, LAYERS, PRESETS, VARIANTS
+from protocol import BASELINE, LAYERS, VARIANTS
 from tuners_raw import ITERATIONS, RUN, TRIALS, Rows, Runs, by_run, export, number, read, shown, write
 
 RESULTS = Path("docs/results")
@@ -69,8 +70,8 @@ def report(folder: Path) -> None:
     write_runs(summaries, folder / "tuners_runs.csv")
     write_variants(summaries, folder / "tuners_variants.csv")
     write_reference(curves, folder / "tuners_reference.csv")
-    draw(summaries, "trials", PRESETS, folder / "tuners_by_trials.svg")
-    draw(summaries, "seconds", PRESETS, folder / "tuners_by_seconds.svg")
+    draw(summaries, "trials", list(PRESETS), folder / "tuners_by_trials.svg")
+    draw(summaries, "seconds", list(PRESETS), folder / "tuners_by_seconds.svg")
     parts = (BASELINE, *(variant for variant in VARIANTS if variant not in PRESETS))
     draw(summaries, "trials", parts, folder / "tuners_parts_by_trials.svg")
 

@@ -111,22 +111,24 @@ class Pipeline:
         Raises:
             ExtractError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
         """
-        tasks = self.read_manifest(build.model, build.target)["tasks"]
-        paths: dict[Path, list[str]] = {}
-        for task in tasks if build.trials else ():
-            paths.setdefault(self.receipt(build, tasks, task["key"]), []).append(task["key"])
-        for receipt, needed in paths.items():
-            missing = [key for key in needed if not (self.project / layout.task_path(key)).exists()]
-            if missing and not (self.project / receipt).exists():
-                raise ExtractError(f"{layout.task_path(missing[0])}: is missing; {_REMEDY}")
-        return list(paths)
+        of_tasks = self.receipts_of_tasks(build)
+        for key, receipt in of_tasks.items() if build.trials else ():
+            if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
+                raise ExtractError(f"{layout.task_path(key)}: is missing; {_REMEDY}")
+        return list(dict.fromkeys(of_tasks.values())) if build.trials else []
 
-    def receipt(self, build: BuildSpec, tasks: Sequence[Mapping[str, Any]], task_key: str) -> Path:
-        """Returns the receipt of one of a build's tasks: its own, or that of all where they share a budget."""
+    def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
+        """Returns, by task key, where each task's receipt is: its own, or that of all where they share a budget.
+
+        Raises:
+            ExtractError: the manifest is missing, broken or stale.
+        """
+        tasks = self.read_manifest(build.model, build.target)["tasks"]
+        keys = [task["key"] for task in tasks]
         if build.shared:
             key = self.shared_key(build, tasks)
-            return layout.shared_receipts_path(build.model, build.target, key, build.trials)
-        return layout.receipt_path(task_key, self.run(build, task_key).key, build.trials)
+            return dict.fromkeys(keys, layout.shared_receipts_path(build.model, build.target, key, build.trials))
+        return {key: layout.receipt_path(key, self.run(build, key).key, build.trials) for key in keys}
 
     def shared_key(self, build: BuildSpec, tasks: Sequence[Mapping[str, Any]]) -> str:
         """Returns the content key of all that decides how tasks share a budget: runs and weights."""

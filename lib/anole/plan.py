@@ -155,9 +155,9 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str
 def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec]) -> list[PlannedTask]:
     tasks: dict[tuple[Path, str], PlannedTask] = {}
     for build in builds:
-        entries = pipeline.read_manifest(build.model, build.target)["tasks"]
-        for entry in entries:
-            receipt = pipeline.receipt(build, entries, entry["key"])
+        receipts = pipeline.receipts_of_tasks(build)
+        for entry in pipeline.read_manifest(build.model, build.target)["tasks"]:
+            receipt = receipts[entry["key"]]
             task = tasks.get((receipt, entry["key"])) or _planned(pipeline, build, entry, receipt)
             used_by = {**task.used_by, build.model: entry["weight"]}
             tasks[receipt, entry["key"]] = replace(task, used_by=used_by)
