@@ -3,7 +3,8 @@
     python benchmarks/record_table.py resnet18_2 > benchmarks/tables/resnet18_2.json
 
 A latency is the fastest of ten runs; of twenty with a second argument of 2, which passes over the space twice, since
-a shared machine is now fast and now slow for minutes. The recording goes on where it was interrupted (``work/tables/<name>.jsonl``).
+a shared machine is now fast and now slow for minutes. The recording goes on where it was interrupted
+(``work/tables/<name>.jsonl``).
 """
 
 from __future__ import annotations
