@@ -24,9 +24,15 @@ LAYERS = {
 BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
     **{preset: {"preset": preset} for preset in PRESETS},
-    # The default preset with the layers before to learn from, and with AutoTVM's explorer.
-    "anole warm": {"preset": "anole", "warm_start": True},
-    "anole SA": {"preset": "anole", "explorer": "annealing"},
+    # The default preset without the layers before to learn from, and as it was put together from the papers' parts.
+    "anole cold": {"preset": "anole", "warm_start": False},
+    "anole PPO+AS": {
+        "preset": "anole",
+        "explorer": {"name": "ppo", "n_steps": 250, "begin": "best", "converged_share": None, "n_candidates": 128},
+        "sampler": {"name": "adaptive", "representative": "best"},
+        "surrogate": {"max_depth": 3, "learning_rate": 0.3},
+        "warm_start": False,
+    },
     # What Chameleon adds to AutoTVM, part by part; the last is Chameleon itself, and so the same run.
     "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
     "SA+AS": {"preset": "chameleon", "explorer": "annealing"},

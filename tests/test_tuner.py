@@ -12,6 +12,7 @@ from anole.errors import ConfigError
 from anole.keys import canonical_json
 from anole.presets import read_tuner
 from anole.record import Confirmation, Measurement, Status, Trial
+from anole.roles import Examples
 from anole.tuner import Search, Subject, Watch, tune
 
 BRISK = {
@@ -97,6 +98,21 @@ def test_autotvm_finds_what_random_search_does_not(bowl):
         excess[preset] = np.mean(bests)
     assert excess["autotvm"] < 0.06
     assert excess["autotvm"] < 0.4 * excess["random"]
+
+
+def test_similar_tasks_lead_half_of_the_first_batch_and_no_other(bowl):
+    """They praise wide tiles of filters, which are not the best here."""
+    space = bowl.space
+
+    def widths(vectors):
+        return np.log2(space.columns(vectors)["tile_f"][:, 3])
+
+    vectors = space.sample(400, np.random.default_rng(0))
+    prior = Examples(space.features(vectors), widths(vectors) / 7)
+    trials = Session(bowl, replace(BRISK["autotvm"], batch=9), 27, prior=prior).run().trials
+    found = widths(np.array([space.vector(trial.config) for trial in trials]))
+    assert found[:5].min() >= 6 and found[5:9].mean() < 4 and found[9:].mean() < 5
+    assert len(set(configs(trials))) == 27
 
 
 def test_trials_are_numbered_timed_and_valid(bowl, settings):

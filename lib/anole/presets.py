@@ -45,11 +45,12 @@ PRESETS = {
         TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
         TunerSettings(
             "anole",
-            PPO(n_steps=250, begin="best", converged_share=None, n_candidates=128),
-            AdaptiveSampler(representative="best"),
-            BoostedTrees(),
+            Annealing(n_steps=150, patience=25),
+            EpsilonGreedy(),
+            BoostedTrees(max_depth=6, learning_rate=0.1),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
             batch=16,
+            warm_start=True,
         ),
     )
 }

@@ -20,23 +20,13 @@ class Examples:
     Attributes:
         features: shape (n, n_features), as the space gives them.
         scores: shape (n,), speed relative to the best of the same task, a failure is 0.
-        weights: shape (n,), how much each counts.
     """
 
     features: NDArray[np.float32]
     scores: NDArray[np.float64]
-    weights: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.scores)
-
-    def joined(self, others: Examples) -> Examples:
-        """Returns these examples and others after them."""
-        return Examples(
-            np.concatenate([self.features, others.features]),
-            np.concatenate([self.scores, others.scores]),
-            np.concatenate([self.weights, others.weights]),
-        )
 
 
 class History:
@@ -72,11 +62,10 @@ class History:
         return self.gflops / max(self.best_gflops, 1e-12)
 
     def examples(self) -> Examples:
-        """Returns what there is to learn from: the prior, then what was measured, each with a weight of 1."""
+        """Returns what there is to learn from: what was measured, and before that the prior, if there is one."""
         if not len(self) and self.prior is not None:
             return self.prior
-        own = Examples(self.space.features(self.vectors), self.scores, np.ones(len(self)))
-        return own if self.prior is None else self.prior.joined(own)
+        return Examples(self.space.features(self.vectors), self.scores)
 
     def add(self, vectors: Vectors, measurements: Sequence[Measurement]) -> None:
         """Appends n measured index vectors, shape (n, n_knobs)."""

@@ -22,9 +22,6 @@ from anole.task import Task, Workload
 N_SOURCES = 8
 """How many similar tasks are learned from at most."""
 
-PRIOR_TRIALS = 32.0
-"""What all examples of other tasks weigh together, in trials of the task itself."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -74,9 +71,8 @@ def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Exa
             priors.append(examples)
     if not priors:
         return None
-    weights = [np.full(len(prior), PRIOR_TRIALS / len(priors) / len(prior)) for prior in priors]
     features, scores = (np.concatenate([getattr(prior, name) for prior in priors]) for name in ("features", "scores"))
-    return Examples(features, scores, np.concatenate(weights))
+    return Examples(features, scores)
 
 
 def _relatives(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
@@ -138,4 +134,4 @@ def _examples(task: Task, trials: Sequence[Trial], space: Space) -> Examples | N
     for position, name in enumerate(space.feature_names):
         if name in columns:
             features[:, position] = found[:, columns[name]]
-    return Examples(features, gflops / gflops.max(), np.ones(len(trials)))
+    return Examples(features, gflops / gflops.max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,15 @@ import numpy as np
 from anole.confirm import best, confirm, fastest
 from anole.keys import derive_seed
 from anole.record import Confirmation, Trial, utc_now
-from anole.roles import Examples, History, Measure
+from anole.roles import Candidates, Examples, History, Measure
 from anole.settings import TunerSettings
 from anole.space.space import Space, Vectors
 
-TUNER_VERSION = 2
+TUNER_VERSION = 3
 """Raised when the same settings lead to other proposals than before; a part of a run's key."""
+
+_LED_SHARE = 0.5
+"""Of the first batch, what similar tasks choose; the rest is drawn at random, as without them."""
 
 _GAIN_MEMORY = 0.5
 """How much of the expected gain is what was expected before."""
@@ -212,7 +216,7 @@ class Search:
         rng = np.random.default_rng(derive_seed(self._seed, self.subject.task_key, number))
         candidates = self._explorer.propose(self._surrogate, self._history, rng)
         # Always a whole batch, cut off later: a budget that is raised must not change the choice.
-        chosen = self._sampler.choose(candidates, self._history, batch, rng)
+        chosen = self._choose(candidates, batch, rng)
         known = [trial for trial in self._recorded if trial.iteration == number]
         vectors = _vectors(space, known)
         if not self._recorded or number >= self._recorded[-1].iteration:
@@ -226,6 +230,14 @@ class Search:
             self._resume_clock()
         self._n_iterations += 1
         return _Iteration(number, vectors, known, {"search_s": time.perf_counter() - began_s, **candidates.log})
+
+    def _choose(self, candidates: Candidates, batch: int, rng: np.random.Generator) -> Vectors:
+        """Returns the sampler's choice; similar tasks may err, so that they lead but a share of the first batch."""
+        if len(self._history) or self._history.prior is None:
+            return self._sampler.choose(candidates, self._history, batch, rng)
+        led = self._sampler.choose(candidates, self._history, math.ceil(_LED_SHARE * batch), rng)
+        space = self.subject.space
+        return np.concatenate([led, space.sample(batch - len(led), rng, exclude=space.indices(led))])
 
     def _fill(self, iteration: _Iteration, n_at_most: int) -> None:
         """Measures what is pending of an iteration, and learns from it once it is whole."""

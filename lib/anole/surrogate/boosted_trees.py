@@ -94,9 +94,7 @@ class _BoostedTreesSurrogate:
         import xgboost
 
         settings, scores = self.settings, examples.scores
-        # A group of pairs has but one weight, so the ranking counts all examples alike.
-        weights = None if settings.objective == "ranking" else examples.weights
-        data = xgboost.DMatrix(examples.features, label=scores, weight=weights, nthread=1)
+        data = xgboost.DMatrix(examples.features, label=scores, nthread=1)
         params: dict[str, Any] = {
             "objective": "reg:squarederror",
             "max_depth": settings.max_depth,

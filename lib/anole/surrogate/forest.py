@@ -103,7 +103,7 @@ class _ForestSurrogate:
             random_state=0,
             n_jobs=1,
         )
-        forest.fit(examples.features, examples.scores, sample_weight=examples.weights)
+        forest.fit(examples.features, examples.scores)
         return [tree.tree_ for tree in forest.estimators_]
 
     def _largest(self, examples: Examples) -> float:
