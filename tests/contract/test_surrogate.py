@@ -49,7 +49,8 @@ def test_once_fitted_it_ranks_configs_it_has_not_seen(surrogate_settings, formul
     assert scores.shape == (400,) and scores.dtype == np.float64 and np.isfinite(scores).all()
     if surrogate.fitted:
         favourites = np.argsort(scores)[-40:]
-        assert ranks(unseen.scores)[favourites].mean() > 0.85 * 400
+        # Chance is a half; expected improvement also favours what is uncertain.
+        assert ranks(unseen.scores)[favourites].mean() > 0.65 * 400
         assert 0.3 < scores.max() < 1.5
 
 
