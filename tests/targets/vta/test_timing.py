@@ -86,7 +86,10 @@ def test_a_schedule_that_cannot_be_is_rejected_with_its_reason(row):
         lowered(row)
 
 
-def alone(instruction, geometry=DEFAULT, clock=Clock()):
+PIPELINED = Clock()
+
+
+def alone(instruction, geometry=DEFAULT, clock=PIPELINED):
     """Returns the cycles of an instruction that nothing else disturbs."""
     # Fetching is over when the first of two is done.
     before = Load(Memory.UOP, 0, 0, 1, 8192, 8192, dependence=Dependence(push_prev=True, push_next=True))
@@ -161,7 +164,15 @@ def test_a_full_queue_holds_up_those_behind():
     """The hardware fetches in order: a load behind too many computations waits until there is room."""
     busy = [Gemm(True, 0, 100)] * 6
     load = Load(Memory.INP, 0, 0, 1, 1, 1)
-    roomy, narrow = (
-        simulate([*busy, load, Finish()], Geometry(queue_entries=entries)).start[6] for entries in (8, 2)
-    )
+    roomy, narrow = (simulate([*busy, load, Finish()], Geometry(queue_entries=entries)).start[6] for entries in (8, 2))
     assert roomy < 100 < 400 < narrow
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("bus_bytes", "published"), [(8, 97e6), (16, 58e6), (32, 39e6), (64, 29e6)])
+def test_the_published_widths_of_the_memory(bus_bytes, published):
+    """ResNet-18's second convolution in single blocks and pixels, launched five times (apache/tvm-vta, PR 32)."""
+    workload = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
+    shift, *clip = SHIFT_AND_CLIP
+    program = lower_conv2d(workload, Schedule(1, 1), Geometry(bus_bytes=bus_bytes), (shift, Bias(), *clip))
+    assert 5 * simulate(program.instructions, program.geometry).cycles == pytest.approx(published, rel=0.03)

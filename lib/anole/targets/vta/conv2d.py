@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
@@ -12,6 +13,10 @@ from anole.targets.vta.isa import Alu, AluOpcode, Gemm, Load, Store, Uop
 from anole.targets.vta.program import Program, ProgramWriter
 from anole.targets.vta.timing import Module
 from anole.task import Conv2d
+
+_MOST_BORDER = 15
+_MOST_STEPS = (1 << 14) - 1
+_MOST_SIZE = (1 << 16) - 1
 
 _LOAD, _COMPUTE, _STORE = Module.LOAD, Module.COMPUTE, Module.STORE
 
@@ -73,13 +78,22 @@ class _Loop:
     wgt: int = 0
 
 
+class _Place(NamedTuple):
+    """A tile of outputs, by its number along each axis."""
+
+    batch: int
+    row: int
+    channel: int
+    column: int
+
+
 def lower_conv2d(
     workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[Step] = SHIFT_AND_CLIP
 ) -> Program:
     """Returns the program of a convolution, whose buffers are ``data``, ``weight``, [``bias``, ``residual``,] ``out``.
 
-    Layouts: data [N/B][CI/BI][H][W][B][BI], weight [CO/BO][CI/BI][KH][KW][BO][BI], out [N/B][CO/BO][OH][OW][B][BO], bias
-    [CO/BO][B][BO] and residual like out, both of 32 bits.
+    Layouts: data [N/B][CI/BI][H][W][B][BI], weight [CO/BO][CI/BI][KH][KW][BO][BI], out [N/B][CO/BO][OH][OW][B][BO], and
+    of 32 bits bias [CO/BO][B][BO] and residual, which is like out.
 
     Raises:
         ConfigError: the schedule cannot be run; the message is the reason.
@@ -124,6 +138,10 @@ class _Lowering:
         self._inp_rows = _fold((s.tile_ci, w.height * w.width), (self.rows_in, w.width), (self.columns_in, 1))
         if (padded and s.tile_ci > 1) or self._inp_rows is None:
             raise ConfigError("3D load DMA")
+        if max(w.padding) > _MOST_BORDER:
+            raise ConfigError(f"a border of {max(w.padding)}; at most {_MOST_BORDER} fit a load")
+        if self.tile_out > _MOST_STEPS or max(self.tile_wgt, w.height * w.width) > _MOST_SIZE:
+            raise ConfigError("a tile or a row is too large for the fields of an instruction")
         acc = self.tile_out * (1 + sum(isinstance(step, Residual) for step in self.epilogue))
         acc += s.tile_co * sum(isinstance(step, Bias) for step in self.epilogue)
         inp, wgt, acc = (self.contexts * size for size in (self.tile_inp, self.tile_wgt, acc))
@@ -158,7 +176,7 @@ class _Lowering:
             writer.signal(_STORE, _COMPUTE)
         tiles = (range(self.blocks_n), range(self.tiles_h // s.h_threads), range(self.tiles_co // s.oc_threads))
         for b, i0, co0, j in itertools.product(*tiles, range(self.tiles_w)):
-            places = [(b, i0 * s.h_threads + h, co0 * s.oc_threads + co, j) for h, co in threads]
+            places = [_Place(b, i0 * s.h_threads + h, co0 * s.oc_threads + co, j) for h, co in threads]
             for context in range(len(threads)):
                 writer.wait(_COMPUTE, _STORE)
                 self._gemm(context, reset=True)
@@ -213,15 +231,16 @@ class _Lowering:
             )
         )
 
-    def _load(self, context: int, place: tuple[int, int, int, int], k: int) -> None:
+    def _load(self, context: int, place: _Place, k: int) -> None:
         """Loads the inputs and weights of one step of the reduction."""
         w, s = self.w, self.s
-        b, i, co, j = place
-        top, left, bottom, right = w.padding
-        row, column = i * s.tile_h * w.strides[0] - top, j * s.tile_w * w.strides[1] - left
+        row = place.row * s.tile_h * w.strides[0] - w.padding[0]
+        column = place.column * s.tile_w * w.strides[1] - w.padding[1]
         above, below = _outside(row, self.rows_in, w.height)
         before, behind = _outside(column, self.columns_in, w.width)
-        base = self.writer.base("data", Memory.INP) + (b * self.blocks_ci + k * s.tile_ci) * w.height * w.width
+        base = (
+            self.writer.base("data", Memory.INP) + (place.batch * self.blocks_ci + k * s.tile_ci) * w.height * w.width
+        )
         base += (row + above) * w.width + column + before
         if any(w.padding):
             y, x, stride = self.rows_in - above - below, self.columns_in - before - behind, w.width
@@ -237,14 +256,13 @@ class _Lowering:
             self.writer.add(Load(Memory.INP, at, 0, 0, self.columns_in, 0, half, self.rows_in - half))
         taps = w.kernel[0] * w.kernel[1]
         row_elements = self.blocks_ci * taps
-        base = self.writer.base("weight", Memory.WGT) + co * s.tile_co * row_elements + k * s.tile_ci * taps
+        base = self.writer.base("weight", Memory.WGT) + place.channel * s.tile_co * row_elements + k * s.tile_ci * taps
         y, x, stride = _fold((s.tile_co, row_elements), (s.tile_ci * taps, 1)) or (0, 0, 0)
         self.writer.add(Load(Memory.WGT, context * self.tile_wgt, base, y, x, stride))
 
-    def _finish(self, context: int, place: tuple[int, int, int, int]) -> None:
+    def _finish(self, context: int, place: _Place) -> None:
         """Computes the epilogue of a tile."""
         s, writer = self.s, self.writer
-        b, i, co, j = place
         first, pixels = context * self.tile_out, s.tile_h * s.tile_w
         free = self.contexts * self.tile_out
         for number, step in enumerate(self.epilogue):
@@ -253,7 +271,7 @@ class _Lowering:
                 each = (1, self.tile_out, 0, 1, 0, 1)
                 writer.add(Alu(step.opcode, begin, end, *each, use_imm=True, imm=step.imm))
             elif isinstance(step, Bias):
-                base = writer.base("bias", Memory.ACC) + co * s.tile_co
+                base = writer.base("bias", Memory.ACC) + place.channel * s.tile_co
                 at, free = free + context * s.tile_co, free + self.contexts * s.tile_co
                 writer.add(Load(Memory.ACC, at, base, 1, s.tile_co, s.tile_co))
                 begin, end = writer.kernel((number, context), [Uop(first, at)])
@@ -265,16 +283,15 @@ class _Lowering:
                 begin, end = writer.kernel((number, context), [Uop(first, at)])
                 writer.add(Alu(AluOpcode.ADD, begin, end, 1, self.tile_out, 0, 1, 0, 1))
 
-    def _store(self, context: int, place: tuple[int, int, int, int]) -> None:
+    def _store(self, context: int, place: _Place) -> None:
         assert self._out_rows is not None
         base = self._out_base("out", Memory.OUT, place)
         self.writer.add(Store(context * self.tile_out, base, *self._out_rows))
 
-    def _out_base(self, name: str, memory: Memory, place: tuple[int, int, int, int]) -> int:
+    def _out_base(self, name: str, memory: Memory, place: _Place) -> int:
         w, s = self.w, self.s
-        b, i, co, j = place
-        block = b * self.blocks_co + co * s.tile_co
-        pixel = (block * w.out_height + i * s.tile_h) * w.out_width + j * s.tile_w
+        block = place.batch * self.blocks_co + place.channel * s.tile_co
+        pixel = (block * w.out_height + place.row * s.tile_h) * w.out_width + place.column * s.tile_w
         return self.writer.base(name, memory) + pixel
 
 

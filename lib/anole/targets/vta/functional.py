@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.errors import StreamError
 from anole.targets.vta.geometry import Geometry, Memory
-from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Instruction, Load, Store
+from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Instruction, Load, Store, check
 from anole.targets.vta.program import Program
-
-_TYPES = {Memory.INP: np.int8, Memory.WGT: np.int8, Memory.ACC: np.int32, Memory.OUT: np.int8}
 
 
 class Machine:
@@ -55,7 +54,12 @@ class Machine:
         raise StreamError("the program does not end with FINISH")
 
     def step(self, instruction: Instruction) -> None:
-        """Runs one instruction; its tokens do not matter here."""
+        """Runs one instruction; its tokens do not matter here.
+
+        Raises:
+            StreamError: it leaves a buffer or DRAM.
+        """
+        check(instruction, self.geometry)
         match instruction:
             case Load():
                 self._load(instruction)
@@ -69,22 +73,19 @@ class Machine:
     def _load(self, load: Load) -> None:
         if not load.x_size:
             return
-        memory = {Memory.INP: self.inp, Memory.WGT: self.wgt, Memory.ACC: self.acc, Memory.UOP: self.uop}[load.memory]
-        tile = load.rows * load.columns
-        _check(load.memory.name, load.sram_base, load.sram_base + tile, len(memory))
-        elements = self._gather(load, load.memory)
+        tile = slice(load.sram_base, load.sram_base + load.rows * load.columns)
+        elements = self.dram[self._addresses(load, load.memory)]
         if load.memory == Memory.UOP:
-            memory[load.sram_base : load.sram_base + tile] = self._uops(elements)
+            self.uop[tile] = self._uops(elements)
             return
-        border = np.iinfo(_TYPES[load.memory]).min if load.pad_min else 0
-        shape = (load.rows, load.columns, *memory.shape[1:])
-        filled = np.full(shape, border, _TYPES[load.memory])
+        buffers: dict[Memory, NDArray[Any]] = {Memory.INP: self.inp, Memory.WGT: self.wgt, Memory.ACC: self.acc}
+        buffer = buffers[load.memory]
+        element, border = buffer.shape[1:], np.iinfo(buffer.dtype).min if load.pad_min else 0
+        filled = np.full((load.rows, load.columns, *element), border, buffer.dtype)
         rows = slice(load.y_pad_0, load.y_pad_0 + load.y_size)
         columns = slice(load.x_pad_0, load.x_pad_0 + load.x_size)
-        filled[rows, columns] = elements.view(_TYPES[load.memory]).reshape(
-            load.y_size, load.x_size, *memory.shape[1:]
-        )
-        memory[load.sram_base : load.sram_base + tile] = filled.reshape(tile, *memory.shape[1:])
+        filled[rows, columns] = elements.view(buffer.dtype).reshape(load.y_size, load.x_size, *element)
+        buffer[tile] = filled.reshape(-1, *element)
 
     def _uops(self, elements: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Returns micro-operations of shape (n, 3) from their bytes."""
@@ -99,13 +100,9 @@ class Machine:
         if not store.x_size:
             return
         tile = store.y_size * store.x_size
-        _check("OUT", store.sram_base, store.sram_base + tile, len(self.out))
         where = self._addresses(store, Memory.OUT)
         elements = self.out[store.sram_base : store.sram_base + tile]
         self.dram[where] = elements.reshape(tile, -1).view(np.uint8).reshape(where.shape)
-
-    def _gather(self, load: Load, memory: Memory) -> NDArray[np.uint8]:
-        return self.dram[self._addresses(load, memory)]
 
     def _addresses(self, tile: Load | Store, memory: Memory) -> NDArray[np.int64]:
         """Returns the address of every byte of a tile in DRAM, shape (rows, bytes of a row)."""
@@ -164,9 +161,7 @@ class Machine:
         self.out[dst] = result.astype(np.int8)
 
     def _range(self, instruction: Gemm | Alu) -> NDArray[np.int64]:
-        begin, end = instruction.uop_begin, instruction.uop_end
-        _check("UOP", begin, end, len(self.uop))
-        return self.uop[begin:end]
+        return self.uop[instruction.uop_begin : instruction.uop_end]
 
 
 Operation = Callable[[NDArray[np.int32], "NDArray[np.int32] | np.int32"], NDArray[np.int32]]
@@ -201,11 +196,6 @@ def _indices(nest: Gemm | Alu, start: NDArray[np.int64], outer: int, inner: int)
     """Returns an index of every step of a nest, in order, shape (n,)."""
     loops = np.arange(nest.iter_out)[:, None] * outer + np.arange(nest.iter_in) * inner
     return np.asarray((loops[:, :, None] + start).ravel())
-
-
-def _check(what: str, begin: int, end: int, depth: int) -> None:
-    if not 0 <= begin <= end <= depth:
-        raise StreamError(f"{what} holds {depth} elements; {begin} to {end} are asked for")
 
 
 def _check_indices(what: str, indices: NDArray[np.int64], depth: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from anole.errors import StreamError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
@@ -187,7 +187,9 @@ def decode(word: int, geometry: Geometry) -> Instruction:
     if number not in list(Opcode):
         raise StreamError(f"unknown opcode {number}; allowed are 0 to {max(Opcode)}")
     opcode = Opcode(number)
-    values = {name: word >> offset & (1 << bits) - 1 for name, offset, bits in _layout(opcode, geometry)}
+    values: dict[str, Any] = {
+        name: word >> offset & (1 << bits) - 1 for name, offset, bits in _layout(opcode, geometry)
+    }
     flags = Dependence(*(bool(values.pop(name)) for name in Dependence._fields))
     del values["op"]
     match opcode:
@@ -206,6 +208,29 @@ def decode(word: int, geometry: Geometry) -> Instruction:
             return Gemm(**values | {"reset": bool(values["reset"])}, dependence=flags)
         case Opcode.ALU:
             return _decode_alu(values, flags)
+
+
+def check(instruction: Instruction, geometry: Geometry) -> None:
+    """Makes sure that an instruction stays within the buffers, as far as it says itself where it goes.
+
+    Raises:
+        StreamError: it leaves one.
+    """
+    match instruction:
+        case Load(x_size=size) if size:
+            tile = instruction.rows * instruction.columns
+            _check_range(instruction.memory, instruction.sram_base, instruction.sram_base + tile, geometry)
+        case Store(x_size=size) if size:
+            tile = instruction.y_size * instruction.x_size
+            _check_range(Memory.OUT, instruction.sram_base, instruction.sram_base + tile, geometry)
+        case Gemm() | Alu():
+            _check_range(Memory.UOP, instruction.uop_begin, instruction.uop_end, geometry)
+
+
+def _check_range(memory: Memory, begin: int, end: int, geometry: Geometry) -> None:
+    depth = geometry.depth(memory)
+    if not 0 <= begin <= end <= depth:
+        raise StreamError(f"{memory.name} holds {depth} elements; {begin} to {end} are asked for")
 
 
 def encode_uop(uop: Uop, geometry: Geometry) -> int:
@@ -235,7 +260,7 @@ def to_hex(word: int) -> str:
     return f"{word:0{2 * INSTRUCTION_BYTES}x}"
 
 
-def _decode_alu(values: dict[str, int], flags: Dependence) -> Alu:
+def _decode_alu(values: dict[str, Any], flags: Dependence) -> Alu:
     if (opcode := values["opcode"]) not in list(AluOpcode):
         raise StreamError(f"unknown ALU opcode {opcode}; allowed are 0 to {max(AluOpcode)}")
     imm = values["imm"] - ((values["imm"] & 1 << 15) << 1)

@@ -121,7 +121,9 @@ def bursts_of(address: int, row_bytes: int, stride_bytes: int, rows: int, bus_by
 
     Args:
         address: of the first row, as far as it matters: modulo the size of a whole burst.
-        row_bytes, stride_bytes, rows: the tile.
+        row_bytes: of one row.
+        stride_bytes: from one row to the next.
+        rows: how many there are.
         bus_bytes: of one beat; a beat that is used in part counts as a whole.
         burst_bytes: the size of a whole burst.
     """

@@ -159,5 +159,3 @@ def _noop(module: Module) -> Instruction:
 
 def _is_noop(instruction: Instruction) -> bool:
     return isinstance(instruction, (Load, Store)) and not instruction.x_size
-
-
