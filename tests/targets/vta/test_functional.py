@@ -75,11 +75,15 @@ def convolutions(draw):
     def tile(extent):
         return draw(st.sampled_from([size for size in range(1, extent + 1) if extent % size == 0]))
 
-    threads = st.integers(1, 2)
-    blocks = (w.in_channels // g.block_in, w.out_channels // g.block_out)
-    schedule = Schedule(
-        tile(w.out_height), tile(w.out_width), *map(tile, blocks), h_threads=draw(threads), oc_threads=draw(threads)
-    )
+    def threads(tiles):
+        return draw(st.integers(1, 2)) if tiles % 2 == 0 else 1
+
+    # Most of what is drawn can be lowered.
+    tile_h, tile_w = tile(w.out_height), tile(w.out_width)
+    tile_ci = 1 if any(padding) else tile(w.in_channels // g.block_in)
+    blocks = w.out_channels // g.block_out
+    tile_co = tile(blocks) if tile_w == w.out_width else 1
+    schedule = Schedule(tile_h, tile_w, tile_ci, tile_co, threads(w.out_height // tile_h), threads(blocks // tile_co))
     steps = [Immediate(AluOpcode.SHR, draw(st.integers(0, 12)))]
     steps = [Bias(), *steps] if draw(st.booleans()) else steps
     steps += [Residual()] if draw(st.booleans()) else []
