@@ -101,6 +101,13 @@ def lower_conv2d(
     return _Lowering(workload, schedule, geometry, epilogue).run()
 
 
+def check_schedule(
+    workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[Step] = SHIFT_AND_CLIP
+) -> None:
+    """Makes sure that a convolution can be run so; raises what `lower_conv2d` raises, but for its length."""
+    _Lowering(workload, schedule, geometry, epilogue)
+
+
 class _Lowering:
     def __init__(self, w: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[Step]) -> None:
         self.w, self.s, self.g, self.epilogue = w, schedule, geometry, epilogue
@@ -171,6 +178,7 @@ class _Lowering:
             if not any(isinstance(step, kind) for step in self.epilogue):
                 del sizes[name]
         self.writer = writer = ProgramWriter(g, sizes)
+        self._kernels: dict[tuple[int, bool], tuple[tuple[Uop, ...], Gemm]] = {}
         threads = [(h, co) for h in range(s.h_threads) for co in range(s.oc_threads)]
         for _ in threads:
             writer.signal(_STORE, _COMPUTE)
@@ -204,6 +212,14 @@ class _Lowering:
         return writer.finish()
 
     def _gemm(self, context: int, reset: bool) -> None:
+        uops, gemm = self._kernels.get((context, reset)) or self._kernels.setdefault(
+            (context, reset), self._gemm_kernel(context, reset)
+        )
+        begin, end = self.writer.kernel(("gemm", reset, context), uops)
+        self.writer.add(gemm._replace(uop_begin=begin, uop_end=end))
+
+    def _gemm_kernel(self, context: int, reset: bool) -> tuple[tuple[Uop, ...], Gemm]:
+        """Returns the micro-operations of a context's GEMM, and the loops around them."""
         w, s = self.w, self.s
         (kernel_h, kernel_w), (stride_h, stride_w) = w.kernel, w.strides
         columns = self.columns_in
@@ -219,17 +235,8 @@ class _Lowering:
             start = Uop(context * self.tile_out, context * self.tile_inp, context * self.tile_wgt)
         loops = [loop for loop in loops if loop.extent > 1]
         outer, inner = (*loops[:2], _Loop(1), _Loop(1))[:2]
-        begin, end = self.writer.kernel(("gemm", reset, context), _unrolled(start, loops[2:]))
-        self.writer.add(
-            Gemm(
-                reset,
-                begin,
-                end,
-                outer.extent,
-                inner.extent,
-                *(outer.dst, inner.dst, outer.src, inner.src, outer.wgt, inner.wgt),
-            )
-        )
+        factors = (outer.dst, inner.dst, outer.src, inner.src, outer.wgt, inner.wgt)
+        return tuple(_unrolled(start, loops[2:])), Gemm(reset, 0, 0, outer.extent, inner.extent, *factors)
 
     def _load(self, context: int, place: _Place, k: int) -> None:
         """Loads the inputs and weights of one step of the reduction."""

@@ -14,7 +14,7 @@ REQUEST_CYCLES = 2
 """From one request of a client to its next; those of other clients may leave in between."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Read:
     """What one client reads for one instruction.
 
@@ -51,12 +51,9 @@ class ReadChannel:
         self._latency = latency
         self._reads: list[Read] = []
         self._requests: list[tuple[int, int, int, int, Read, int]] = []
-        self.beats = self.bursts = 0
 
     def add(self, read: Read) -> list[Read]:
         """Begins a read; returns the reads whose end has changed by it, itself included."""
-        self.beats += read.beats
-        self.bursts += len(read.bursts)
         ready = read.ready
         known = [other for other in self._reads if other.end > ready]
         if not known:

@@ -119,19 +119,46 @@ _PUSHES = {
 _RECEIVER = (Module.COMPUTE, Module.LOAD, Module.STORE, Module.COMPUTE)
 
 
-class _Event(IntEnum):
-    """What happens; in a cycle in this order."""
+_FETCHED, _ENDED, _DISPATCH, _TEST = range(4)
+"""What happens; in a cycle in this order."""
 
-    FETCHED = 0
-    ENDED = 1
-    DISPATCH = 2
-    TEST = 3
+_NOTHING = Bursts((), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What matters of an instruction.
+
+    Attributes:
+        module: who runs it.
+        pops, pushes: tokens that it waits for and leaves.
+        cycles: how long it takes, where nothing else has a say in that; 0 for what reads memory.
+        client, requested: its priority at the memory, and the cycles until its first request.
+        bursts: what it reads or writes.
+        delay: cycles from its last beat until that is written.
+        border: rows and columns of border: before, beside, behind (see `_Simulation._load_end`).
+    """
+
+    module: Module
+    pops: tuple[Token, ...]
+    pushes: tuple[Token, ...]
+    cycles: int
+    client: int = 0
+    requested: int = 0
+    bursts: Bursts = _NOTHING
+    delay: int = 0
+    border: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
 class _Simulation:
     def __init__(self, program: Sequence[Instruction], geometry: Geometry, clock: Clock) -> None:
         self.program, self.geometry, self.clock = program, geometry, clock
-        self.modules = [module_of(instruction) for instruction in program]
+        self.burst_bytes = geometry.burst_beats * geometry.bus_bytes
+        self.chunk = self.burst_bytes // INSTRUCTION_BYTES
+        if geometry.bus_bytes >= INSTRUCTION_BYTES:
+            self.chunk = min(self.chunk, 16)
+        known: dict[Instruction, _Step] = {}
+        self.steps = [known.get(each) or known.setdefault(each, self._step(each)) for each in program]
         self.start, self.end = [0] * len(program), [0] * len(program)
         self.events: list[tuple[int, int, int]] = []
         self.queues: list[deque[tuple[int, int]]] = [deque(), deque(), deque()]
@@ -142,39 +169,63 @@ class _Simulation:
         self.fetching: Read | None = None
         self.fetched = self.dispatched = 0
         self.stalled_by: Module | None = None
-        self.write_beats = self.write_bursts = self.fetch_beats = self.fetch_bursts = 0
-        burst_bytes = geometry.burst_beats * geometry.bus_bytes
-        self.burst_bytes = burst_bytes
-        self.chunk = burst_bytes // INSTRUCTION_BYTES
-        if geometry.bus_bytes >= INSTRUCTION_BYTES:
-            self.chunk = min(self.chunk, 16)
 
     def run(self) -> Timeline:
         events = self.events
         self._fetch(1)
         while events:
             cycle, event, about = heapq.heappop(events)
-            if event == _Event.TEST:
-                self._test(cycle, about)
-            elif event == _Event.ENDED:
-                if self.end[about] == cycle and self.running[self.modules[about]] == about:
+            if event == _ENDED:
+                if self.end[about] == cycle and self.running[self.steps[about].module] == about:
                     self._ended(cycle, about)
-            elif event == _Event.DISPATCH:
+            elif event == _TEST:
+                self._test(cycle, about)
+            elif event == _DISPATCH:
                 self._dispatch(cycle)
             elif self.fetching is not None and self.fetching.end == cycle:
                 self.fetching = None
                 self._dispatch(cycle)
         if not self.start[-1]:
             raise StreamError(self._deadlock())
+        read = [step.bursts for step in self.steps if step.client]
+        written = [step.bursts for step in self.steps if step.module == Module.STORE]
         return Timeline(
             self.start[-1],
             tuple(self.start),
             tuple(self.end),
-            self.channel.beats - self.fetch_beats,
-            self.channel.bursts - self.fetch_bursts,
-            self.write_beats,
-            self.write_bursts,
+            *(sum(bursts.beats for bursts in read), sum(len(bursts.lengths) for bursts in read)),
+            *(sum(bursts.beats for bursts in written), sum(len(bursts.lengths) for bursts in written)),
         )
+
+    def _step(self, instruction: Instruction) -> _Step:
+        """Returns what matters of an instruction."""
+        module, flags = module_of(instruction), instruction.dependence
+        pops, pushes = (
+            tuple(token for token, wanted in zip(tokens[module], asked, strict=True) if wanted and token is not None)
+            for tokens, asked in (
+                (_POPS, (flags.pop_prev, flags.pop_next)),
+                (_PUSHES, (flags.push_prev, flags.push_next)),
+            )
+        )
+        if isinstance(instruction, (Gemm, Alu)):
+            return _Step(module, pops, pushes, self.clock.compute(instruction))
+        if isinstance(instruction, Finish) or not instruction.x_size:
+            return _Step(module, pops, pushes, 1)
+        if isinstance(instruction, Store):
+            bursts = self._tile(instruction, Memory.OUT)
+            return _Step(module, pops, pushes, self._store_cycles(bursts), bursts=bursts)
+        memory = instruction.memory
+        wide = self.geometry.element_bytes(memory) <= self.geometry.bus_bytes
+        beside = instruction.x_pad_0 + instruction.x_pad_1
+        border = (
+            instruction.y_pad_0 * instruction.columns,
+            instruction.y_size * beside,
+            0 if beside else instruction.y_size,
+            instruction.y_pad_1 * instruction.columns,
+        )
+        requested, delay = 1 + instruction.y_pad_0, 1 if wide else 2
+        bursts = self._tile(instruction, memory)
+        return _Step(module, pops, pushes, 0, _CLIENT[memory], requested, bursts, delay, border)
 
     def _fetch(self, cycle: int) -> None:
         """Begins to read the next instructions."""
@@ -183,8 +234,6 @@ class _Simulation:
             return
         address = self.fetched * INSTRUCTION_BYTES % self.burst_bytes
         bursts = self._bursts(address, n * INSTRUCTION_BYTES, 0, 1)
-        self.fetch_beats += bursts.beats
-        self.fetch_bursts += len(bursts.lengths)
         self.fetched += n
         self.fetching = Read(0, cycle + _FETCH_REQUEST, bursts.lengths, bursts.beats)
         self._read(self.fetching)
@@ -193,19 +242,19 @@ class _Simulation:
         """Hands the fetched instructions to their modules, one in a cycle, while there is room."""
         now = cycle
         while self.dispatched < self.fetched:
-            module = self.modules[self.dispatched]
+            module = self.steps[self.dispatched].module
             queue = self.queues[module]
             if len(queue) >= self.geometry.queue_entries:
                 if cycle > now:
-                    heapq.heappush(self.events, (cycle, _Event.DISPATCH, 0))
+                    heapq.heappush(self.events, (cycle, _DISPATCH, 0))
                 else:
                     self.stalled_by = module
                 return
-            queue.append((self.dispatched, cycle + 1))
-            if len(queue) == 1:
-                heapq.heappush(self.events, (cycle + 1, _Event.TEST, module))
-            self.dispatched += 1
             cycle += 1
+            queue.append((self.dispatched, cycle))
+            if len(queue) == 1:
+                heapq.heappush(self.events, (cycle, _TEST, module))
+            self.dispatched += 1
         self._fetch(cycle)
 
     def _test(self, cycle: int, module: int) -> None:
@@ -215,77 +264,53 @@ class _Simulation:
             return
         number, testable = queue[0]
         if testable > cycle:
-            heapq.heappush(self.events, (testable, _Event.TEST, module))
+            heapq.heappush(self.events, (testable, _TEST, module))
             return
-        instruction = self.program[number]
-        flags, tokens = instruction.dependence, self.tokens
-        prev, next_ = _POPS[Module(module)]
-        pops_prev, pops_next = flags.pop_prev and prev is not None, flags.pop_next and next_ is not None
-        if (pops_prev and not tokens[prev]) or (pops_next and not tokens[next_]):  # type: ignore[index]
-            return
-        if pops_prev:
-            tokens[prev] -= 1  # type: ignore[index]
-        if pops_next:
-            tokens[next_] -= 1  # type: ignore[index]
+        step, tokens = self.steps[number], self.tokens
+        for token in step.pops:
+            if not tokens[token]:
+                return
+        for token in step.pops:
+            tokens[token] -= 1
         self.running[module] = number
-        self.start[number] = cycle + 1
-        self._execute(number, instruction, cycle + 1)
-
-    def _execute(self, number: int, instruction: Instruction, start: int) -> None:
-        """Plans when an instruction ends."""
-        if isinstance(instruction, (Gemm, Alu)):
-            self._end_at(number, start + self.clock.compute(instruction))
-        elif isinstance(instruction, Finish) or not instruction.x_size:
-            self._end_at(number, start + 1)
-        elif isinstance(instruction, Store):
-            self._end_at(number, start + self._store_cycles(instruction))
+        self.start[number] = start = cycle + 1
+        if step.cycles:
+            self._end_at(number, start + step.cycles)
+        elif step.bursts.beats:
+            gap = 2 if step.delay == 1 else 1
+            read = Read(step.client, start + step.requested, step.bursts.lengths, step.bursts.beats, gap=gap)
+            self.reads[read] = number
+            self._read(read)
         else:
-            bursts = self._tile(instruction, instruction.memory)
-            if bursts.beats:
-                wide = self.geometry.element_bytes(instruction.memory) <= self.geometry.bus_bytes
-                client, ready = _CLIENT[instruction.memory], start + 1 + instruction.y_pad_0
-                read = Read(client, ready, bursts.lengths, bursts.beats, gap=2 if wide else 1)
-                self.reads[read] = number
-                self._read(read)
-            else:
-                self._end_at(number, self._load_end(number, start))
+            self._end_at(number, self._load_end(step, start, start))
 
     def _read(self, read: Read) -> None:
         for changed in self.channel.add(read):
             if changed is self.fetching:
-                heapq.heappush(self.events, (changed.end, _Event.FETCHED, 0))
+                heapq.heappush(self.events, (changed.end, _FETCHED, 0))
             elif changed in self.reads:
                 number = self.reads[changed]
-                self._end_at(number, self._load_end(number, changed.end))
+                self._end_at(number, self._load_end(self.steps[number], self.start[number], changed.end))
 
-    def _load_end(self, number: int, last_beat_end: int) -> int:
+    def _load_end(self, step: _Step, start: int, last_beat_end: int) -> int:
         """Returns when a load ends whose last beat has come.
 
         A single port writes the data, a few cycles after the beats, and in the cycles between these the border, from
         its first row to its last. A row without a border of its own takes a cycle to pass.
         """
-        load = self.program[number]
-        assert isinstance(load, Load)
-        start, beats = self.start[number], self._tile(load, load.memory).beats
-        delay = 2 if self.geometry.element_bytes(load.memory) > self.geometry.bus_bytes else 1
-        written = last_beat_end + delay
-        cycle, free = start + 1, written - start - 1 - beats
-        beside = load.x_pad_0 + load.x_pad_1
-        for n, passing in (
-            (load.y_pad_0 * load.columns, 0),
-            (load.y_size * beside, 0 if beside else load.y_size),
-            (load.y_pad_1 * load.columns, 0),
-        ):
-            between = min(n, max(0, start + 1 + free - cycle))
-            cycle += between + passing
+        written = last_beat_end + step.delay
+        before, beside, passing, behind = step.border
+        if not (before or beside or behind):
+            return written + 1
+        cycle, free_until = start + 1, written - step.bursts.beats
+        for n, passed in ((before, 0), (beside, passing), (behind, 0)):
+            between = min(n, max(0, free_until - cycle))
+            cycle += between + passed
             if n > between:
                 cycle = max(cycle, written) + n - between
         return max(cycle, written) + 1
 
-    def _store_cycles(self, store: Store) -> int:
-        bursts = self._tile(store, Memory.OUT)
-        self.write_beats += bursts.beats
-        self.write_bursts += len(bursts.lengths)
+    def _store_cycles(self, bursts: Bursts) -> int:
         beats_each = self.geometry.element_bytes(Memory.OUT) // self.geometry.bus_bytes
         if beats_each > 1:
             return 3 * len(bursts.lengths) + bursts.beats + bursts.beats // beats_each
@@ -301,22 +326,21 @@ class _Simulation:
 
     def _end_at(self, number: int, cycle: int) -> None:
         self.end[number] = cycle
-        heapq.heappush(self.events, (cycle, _Event.ENDED, number))
+        heapq.heappush(self.events, (cycle, _ENDED, number))
 
     def _ended(self, cycle: int, number: int) -> None:
         """Frees the module of an instruction and hands out its tokens."""
-        module = self.modules[number]
+        step = self.steps[number]
+        module, tokens = step.module, self.tokens
         self.running[module] = None
         self.queues[module].popleft()
         if self.stalled_by == module:
             self.stalled_by = None
-            heapq.heappush(self.events, (cycle, _Event.DISPATCH, 0))
-        heapq.heappush(self.events, (cycle, _Event.TEST, module))
-        flags = self.program[number].dependence
-        for pushed, token in zip((flags.push_prev, flags.push_next), _PUSHES[module], strict=True):
-            if pushed and token is not None:
-                self.tokens[token] = min(_MOST_TOKENS, self.tokens[token] + 1)
-                heapq.heappush(self.events, (cycle, _Event.TEST, _RECEIVER[token]))
+            heapq.heappush(self.events, (cycle, _DISPATCH, 0))
+        self._test(cycle, module)
+        for token in step.pushes:
+            tokens[token] = min(_MOST_TOKENS, tokens[token] + 1)
+            self._test(cycle, _RECEIVER[token])
 
     def _deadlock(self) -> str:
         """Says which instructions wait for which tokens."""
@@ -324,11 +348,7 @@ class _Simulation:
         for module, queue in zip(Module, self.queues, strict=True):
             if queue:
                 number = queue[0][0]
-                flags = self.program[number].dependence
-                lacking = [
-                    token.name.lower().replace("_", " ")
-                    for pops, token in zip((flags.pop_prev, flags.pop_next), _POPS[module], strict=True)
-                    if pops and token is not None and not self.tokens[token]
-                ]
-                waiting.append(f"instruction {number} ({module.name.lower()}) waits for {' and '.join(lacking)}")
+                lacking = [token for token in self.steps[number].pops if not self.tokens[token]]
+                names = " and ".join(token.name.lower().replace("_", " ") for token in lacking)
+                waiting.append(f"instruction {number} ({module.name.lower()}) waits for {names}")
         return f"deadlock: {'; '.join(waiting)}"
