@@ -28,7 +28,7 @@ from anole.surrogate.boosted_trees import BoostedTrees
 from anole.surrogate.forest import Forest
 
 _PLANNED = 64
-"""Candidates among which RELEASE and Chameleon sample: their b_GBT, which the authors' code plans with."""
+"""Candidates among which RELEASE, Chameleon and DCOC sample: their b_GBT, which the authors' code plans with."""
 
 PRESETS = {
     settings.preset: settings
@@ -44,7 +44,7 @@ PRESETS = {
             Fixed(),
         ),
         TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
-        TunerSettings("dcoc", MAPPO(), Confidence(), BoostedTrees(), Fixed()),
+        TunerSettings("dcoc", MAPPO(n_candidates=_PLANNED), Confidence(), BoostedTrees(), Fixed()),
         TunerSettings(
             "anole",
             Annealing(n_steps=150, patience=25),

@@ -42,9 +42,10 @@ class Design:
 def conv2d_space(w: Conv2d, base: Geometry, search_hardware: bool) -> Space:
     """Returns the space of a convolution.
 
-    Knobs, with the paper's names: of the hardware agent ``tile_b``, ``tile_ci`` and ``tile_co``, the block's batch, input
-    and output channels; of the scheduling agent ``h_threading`` and ``oc_threading``; of the mapping agent ``tile_h`` and
-    ``tile_w``, rows and columns of one tile. How many blocks of channels a tile has follows by a rule (`design_of`).
+    Knobs, with the paper's names: of the hardware agent ``tile_b``, ``tile_ci`` and ``tile_co``, the block's batch,
+    input and output channels; of the scheduling agent ``h_threading`` and ``oc_threading``; of the mapping agent
+    ``tile_h`` and ``tile_w``, rows and columns of one tile. How many blocks of channels a tile has follows by a rule
+    (`design_of`).
 
     Args:
         w: the convolution.
