@@ -219,6 +219,23 @@ def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
         click.echo(f"{row['number']:6} {row['module']:8} {row['start']:10} {row['end']:10}  {row['instruction']}")
 
 
+@vta.command(name="report")
+@click.option("--schedules", type=_PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
+@click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Which of them.")
+@click.option("--picture", type=_PATH, help="When each module runs what, as SVG, which is written.")
+@click.option("--until", type=click.IntRange(1), help="The last cycle of the picture.")
+def report_(schedules: Path, row: int, picture: Path | None, until: int | None) -> None:
+    """Say how well a row of SCHEDULES uses the accelerator."""
+    from anole.targets.vta.report import draw_timeline, summarize
+    from anole.targets.vta.schedules import program_of, read_row
+
+    program = program_of(read_row(schedules, row))
+    text, timeline = summarize(program)
+    click.echo(text)
+    if picture is not None:
+        picture.write_text(draw_timeline(program.instructions, timeline, until))
+
+
 def _preset(name: str | None) -> dict[str, str]:
     """Returns the plain form of a preset's tuner, or of the default's where none is named."""
     return {} if name is None else {"preset": name}

@@ -12,6 +12,7 @@ from anole.errors import ConfigError, StreamError, TargetError
 from anole.targets.vta.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Instruction, check, decode
+from anole.targets.vta.program import Program
 from anole.targets.vta.timing import module_of, simulate
 from anole.task import Conv2d
 
@@ -70,10 +71,33 @@ def read_schedules(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def read_row(path: Path, number: int) -> dict[str, Any]:
+    """Reads one row of schedules; raises what `read_schedules` raises, or StreamError when there is none."""
+    rows = read_schedules(path)
+    if number >= len(rows):
+        raise StreamError(f"{path}: has no row {number}; its rows are 0 to {len(rows) - 1}")
+    return rows[number]
+
+
 def count_cycles(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a row of schedules with its ``cycles``, or with the reason for which it is ``rejected``.
 
     Raises:
+        TargetError: there can be no such geometry.
+    """
+    plain = {name: value for name, value in row.items() if name not in ("cycles", "rejected")}
+    try:
+        program = program_of(row)
+    except ConfigError as error:
+        return {**plain, "rejected": str(error)}
+    return {**plain, "cycles": simulate(program.instructions, program.geometry).cycles}
+
+
+def program_of(row: Mapping[str, Any]) -> Program:
+    """Returns the program of a row of schedules.
+
+    Raises:
+        ConfigError: the schedule cannot be run; the message is the reason.
         TargetError: there can be no such geometry.
     """
     w = row["workload"]
@@ -82,12 +106,7 @@ def count_cycles(row: Mapping[str, Any]) -> dict[str, Any]:
     schedule = Schedule(**{field: row[name] for name, field in _SCHEDULE.items()})
     shift, *clip = SHIFT_AND_CLIP
     epilogue = (shift, Bias(), *clip) if row.get("bias") else SHIFT_AND_CLIP
-    plain = {name: value for name, value in row.items() if name not in ("cycles", "rejected")}
-    try:
-        program = lower_conv2d(workload, schedule, geometry_of(row["shape"]), epilogue)
-    except ConfigError as error:
-        return {**plain, "rejected": str(error)}
-    return {**plain, "cycles": simulate(program.instructions, program.geometry).cycles}
+    return lower_conv2d(workload, schedule, geometry_of(row["shape"]), epilogue)
 
 
 def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:
