@@ -23,7 +23,7 @@ LAYERS = {
 
 BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
-    **{preset: {"preset": preset} for preset in PRESETS},
+    **{preset: {"preset": preset} for preset in PRESETS if preset != "dcoc"},
     # The default preset without the layers before to learn from, and as it was put together from the papers' parts.
     "anole cold": {"preset": "anole", "warm_start": False},
     "anole PPO+AS": {

@@ -1,4 +1,7 @@
-"""The regression test of search quality: on a recorded layer every preset beats random search by a margin."""
+"""The regression test of search quality: on a recorded layer every preset beats random search by a margin.
+
+All but `dcoc`, which was made for another target and does not (docs/methods/dcoc.md).
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,6 @@ def gap(preset: str, seeds: range) -> float:
     return float(np.mean([log_gap(latencies, table().best_s, FASTEST) for latencies in latencies_s]))
 
 
-@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"random"}))
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"random", "dcoc"}))
 def test_a_preset_beats_random_search(preset: str) -> None:
     assert gap(preset, SEEDS) + MARGINS.get(preset, MARGIN) <= gap("random", RANDOM_SEEDS)

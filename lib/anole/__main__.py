@@ -188,6 +188,54 @@ def doctor() -> None:
     click.echo(report())
 
 
+@main.group()
+def vta() -> None:
+    """Look into the accelerator: cycles of schedules, and what a stream does when."""
+
+
+@vta.command()
+@click.option("--schedules", type=_PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
+def cycles(schedules: Path) -> None:
+    """Print the rows of SCHEDULES with their cycles, or with the reason for which they are rejected."""
+    from anole.targets.vta.schedules import count_cycles, read_schedules
+
+    click.echo(json.dumps([count_cycles(row) for row in read_schedules(schedules)], indent=1))
+
+
+@vta.command(name="trace")
+@click.argument("stream", type=_PATH)
+@click.option("--geometry", type=_Json(), help="Of the accelerator; VTA's own by default.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
+    """Say when every instruction of STREAM starts and ends, in cycles from the launch."""
+    from anole.targets.vta.geometry import Geometry
+    from anole.targets.vta.schedules import trace
+
+    rows = trace(stream, Geometry.from_json(geometry or {}))
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        click.echo(f"{row['number']:6} {row['module']:8} {row['start']:10} {row['end']:10}  {row['instruction']}")
+
+
+@vta.command(name="report")
+@click.option("--schedules", type=_PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
+@click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Which of them.")
+@click.option("--picture", type=_PATH, help="When each module runs what, as SVG, which is written.")
+@click.option("--until", type=click.IntRange(1), help="The last cycle of the picture.")
+def report_(schedules: Path, row: int, picture: Path | None, until: int | None) -> None:
+    """Say how well a row of SCHEDULES uses the accelerator."""
+    from anole.targets.vta.report import draw_timeline, summarize
+    from anole.targets.vta.schedules import program_of, read_row
+
+    program = program_of(read_row(schedules, row))
+    text, timeline = summarize(program)
+    click.echo(text)
+    if picture is not None:
+        picture.write_text(draw_timeline(program.instructions, timeline, until))
+
+
 def _preset(name: str | None) -> dict[str, str]:
     """Returns the plain form of a preset's tuner, or of the default's where none is named."""
     return {} if name is None else {"preset": name}

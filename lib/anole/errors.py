@@ -41,5 +41,9 @@ class StoreError(AnoleError):
     """A shard or the database cannot be read or written."""
 
 
+class StreamError(AnoleError):
+    """A program for an accelerator is malformed, or waits for itself; the message names the instruction."""
+
+
 class BuildError(AnoleError):
     """A model cannot be compiled, or a build folder is not usable."""

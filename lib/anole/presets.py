@@ -10,13 +10,14 @@ from anole.errors import SpecError
 from anole.explore import EXPLORERS
 from anole.explore.annealing import Annealing
 from anole.explore.contextual import ContextualAnnealing
-from anole.explore.ppo import PPO
+from anole.explore.ppo import MAPPO, PPO
 from anole.explore.random import Random
 from anole.measure import EVALUATORS
 from anole.measure.adaptive import Adaptive as AdaptiveEvaluator
 from anole.measure.evaluator import Fixed
 from anole.sample import SAMPLERS
 from anole.sample.adaptive import Adaptive as AdaptiveSampler
+from anole.sample.confidence import Confidence
 from anole.sample.contextual import ContextualGreedy
 from anole.sample.greedy import EpsilonGreedy, First
 from anole.settings import TunerSettings, read_fields, unknown
@@ -27,7 +28,7 @@ from anole.surrogate.boosted_trees import BoostedTrees
 from anole.surrogate.forest import Forest
 
 _PLANNED = 64
-"""Candidates among which RELEASE and Chameleon sample: their b_GBT, which the authors' code plans with."""
+"""Candidates among which RELEASE, Chameleon and DCOC sample: their b_GBT, which the authors' code plans with."""
 
 PRESETS = {
     settings.preset: settings
@@ -43,6 +44,7 @@ PRESETS = {
             Fixed(),
         ),
         TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
+        TunerSettings("dcoc", MAPPO(n_candidates=_PLANNED), Confidence(), BoostedTrees(), Fixed()),
         TunerSettings(
             "anole",
             Annealing(n_steps=150, patience=25),

@@ -81,6 +81,7 @@ class Candidates:
     Attributes:
         vectors: shape (n, n_knobs), valid, distinct, never measured.
         scores: shape (n,), the surrogate's word; zeros before its first fit.
+        values: what the explorer's critic thinks of them, shape (n,); None when it has none.
         epsilon: which share of a batch the explorer would rather have drawn at random; None leaves it to the sampler.
         log: figures of the search for the run's record (steps, queries, losses).
     """
@@ -89,6 +90,7 @@ class Candidates:
     scores: NDArray[np.float64]
     log: dict[str, float] = field(default_factory=dict)
     epsilon: float | None = None
+    values: NDArray[np.float64] | None = None
 
 
 class Surrogate(Protocol):

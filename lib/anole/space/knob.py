@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,12 +23,14 @@ class Knob:
         values: every value in the order of its index; a tuple of factors for a split, a plain value for an option.
         features: shape (n_values, n_features), what a surrogate sees of each value.
         feature_names: of the columns of `features`; equal names mean the same in the spaces of other tasks.
+        agent: who moves the knob, where several agents search a space together.
     """
 
     name: str
     values: tuple[Any, ...]
     features: NDArray[np.float32]
     feature_names: tuple[str, ...]
+    agent: str = ""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -62,10 +64,17 @@ class Knob:
         """
         kept = sorted({self.index(value) for value in allowed})
         values = tuple(self.values[index] for index in kept)
-        return Knob(self.name, values, self.features[kept], self.feature_names)
+        return replace(self, values=values, features=self.features[kept])
 
 
-def split_knob(name: str, extent: int, n_parts: int, allow: Callable[[tuple[int, ...]], bool] | None = None) -> Knob:
+def split_knob(
+    name: str,
+    extent: int,
+    n_parts: int,
+    allow: Callable[[tuple[int, ...]], bool] | None = None,
+    *,
+    agent: str = "",
+) -> Knob:
     """Returns a knob over all ways to write an extent as an ordered product.
 
     Args:
@@ -73,19 +82,20 @@ def split_knob(name: str, extent: int, n_parts: int, allow: Callable[[tuple[int,
         extent: length of the loop that is split.
         n_parts: number of loops that come of it, outermost first.
         allow: which splits are worth having; all of them when None allows nothing.
+        agent: who moves it.
     """
     splits = list(_factorizations(extent, n_parts))
     allowed = [split for split in splits if allow is None or allow(split)] or splits
     features = np.log2(np.array(allowed, dtype=np.float32) + 1)
-    return Knob(name, tuple(allowed), features, tuple(f"{name}.{part}" for part in range(n_parts)))
+    return Knob(name, tuple(allowed), features, tuple(f"{name}.{part}" for part in range(n_parts)), agent)
 
 
-def option_knob(name: str, values: Sequence[Any]) -> Knob:
-    """Returns a knob over a few plain values: numbers are their own feature, words are one-hot."""
+def option_knob(name: str, values: Sequence[Any], *, agent: str = "") -> Knob:
+    """Returns a knob over a few plain values, moved by an agent: numbers are their own feature, words are one-hot."""
     numeric = all(isinstance(value, (int, float)) for value in values)
     features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
     names = (name,) if numeric else tuple(f"{name}={value}" for value in values)
-    return Knob(name, tuple(values), features, names)
+    return Knob(name, tuple(values), features, names, agent)
 
 
 def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:

@@ -73,6 +73,14 @@ class Space:
     def __len__(self) -> int:
         return self.size
 
+    @property
+    def agents(self) -> dict[str, list[int]]:
+        """Who moves which knobs, by their positions."""
+        agents: dict[str, list[int]] = {}
+        for position, knob in enumerate(self.knobs):
+            agents.setdefault(knob.agent, []).append(position)
+        return agents
+
     def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
         """Returns the part of this space in which some knobs have but some of their values.
 

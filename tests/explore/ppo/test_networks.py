@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anole.explore.ppo.networks import ActorCritic, log_probabilities
+from anole.explore.ppo.networks import ActorCritic, AgentsAndCritic, log_probabilities
 
 
 def networks(shared_layer=True, seed=0):
@@ -48,3 +48,33 @@ def test_what_is_not_allowed_has_no_probability_and_no_part_in_the_entropy():
     assert entropies.tolist() == pytest.approx([torch.log(torch.tensor(3.0)).item(), 0])
     entropies.sum().backward()
     assert torch.isfinite(logits.grad).all()
+
+
+def agents(seed=0):
+    return AgentsAndCritic([[0, 3], [4, 1], [2]], 20, torch.Generator().manual_seed(seed))
+
+
+def test_every_agent_decides_from_its_own_knobs_alone():
+    states = torch.rand(6, 5)
+    before = agents().logits(states)
+    assert before.shape == (3, 6, 5)
+    for mine in ([0, 3], [1, 4], [2]):
+        changed = states.clone()
+        changed[:, mine] += 1
+        differs = (agents().logits(changed) != before).any(dim=0).any(dim=0)
+        assert differs.nonzero().flatten().tolist() == mine
+
+
+def test_the_critic_sees_all_knobs_and_no_policy_learns_from_it():
+    both = agents()
+    states = torch.rand(6, 5, requires_grad=True)
+    both.values(states).sum().backward()
+    assert (states.grad != 0).all()
+    assert all(parameter.grad is None for parameter in both.policies.parameters())
+
+
+def test_the_sizes_are_the_papers():
+    """DCOC, section 4.1."""
+    shapes = [tuple(layer.weight.shape) for layer in agents().critic if hasattr(layer, "weight")]
+    assert shapes == [(20, 5), (20, 20), (20, 20), (1, 20)]
+    assert [tuple(policy[0].weight.shape) for policy in agents().policies] == [(20, 2), (20, 2), (20, 1)]

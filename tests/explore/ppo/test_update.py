@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from anole.explore.ppo import PPO
+from anole.explore.ppo import MAPPO, PPO
 from anole.explore.ppo.rollout import roll_out
 from anole.explore.ppo.update import Batch, Learner, explained_variance, judge, losses
 from anole.space import Constraint, Space, option_knob
@@ -16,8 +16,13 @@ from anole.space import Constraint, Space, option_knob
 
 @pytest.fixture
 def space():
+    """Two agents in turns, so that their knobs are not in order."""
     return Space(
-        [option_knob("a", list(range(9))), option_knob("only", [1]), option_knob("b", list(range(5)))],
+        [
+            option_knob("a", list(range(9)), agent="one"),
+            option_knob("only", [1], agent="two"),
+            option_knob("b", list(range(5)), agent="one"),
+        ],
         [Constraint("too far apart", lambda columns: np.abs(columns["a"] - columns["b"]) < 4)],
     )
 
@@ -31,32 +36,35 @@ def rolled(space, settings, n_steps=20, seed=0, converged_share=None):
     return learner, rollout, rollout.vectors[1:].sum(axis=-1) / 12
 
 
-def test_the_first_minibatch_is_on_policy(space):
+@pytest.mark.parametrize("settings", [PPO(), MAPPO()], ids=lambda settings: settings.name)
+def test_the_first_minibatch_is_on_policy(space, settings):
     """Every probability ratio is 1 before the first step."""
-    learner, *done = rolled(space, PPO())
+    learner, *done = rolled(space, settings)
     learner.learn(learner.batch(*done))  # the policy is no longer uniform
     rng = np.random.default_rng(1)
     rollout = roll_out(space, learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, 0.75, rng)
     batch = learner.batch(rollout, rollout.vectors[1:].sum(axis=-1) / 12)
     first = batch.rows(torch.arange(0, len(batch.states), 7))
     log_probs, _ = judge(learner.networks, first)
-    torch.testing.assert_close((log_probs - first.log_probs).exp(), torch.ones(len(log_probs)), rtol=0, atol=1e-5)
+    torch.testing.assert_close((log_probs - first.log_probs).exp(), torch.ones(log_probs.shape), rtol=0, atol=1e-5)
     figures = losses(learner.networks, first, 0.3)
     assert float(figures["approx_kl"].detach()) == pytest.approx(0, abs=1e-6)
     assert float(figures["clip_fraction"]) == 0
 
 
-def test_the_log_probabilities_are_those_of_the_moves_that_were_made(space):
-    """The rollout's own weights, knob by knob, agree with what the update believes."""
-    learner, rollout, rewards = rolled(space, PPO())
+@pytest.mark.parametrize(("settings", "agents"), [(PPO(), [[0, 1, 2]]), (MAPPO(), [[0, 2], [1]])])
+def test_the_log_probabilities_are_those_of_the_moves_that_were_made(space, settings, agents):
+    """The rollout's own weights, knob by knob, agree with what the update believes of each agent."""
+    learner, rollout, rewards = rolled(space, settings)
     batch = learner.batch(rollout, rewards)
     logits = learner.policy(batch.states.numpy())
-    expected = np.zeros(len(batch.states))
+    expected = np.zeros((len(batch.states), len(agents)))
     for row in range(len(expected)):
-        for knob in range(3):
-            may = batch.allowed[row, :, knob].numpy()
-            weights = np.exp(logits[:, row, knob]) * may
-            expected[row] += math.log(weights[batch.actions[row, knob]] / weights.sum())
+        for agent, knobs in enumerate(agents):
+            for knob in knobs:
+                may = batch.allowed[row, :, knob].numpy()
+                weights = np.exp(logits[:, row, knob]) * may
+                expected[row, agent] += math.log(weights[batch.actions[row, knob]] / weights.sum())
     np.testing.assert_allclose(batch.log_probs.numpy(), expected, atol=1e-5)
 
 

@@ -1,5 +1,5 @@
-"""PPO on the surrogate's word, the explorer of RELEASE and Chameleon."""
+"""PPO on the surrogate's word, the explorer of RELEASE and Chameleon, and MAPPO, that of DCOC."""
 
-from anole.explore.ppo.explorer import PPO
+from anole.explore.ppo.explorer import MAPPO, PPO
 
-__all__ = ["PPO"]
+__all__ = ["MAPPO", "PPO"]

@@ -1,11 +1,11 @@
-"""The PPO explorer: agents that learn, on the surrogate's word, which way the good configs are."""
+"""The PPO explorers: agents that learn, on the surrogate's word, which way the good configs are."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -19,6 +19,9 @@ from anole.settings import Range
 from anole.space.space import Space, Vectors
 
 if TYPE_CHECKING:
+    import torch
+
+    from anole.explore.ppo.networks import Networks
     from anole.explore.ppo.update import Learner
 
 _CHUNK = 1024
@@ -26,11 +29,8 @@ _CHUNK = 1024
 
 
 @dataclass(frozen=True)
-class PPO:
-    """Episodes side by side, walked by a policy that is trained while they walk.
-
-    Ahn et al., "Chameleon" (ICLR 2020), section 3.2 and tables 7 and 9; "Reinforcement Learning and Adaptive
-    Sampling for Optimized DNN Compilation" (2019), section 4.1. Where this differs: docs/methods/release.md.
+class Episodes:
+    """Episodes side by side, walked by policies that are trained while they walk: what PPO and MAPPO have in common.
 
     Attributes:
         n_episodes: episodes side by side.
@@ -40,22 +40,16 @@ class PPO:
             of them at the ``best`` measured configs and half at random.
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
             RELEASE's code; null lets every episode take all steps.
-        shared_layer: whether policy and value share their first layer, as in both papers.
-        n_hidden: units of each of the two hidden layers; the public code's 20 now and then learn only half of a space.
         n_minibatches: of every epoch.
         n_candidates: how many of the best are handed over; null for all configs of all episodes, the papers'
             S_Theta.
     """
-
-    name: ClassVar[str] = "ppo"
 
     n_episodes: Annotated[int, Range(1, 4096)] = 128
     n_steps: Annotated[int, Range(1, 100_000)] = 500
     horizon: Annotated[int, Range(1, 100_000)] = 25
     begin: Literal["random", "last", "best"] = "random"
     converged_share: Annotated[float, Range(0, 1)] | None = 0.75
-    shared_layer: bool = True
-    n_hidden: Annotated[int, Range(1, 1024)] = 64
     learning_rate: Annotated[float, Range(0)] = 1e-3
     discount: Annotated[float, Range(0, 1)] = 0.9
     gae_lambda: Annotated[float, Range(0, 1)] = 0.99
@@ -70,9 +64,60 @@ class PPO:
         """Returns the explorer, ready to tune one task."""
         return _PPOExplorer(self, space)
 
+    def networks(self, space: Space, generator: torch.Generator) -> Networks:
+        """Returns new policies and a critic for a space."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PPO(Episodes):
+    """One agent, which moves all knobs at once.
+
+    Ahn et al., "Chameleon" (ICLR 2020), section 3.2 and tables 7 and 9; "Reinforcement Learning and Adaptive
+    Sampling for Optimized DNN Compilation" (2019), section 4.1. Where this differs: docs/methods/release.md.
+
+    Attributes:
+        shared_layer: whether policy and value share their first layer, as in both papers.
+        n_hidden: units of each of the two hidden layers; the public code's 20 now and then learn only half of a space.
+    """
+
+    name: ClassVar[str] = "ppo"
+
+    shared_layer: bool = True
+    n_hidden: Annotated[int, Range(1, 1024)] = 64
+
+    def networks(self, space: Space, generator: torch.Generator) -> Networks:
+        """Returns a new policy and value."""
+        from anole.explore.ppo.networks import ActorCritic
+
+        return ActorCritic(len(space.knobs), self.n_hidden, self.shared_layer, generator)
+
+
+@dataclass(frozen=True)
+class MAPPO(Episodes):
+    """Agents that each move their own knobs by a policy of their own, and a critic that sees all of them.
+
+    "DCOC" (ASP-DAC 2025), algorithm 1 and section 4.1; Yu et al., "The Surprising Effectiveness of PPO in
+    Cooperative, Multi-Agent Games" (2022). The target says which knobs are whose; else there is one agent.
+
+    Attributes:
+        n_hidden: units of every hidden layer: one of each policy, three of the critic.
+    """
+
+    name: ClassVar[str] = "mappo"
+
+    converged_share: Annotated[float, Range(0, 1)] | None = None
+    n_hidden: Annotated[int, Range(1, 1024)] = 20
+
+    def networks(self, space: Space, generator: torch.Generator) -> Networks:
+        """Returns new policies and a critic."""
+        from anole.explore.ppo.networks import AgentsAndCritic
+
+        return AgentsAndCritic(list(space.agents.values()), self.n_hidden, generator)
+
 
 class _PPOExplorer:
-    def __init__(self, settings: PPO, space: Space) -> None:
+    def __init__(self, settings: Episodes, space: Space) -> None:
         self.settings, self.space = settings, space
         self._learner: Learner | None = None
         self._last: Vectors | None = None
@@ -104,12 +149,13 @@ class _PPOExplorer:
             lengths += rollout.live.sum(axis=0)
             n_steps += len(rollout.live)
         self._last = vectors
-        return frontier.candidates(
+        found = frontier.candidates(
             steps=n_steps,
             episode_steps=float(lengths.mean()),
             updates=len(updates["policy_loss"]),
             **{name: float(np.mean(values)) for name, values in updates.items() if values},
         )
+        return replace(found, values=self._learner.values(self.space.normalized(found.vectors)))
 
     def _begin(self, history: History, rng: np.random.Generator) -> Vectors:
         """Returns where the episodes begin, shape (at most n_episodes, n_knobs)."""

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+
+
+class Networks(Protocol):
+    """Policies and a critic of configs."""
+
+    @property
+    def agents(self) -> Sequence[Tensor]:
+        """The positions of each agent's knobs."""
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
+
+    def values(self, states: Tensor) -> Tensor:
+        """Returns the values, shape (n,), of states of shape (n, n_knobs)."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Returns all that is trained."""
 
 
 class ActorCritic(nn.Module):
@@ -23,35 +42,84 @@ class ActorCritic(nn.Module):
 
     def __init__(self, n_knobs: int, n_hidden: int, shared_layer: bool, generator: torch.Generator) -> None:
         super().__init__()
-        self.n_knobs = n_knobs
-
-        def layer(n_in: int, n_out: int, gain: float) -> nn.Linear:
-            # A new Linear draws from torch's global generator, which is nobody's business here.
-            with torch.random.fork_rng(devices=[]):
-                linear = nn.Linear(n_in, n_out)
-            nn.init.orthogonal_(linear.weight, gain, generator=generator)
-            nn.init.zeros_(linear.bias)
-            return linear
+        self.agents: Sequence[Tensor] = [torch.arange(n_knobs)]
+        make = _Layers(generator)
 
         def hidden(n_in: int) -> nn.Sequential:
-            return nn.Sequential(layer(n_in, n_hidden, math.sqrt(2)), nn.Tanh())
+            return nn.Sequential(make(n_in, n_hidden, math.sqrt(2)), nn.Tanh())
 
         self.policy_first = hidden(n_knobs)
         self.value_first = self.policy_first if shared_layer else hidden(n_knobs)
-        # A policy starts close to uniform, whatever the state.
-        self.policy_rest = nn.Sequential(hidden(n_hidden), layer(n_hidden, 3 * n_knobs, 0.01))
-        self.value_rest = nn.Sequential(hidden(n_hidden), layer(n_hidden, 1, 1.0))
+        self.policy_rest = nn.Sequential(hidden(n_hidden), make(n_hidden, 3 * n_knobs, _UNIFORM))
+        self.value_rest = nn.Sequential(hidden(n_hidden), make(n_hidden, 1, 1.0))
 
     def logits(self, states: Tensor) -> Tensor:
         """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
-        logits: Tensor = self.policy_rest(self.policy_first(states))
-        # The actions come first because softmax over a short last axis is several times slower.
-        return logits.view(-1, 3, self.n_knobs).transpose(0, 1)
+        return _by_action(self.policy_rest(self.policy_first(states)))
 
     def values(self, states: Tensor) -> Tensor:
         """Returns the values, shape (n,), of states of shape (n, n_knobs)."""
         values: Tensor = self.value_rest(self.value_first(states))
         return values.squeeze(-1)
+
+
+class AgentsAndCritic(nn.Module):
+    """A policy for each agent, which sees the agent's knobs, and a critic that sees all of them.
+
+    DCOC, section 4.1: policies with one hidden layer and ReLU, a critic with three hidden layers and tanh.
+
+    Args:
+        agents: the positions of each agent's knobs.
+        n_hidden: units of every hidden layer.
+        generator: draws the first weights.
+    """
+
+    def __init__(self, agents: Sequence[Sequence[int]], n_hidden: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.agents: Sequence[Tensor] = [torch.tensor(knobs) for knobs in agents]
+        self._positions = torch.cat(list(self.agents)).argsort()
+        make = _Layers(generator)
+        self.policies = nn.ModuleList(
+            nn.Sequential(make(len(knobs), n_hidden, math.sqrt(2)), nn.ReLU(), make(n_hidden, 3 * len(knobs), _UNIFORM))
+            for knobs in agents
+        )
+        sizes = (len(self._positions), n_hidden, n_hidden)
+        hidden = [layer for n_in in sizes for layer in (make(n_in, n_hidden, math.sqrt(2)), nn.Tanh())]
+        self.critic = nn.Sequential(*hidden, make(n_hidden, 1, 1.0))
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
+        own = zip(self.policies, self.agents, strict=True)
+        return torch.cat([_by_action(policy(states[:, knobs])) for policy, knobs in own], dim=2)[:, :, self._positions]
+
+    def values(self, states: Tensor) -> Tensor:
+        """Returns the values, shape (n,), of states of shape (n, n_knobs)."""
+        values: Tensor = self.critic(states)
+        return values.squeeze(-1)
+
+
+_UNIFORM = 0.01
+"""The gain of a policy's last layer: a policy starts close to uniform, whatever the state."""
+
+
+class _Layers:
+    """Makes linear layers whose first weights a generator draws."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+
+    def __call__(self, n_in: int, n_out: int, gain: float) -> nn.Linear:
+        # A new Linear draws from torch's global generator, which is nobody's business here.
+        with torch.random.fork_rng(devices=[]):
+            linear = nn.Linear(n_in, n_out)
+        nn.init.orthogonal_(linear.weight, gain, generator=self._generator)
+        nn.init.zeros_(linear.bias)
+        return linear
+
+
+def _by_action(logits: Tensor) -> Tensor:
+    """Returns logits of shape (n, 3 * n_knobs) as (3, n, n_knobs): softmax over a short last axis is slow."""
+    return logits.view(len(logits), 3, -1).transpose(0, 1)
 
 
 def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from anole.explore.ppo.adam import Adam
 from anole.explore.ppo.gae import advantages
-from anole.explore.ppo.networks import ActorCritic, log_probabilities
+from anole.explore.ppo.networks import Networks, log_probabilities
 from anole.explore.ppo.rollout import Rollout, allowed
 from anole.space.space import Space
 
 if TYPE_CHECKING:
-    from anole.explore.ppo.explorer import PPO
+    from anole.explore.ppo.explorer import Episodes
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Batch:
         states: shape (n, n_knobs).
         actions: what was done, 0, 1 or 2 for every knob, shape (n, n_knobs).
         allowed: which actions each knob had, shape (n, 3, n_knobs).
-        log_probs: of the joint actions when they were done, shape (n,).
+        log_probs: of each agent's joint action when it was done, shape (n, n_agents).
         values: of the states when they were left, shape (n,).
         advantages: shape (n,).
     """
@@ -62,10 +62,10 @@ class Learner:
         rng: the seed of the first weights and of the minibatches comes from it.
     """
 
-    def __init__(self, settings: PPO, space: Space, rng: np.random.Generator) -> None:
+    def __init__(self, settings: Episodes, space: Space, rng: np.random.Generator) -> None:
         self.settings, self.space = settings, space
         self._generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
-        self.networks = ActorCritic(len(space.knobs), settings.n_hidden, settings.shared_layer, self._generator)
+        self.networks = settings.networks(space, self._generator)
         self._optimizer = Adam(self.networks.parameters(), settings.learning_rate)
 
     @torch.inference_mode()
@@ -73,6 +73,12 @@ class Learner:
         """Returns the logits of every knob's actions, shape (3, n, n_knobs)."""
         logits: NDArray[np.float32] = self.networks.logits(torch.from_numpy(states)).numpy()
         return logits
+
+    @torch.inference_mode()
+    def values(self, states: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Returns what the critic thinks of states of shape (n, n_knobs), shape (n,)."""
+        values: NDArray[np.float64] = self.networks.values(torch.from_numpy(states)).double().numpy()
+        return values
 
     @torch.no_grad()
     def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Batch:
@@ -125,15 +131,18 @@ class Learner:
         return {name: figure.detach() for name, figure in figures.items()}
 
 
-def judge(networks: ActorCritic, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Returns the log-probability of every joint action, shape (n,), and the entropy of the policy, shape (n,)."""
+def judge(networks: Networks, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Returns the log-probability of every agent's action, (n, n_agents), and the entropy of all policies, (n,)."""
     log_probs = log_probabilities(networks.logits(batch.states), batch.allowed.transpose(0, 1))
     done = log_probs.gather(0, batch.actions[None])[0]
-    return done.sum(dim=-1), -(log_probs.exp() * log_probs).sum(dim=(0, 2))
+    by_agent = torch.stack([done[:, knobs].sum(dim=-1) for knobs in networks.agents], dim=-1)
+    return by_agent, -(log_probs.exp() * log_probs).sum(dim=(0, 2))
 
 
-def losses(networks: ActorCritic, batch: Batch, clip: float) -> dict[str, Tensor]:
+def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
     """Returns the parts of the objective (PPO, equations 7 and 9) and the figures of its health.
+
+    Every agent's ratio is clipped by itself, as in MAPPO; with one agent this is PPO.
 
     Args:
         networks: what is trained.
@@ -144,6 +153,7 @@ def losses(networks: ActorCritic, batch: Batch, clip: float) -> dict[str, Tensor
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
     weights = (batch.advantages - batch.advantages.mean()) / (batch.advantages.std(correction=0) + 1e-8)
+    weights = weights[:, None]
     clipped = ratio.clamp(1 - clip, 1 + clip)
     values = networks.values(batch.states)
     return {

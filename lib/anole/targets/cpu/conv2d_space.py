@@ -58,12 +58,12 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         return split[2] <= widest and alike % split[2] == 0 and (w.groups > 1 or split[2] % unit.lanes == 0)
 
     knobs = [
-        split_knob("tile_f", filters, 3, panels_are_whole_registers),
-        split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS),
-        split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers),
-        split_knob("tile_rc", w.in_channels // w.groups, 2),
-        split_knob("tile_ry", w.kernel[0], 2),
-        split_knob("tile_rx", w.kernel[1], 2),
+        split_knob("tile_f", filters, 3, panels_are_whole_registers, agent="spatial"),
+        split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
+        split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers, agent="spatial"),
+        split_knob("tile_rc", w.in_channels // w.groups, 2, agent="reduction"),
+        split_knob("tile_ry", w.kernel[0], 2, agent="reduction"),
+        split_knob("tile_rx", w.kernel[1], 2, agent="reduction"),
         option_knob("auto_unroll_max_step", (0, 64, 512)),
         option_knob("unroll_explicit", (0, 1)),
         option_knob("parallel_order", ("fy", "yf")),

@@ -35,9 +35,11 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
     widest = unit.lanes * unit.registers // 2
 
     knobs = [
-        split_knob("tile_y", w.batch, 2, lambda split: split[1] <= _ROWS_IN_REGISTERS),
-        split_knob("tile_x", features, 3, lambda split: split[2] <= widest and split[2] % unit.lanes == 0),
-        split_knob("tile_k", w.in_features, 2),
+        split_knob("tile_y", w.batch, 2, lambda split: split[1] <= _ROWS_IN_REGISTERS, agent="spatial"),
+        split_knob(
+            "tile_x", features, 3, lambda split: split[2] <= widest and split[2] % unit.lanes == 0, agent="spatial"
+        ),
+        split_knob("tile_k", w.in_features, 2, agent="reduction"),
         option_knob("auto_unroll_max_step", (0, 16, 64, 512)),
         option_knob("unroll_explicit", (0, 1)),
     ]

@@ -1,0 +1,72 @@
+"""Confidence sampling: candidates are drawn by what the critic thinks of them, and the doubtful ones replaced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.roles import Candidates, History, Sampler
+from anole.sample.synthesis import synthesize
+from anole.settings import Range
+from anole.space.space import Space, Vectors
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """Draws a batch by the softmax of the critic's values, and replaces what is not above the median of all.
+
+    "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. A replacement is the most probable config, were every knob
+    set as often as among those drawn, and then the next, since the first is but one; when these run out, the drawn
+    config stays. Explorers without a critic are judged by the surrogate's scores.
+
+    Attributes:
+        temperature: divides the values before the softmax; the paper's is 1, with which it is close to uniform
+            where values are scores of 0 to 1.
+    """
+
+    name: ClassVar[str] = "confidence"
+
+    temperature: Annotated[float, Range(1e-6)] = 1.0
+
+    def start(self, space: Space) -> Sampler:
+        """Returns the sampler, ready to tune one task."""
+        return _ConfidenceSampler(self, space)
+
+
+class _ConfidenceSampler:
+    def __init__(self, settings: Confidence, space: Space) -> None:
+        self.settings, self.space = settings, space
+
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        if not len(candidates.vectors):
+            return candidates.vectors
+        values = candidates.scores if candidates.values is None else candidates.values
+        drawn = rng.choice(
+            len(values), size=min(n, len(values)), replace=False, p=softmax(values / self.settings.temperature)
+        )
+        confident = values[drawn] > np.median(values)
+        selected = candidates.vectors[drawn]
+        chosen = selected[confident]
+        taken = set(chain(history.visited.tolist(), self.space.indices(chosen).tolist()))
+        fresh = (
+            vector
+            for vector in chain(synthesize(selected, self.space), selected[~confident])
+            if int(self.space.indices(vector)) not in taken
+        )
+        replacements: list[Vectors] = []
+        for vector in fresh:
+            if len(replacements) == int((~confident).sum()):
+                break
+            taken.add(int(self.space.indices(vector)))
+            replacements.append(vector)
+        return np.concatenate([chosen, np.array(replacements, dtype=np.int64).reshape(-1, chosen.shape[1])])
+
+
+def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns probabilities, shape (n,), that grow exponentially with values of shape (n,)."""
+    grown = np.exp(values - values.max())
+    return np.asarray(grown / grown.sum())

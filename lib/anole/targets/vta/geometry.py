@@ -1,0 +1,140 @@
+"""The geometry of an accelerator: its GEMM block, its buffers, its bus; and every size that follows from these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Literal, Self
+
+from anole.errors import TargetError
+
+INSTRUCTION_BYTES = 16
+
+_MOST_ELEMENT_BYTES = 4096
+"""The runtime's page, which no element may exceed."""
+
+_WORD_BITS = 64
+
+
+class Memory(IntEnum):
+    """The on-chip memories, by their numbers in LOAD and STORE."""
+
+    UOP = 0
+    WGT = 1
+    INP = 2
+    ACC = 3
+    OUT = 4
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The shape of an accelerator; the defaults are VTA's own.
+
+    Attributes:
+        batch, block_in, block_out: one GEMM operation multiplies (batch, block_in) by (block_in, block_out).
+        uop_bytes, inp_bytes, wgt_bytes, acc_bytes: sizes of the buffers; all powers of two. OUT has a quarter of ACC.
+        bus_bytes: what the memory bus carries in one beat.
+        burst_beats: how many beats a burst has at most.
+        queue_entries: how many instructions each of the three queues holds.
+        variant: ``vta`` or ``vta++``, which differ in their instructions.
+    """
+
+    batch: int = 1
+    block_in: int = 16
+    block_out: int = 16
+    uop_bytes: int = 1 << 15
+    inp_bytes: int = 1 << 15
+    wgt_bytes: int = 1 << 18
+    acc_bytes: int = 1 << 17
+    bus_bytes: int = 8
+    burst_beats: int = 16
+    queue_entries: int = 512
+    variant: Literal["vta", "vta++"] = "vta"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "variant":
+                if value not in ("vta", "vta++"):
+                    raise TargetError(f"geometry.variant: found {value!r}; allowed are vta, vta++")
+            elif type(value) is not int or value < 1 or value & (value - 1):
+                raise TargetError(f"geometry.{field.name}: found {value!r}; allowed is a power of two")
+        for memory in (Memory.INP, Memory.WGT, Memory.ACC):
+            size_bytes = self.element_bytes(memory)
+            if size_bytes > _MOST_ELEMENT_BYTES:
+                raise TargetError(
+                    f"geometry: an element of {memory.name} has {size_bytes} bytes; at most {_MOST_ELEMENT_BYTES} are "
+                    "allowed"
+                )
+        for memory in Memory:
+            if self.depth(memory) < 1:
+                raise TargetError(f"geometry: the {memory.name} buffer holds no single element")
+        if not 8 <= self.bus_bytes <= 64:
+            raise TargetError(f"geometry.bus_bytes: found {self.bus_bytes}; allowed are 8, 16, 32 and 64")
+        if self._gemm_bits > _WORD_BITS or self._uop_bits > 8 * self.element_bytes(Memory.UOP):
+            raise TargetError("geometry: the buffers are too deep for the fields of an instruction")
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Returns the geometry that a mapping describes; what is not named is VTA's own.
+
+        Raises:
+            TargetError: a name is unknown, or a value is not allowed.
+        """
+        allowed = [field.name for field in fields(cls)]
+        for name in plain:
+            if name not in allowed:
+                raise TargetError(f"geometry.{name}: is unknown; allowed are {', '.join(allowed)}")
+        return cls(**plain)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form."""
+        return asdict(self)
+
+    def element_bytes(self, memory: Memory) -> int:
+        """Returns the size of one element of a memory."""
+        return self._element_bytes[memory]
+
+    def depth(self, memory: Memory) -> int:
+        """Returns how many elements a memory holds."""
+        return self._depths[memory]
+
+    @cached_property
+    def _element_bytes(self) -> dict[Memory, int]:
+        return {
+            Memory.UOP: 4,
+            Memory.WGT: self.block_out * self.block_in,
+            Memory.INP: self.batch * self.block_in,
+            Memory.ACC: 4 * self.batch * self.block_out,
+            Memory.OUT: self.batch * self.block_out,
+        }
+
+    @cached_property
+    def _depths(self) -> dict[Memory, int]:
+        sizes = (self.uop_bytes, self.wgt_bytes, self.inp_bytes, self.acc_bytes, self.acc_bytes // 4)
+        return {memory: size // self._element_bytes[memory] for memory, size in zip(Memory, sizes, strict=True)}
+
+    def index_bits(self, memory: Memory) -> int:
+        """Returns the width of an index into a memory."""
+        return self.depth(memory).bit_length() - 1
+
+    @property
+    def _gemm_bits(self) -> int:
+        """The width of the six factors of a GEMM, which share one word."""
+        return 2 * sum(self.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
+
+    @property
+    def _uop_bits(self) -> int:
+        return sum(self.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
+
+    @property
+    def sram_bits(self) -> int:
+        """All on-chip memory, the instruction queues included."""
+        buffers = self.uop_bytes + self.inp_bytes + self.wgt_bytes + self.acc_bytes + self.acc_bytes // 4
+        return 8 * (buffers + 3 * self.queue_entries * INSTRUCTION_BYTES)
+
+
+DEFAULT = Geometry()
+"""VTA's own: a block of 1x16x16."""

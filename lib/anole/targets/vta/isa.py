@@ -1,0 +1,304 @@
+"""The instructions of VTA and VTA++, and their encoding in 128 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+from anole.errors import StreamError
+from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
+
+_WORD_BITS = 64
+
+
+class Opcode(IntEnum):
+    """What an instruction does, in its lowest three bits."""
+
+    LOAD = 0
+    STORE = 1
+    GEMM = 2
+    FINISH = 3
+    ALU = 4
+
+
+class AluOpcode(IntEnum):
+    """What an ALU instruction computes; VTA knows the first five, of which it calls the last MUL."""
+
+    MIN = 0
+    MAX = 1
+    ADD = 2
+    SHR = 3
+    CLP = 4
+    MOV = 5
+    MUL = 6
+
+
+class Dependence(NamedTuple):
+    """Which tokens an instruction waits for and which it leaves, of the modules before and behind its own."""
+
+    pop_prev: bool = False
+    pop_next: bool = False
+    push_prev: bool = False
+    push_next: bool = False
+
+
+FREE = Dependence()
+"""Waits for nothing and leaves nothing."""
+
+
+class Load(NamedTuple):
+    """Copies a tile from DRAM, with a border around it; a width of 0 only moves tokens.
+
+    Attributes:
+        memory: what is written.
+        sram_base, dram_base: where it begins, in elements of that memory.
+        y_size, x_size, x_stride: rows, columns and the distance of rows in DRAM.
+        y_pad_0, y_pad_1, x_pad_0, x_pad_1: rows and columns of border before and behind.
+        pad_min: whether the border is the least value there is and not 0 (VTA++).
+    """
+
+    memory: Memory
+    sram_base: int = 0
+    dram_base: int = 0
+    y_size: int = 0
+    x_size: int = 0
+    x_stride: int = 0
+    y_pad_0: int = 0
+    y_pad_1: int = 0
+    x_pad_0: int = 0
+    x_pad_1: int = 0
+    pad_min: bool = False
+    dependence: Dependence = FREE
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile with its border."""
+        return self.y_pad_0 + self.y_size + self.y_pad_1
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile with its border."""
+        return self.x_pad_0 + self.x_size + self.x_pad_1
+
+
+class Store(NamedTuple):
+    """Copies a tile from OUT to DRAM; a width of 0 only moves tokens."""
+
+    sram_base: int = 0
+    dram_base: int = 0
+    y_size: int = 0
+    x_size: int = 0
+    x_stride: int = 0
+    dependence: Dependence = FREE
+
+
+class Gemm(NamedTuple):
+    """Multiplies and accumulates, or sets to zero: two loops around a range of micro-operations.
+
+    Attributes:
+        reset: whether the accumulators are set to zero.
+        uop_begin, uop_end: the range.
+        iter_out, iter_in: lengths of the loops.
+        dst_out, dst_in, src_out, src_in, wgt_out, wgt_in: how far one step of each loop moves each index.
+    """
+
+    reset: bool
+    uop_begin: int
+    uop_end: int
+    iter_out: int = 1
+    iter_in: int = 1
+    dst_out: int = 0
+    dst_in: int = 0
+    src_out: int = 0
+    src_in: int = 0
+    wgt_out: int = 0
+    wgt_in: int = 0
+    dependence: Dependence = FREE
+
+
+class Alu(NamedTuple):
+    """Computes on accumulators, with another accumulator or with an immediate: loops as those of `Gemm`."""
+
+    opcode: AluOpcode
+    uop_begin: int
+    uop_end: int
+    iter_out: int = 1
+    iter_in: int = 1
+    dst_out: int = 0
+    dst_in: int = 0
+    src_out: int = 0
+    src_in: int = 0
+    use_imm: bool = False
+    imm: int = 0
+    reset: bool = False
+    dependence: Dependence = FREE
+
+
+class Finish(NamedTuple):
+    """Ends a program."""
+
+    dependence: Dependence = FREE
+
+
+Instruction: TypeAlias = Load | Store | Gemm | Alu | Finish
+
+
+class Uop(NamedTuple):
+    """One micro-operation: the indices that the loops around it start from."""
+
+    dst: int = 0
+    src: int = 0
+    wgt: int = 0
+
+
+_OPCODES = {Load: Opcode.LOAD, Store: Opcode.STORE, Gemm: Opcode.GEMM, Finish: Opcode.FINISH, Alu: Opcode.ALU}
+
+
+def encode(instruction: Instruction, geometry: Geometry) -> int:
+    """Returns the 128 bits of an instruction.
+
+    Raises:
+        StreamError: a field is too narrow for its value.
+    """
+    values = {name: int(value) for name, value in instruction._asdict().items() if name != "dependence"}
+    values |= {name: int(flag) for name, flag in instruction.dependence._asdict().items()}
+    values["op"] = opcode = _OPCODES[type(instruction)]
+    if opcode == Opcode.STORE:
+        values["memory"] = Memory.OUT & _memory_mask(geometry)
+    word = 0
+    for name, offset, bits in _layout(opcode, geometry):
+        value = values.get(name, 0)
+        low, high = (-(1 << bits - 1), 1 << bits - 1) if name == "imm" else (0, 1 << bits)
+        if not low <= value < high:
+            raise StreamError(f"{type(instruction).__name__.upper()}: {name} is {value}; {low} to {high - 1} fit")
+        word |= (value & (1 << bits) - 1) << offset
+    return word
+
+
+def decode(word: int, geometry: Geometry) -> Instruction:
+    """Returns the instruction that 128 bits encode.
+
+    Raises:
+        StreamError: there is no such instruction.
+    """
+    number = word & 7
+    if number not in list(Opcode):
+        raise StreamError(f"unknown opcode {number}; allowed are 0 to {max(Opcode)}")
+    opcode = Opcode(number)
+    values: dict[str, Any] = {
+        name: word >> offset & (1 << bits) - 1 for name, offset, bits in _layout(opcode, geometry)
+    }
+    flags = Dependence(*(bool(values.pop(name)) for name in Dependence._fields))
+    del values["op"]
+    match opcode:
+        case Opcode.FINISH:
+            return Finish(flags)
+        case Opcode.STORE:
+            if (found := values.pop("memory")) != Memory.OUT & _memory_mask(geometry):
+                raise StreamError(f"STORE from memory type {found}; only OUT can be stored")
+            return Store(**{name: values[name] for name in Store._fields if name in values}, dependence=flags)
+        case Opcode.LOAD:
+            if (found := values.pop("memory")) not in (Memory.UOP, Memory.WGT, Memory.INP, Memory.ACC):
+                raise StreamError(f"LOAD of memory type {found}; allowed are 0 to 3")
+            values["pad_min"] = bool(values.get("pad_min"))
+            return Load(Memory(found), **values, dependence=flags)
+        case Opcode.GEMM:
+            return Gemm(**values | {"reset": bool(values["reset"])}, dependence=flags)
+        case Opcode.ALU:
+            return _decode_alu(values, flags)
+
+
+def check(instruction: Instruction, geometry: Geometry) -> None:
+    """Makes sure that an instruction stays within the buffers, as far as it says itself where it goes.
+
+    Raises:
+        StreamError: it leaves one.
+    """
+    match instruction:
+        case Load(x_size=size) if size:
+            tile = instruction.rows * instruction.columns
+            _check_range(instruction.memory, instruction.sram_base, instruction.sram_base + tile, geometry)
+        case Store(x_size=size) if size:
+            tile = instruction.y_size * instruction.x_size
+            _check_range(Memory.OUT, instruction.sram_base, instruction.sram_base + tile, geometry)
+        case Gemm() | Alu():
+            _check_range(Memory.UOP, instruction.uop_begin, instruction.uop_end, geometry)
+
+
+def _check_range(memory: Memory, begin: int, end: int, geometry: Geometry) -> None:
+    depth = geometry.depth(memory)
+    if not 0 <= begin <= end <= depth:
+        raise StreamError(f"{memory.name} holds {depth} elements; {begin} to {end} are asked for")
+
+
+def encode_uop(uop: Uop, geometry: Geometry) -> int:
+    """Returns the 32 bits of a micro-operation.
+
+    Raises:
+        StreamError: a field is too narrow for its value.
+    """
+    word = offset = 0
+    for value, memory in zip(uop, (Memory.ACC, Memory.INP, Memory.WGT), strict=True):
+        bits = geometry.index_bits(memory)
+        if not 0 <= value < 1 << bits:
+            raise StreamError(f"micro-operation {tuple(uop)}: the index into {memory.name} must be below {1 << bits}")
+        word |= value << offset
+        offset += bits
+    return word
+
+
+def decode_uop(word: int, geometry: Geometry) -> Uop:
+    """Returns the micro-operation that 32 bits encode."""
+    acc, inp, wgt = (geometry.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
+    return Uop(word & (1 << acc) - 1, word >> acc & (1 << inp) - 1, word >> acc + inp & (1 << wgt) - 1)
+
+
+def to_hex(word: int) -> str:
+    """Returns 128 bits as 32 hexadecimal digits, the highest first."""
+    return f"{word:0{2 * INSTRUCTION_BYTES}x}"
+
+
+def _decode_alu(values: dict[str, Any], flags: Dependence) -> Alu:
+    if (opcode := values["opcode"]) not in list(AluOpcode):
+        raise StreamError(f"unknown ALU opcode {opcode}; allowed are 0 to {max(AluOpcode)}")
+    imm = values["imm"] - ((values["imm"] & 1 << 15) << 1)
+    booleans = {name: bool(values[name]) for name in ("reset", "use_imm")}
+    return Alu(**values | {"opcode": AluOpcode(opcode), "imm": imm} | booleans, dependence=flags)
+
+
+def _memory_mask(geometry: Geometry) -> int:
+    return 3 if geometry.variant == "vta++" else 7
+
+
+@cache
+def _layout(opcode: Opcode, geometry: Geometry) -> tuple[tuple[str, int, int], ...]:
+    """Returns name, offset and width of every field of an instruction."""
+    return tuple(_fields(opcode, geometry))
+
+
+def _fields(opcode: Opcode, geometry: Geometry) -> Iterator[tuple[str, int, int]]:
+    extended = geometry.variant == "vta++"
+    uop, acc, inp, wgt = (geometry.index_bits(m) for m in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
+    first = [("op", 3), *((name, 1) for name in Dependence._fields)]
+    second: list[tuple[str, int]] = []
+    match opcode:
+        case Opcode.LOAD | Opcode.STORE:
+            first += [("memory", 2 if extended else 3), ("sram_base", 16), ("dram_base", 32)]
+            first += [("pad_min", 1)] if extended else []
+            second += [(name, 16) for name in ("y_size", "x_size", "x_stride")]
+            second += [(name, 4) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")]
+        case Opcode.GEMM | Opcode.ALU:
+            first += [("reset", 1), ("uop_begin", uop), ("uop_end", uop + 1), ("iter_out", 14), ("iter_in", 14)]
+            second += [("dst_out", acc), ("dst_in", acc)]
+            if opcode == Opcode.GEMM:
+                second += [("src_out", inp), ("src_in", inp), ("wgt_out", wgt), ("wgt_in", wgt)]
+            else:
+                src = inp if extended else acc
+                second += [("src_out", src), ("src_in", src), ("opcode", 3), ("use_imm", 1), ("imm", 16)]
+    for start, fields in ((0, first), (_WORD_BITS, second)):
+        offset = start
+        for name, bits in fields:
+            yield name, offset, bits
+            offset += bits
