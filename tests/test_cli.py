@@ -24,11 +24,14 @@ def run(*arguments: str) -> Result:
 
 
 def test_every_stage_is_a_command_with_help() -> None:
-    names = {"extract", "tune", "tune-together", "merge", "compile", "evaluate", "plan", "doctor"}
+    names = {"extract", "tune", "tune-together", "merge", "compile", "evaluate", "plan", "doctor", "vta"}
     assert set(main.commands) == names
-    for name, command in main.commands.items():
+    accelerator = main.commands["vta"]
+    assert isinstance(accelerator, click.Group) and set(accelerator.commands) == {"cycles", "trace", "report"}
+    within = {f"vta {name}": command for name, command in accelerator.commands.items()}
+    for name, command in {**main.commands, **within}.items():
         assert command.get_short_help_str(), name
-        assert run(name, "--help").exit_code == 0
+        assert run(*name.split(), "--help").exit_code == 0
         assert all(option.help for option in command.params if isinstance(option, click.Option)), name
 
 
