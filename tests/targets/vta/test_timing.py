@@ -75,8 +75,9 @@ def test_a_convolution_takes_the_hardwares_cycles(row):
     timeline = simulate(program.instructions, program.geometry)
     assert timeline.cycles == pytest.approx(row["rtl_cycles"], rel=0.001)
     assert len(program.instructions) == row["instructions"]
-    # The hardware's reads count the instructions, of two beats each.
+    # The hardware's reads count the instructions, of two beats each, eight in a burst.
     assert timeline.read_beats + 2 * row["instructions"] == row["read_beats"]
+    assert timeline.read_bursts - (-row["instructions"] // 8) == row["read_bursts"]
     assert (timeline.write_beats, timeline.write_bursts) == (row["write_beats"], row["write_bursts"])
 
 
