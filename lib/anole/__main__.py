@@ -226,6 +226,7 @@ def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
 @click.option("--until", type=click.IntRange(1), help="The last cycle of the picture.")
 def report_(schedules: Path, row: int, picture: Path | None, until: int | None) -> None:
     """Say how well a row of SCHEDULES uses the accelerator."""
+    from anole.keys import write_atomically
     from anole.targets.vta.report import draw_timeline, summarize
     from anole.targets.vta.schedules import program_of, read_row
 
@@ -233,7 +234,7 @@ def report_(schedules: Path, row: int, picture: Path | None, until: int | None) 
     text, timeline = summarize(program)
     click.echo(text)
     if picture is not None:
-        picture.write_text(draw_timeline(program.instructions, timeline, until))
+        write_atomically(picture, draw_timeline(program.instructions, timeline, until))
 
 
 def _preset(name: str | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from anole.errors import ConfigError, StreamError
 from anole.targets.vta.conv2d import Bias, Immediate, Residual, Schedule, lower_conv2d
 from anole.targets.vta.functional import Machine
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
-from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Load, Store
+from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Load, Store, alu_uop, decode, encode, encode_uop
 from anole.targets.vta.layout import memory_image, pack_bias, pack_data, pack_out, pack_weight, region_of, unpack_out
 from anole.targets.vta.program import Program, Region
 from anole.targets.vta.timing import simulate
@@ -22,6 +22,8 @@ GEOMETRIES = [
     Geometry(batch=2, variant="vta++"),
     Geometry(block_in=8, block_out=32, variant="vta++"),
     Geometry(block_in=32, block_out=32),
+    # There are more accumulators than inputs, so that their indices are wider.
+    Geometry(block_in=32, block_out=8, wgt_bytes=1 << 17, variant="vta++"),
 ]
 INT8, INT32 = np.iinfo(np.int8), np.iinfo(np.int32)
 
@@ -119,11 +121,12 @@ def test_a_lowered_convolution_computes_the_convolution(case):
     blocks = (w.batch // g.batch, w.out_channels // g.block_out, w.out_height, w.out_width, g.batch, g.block_out)
     found = unpack_out(region_of(program, dram, "out").view(np.int8).reshape(blocks))
     np.testing.assert_array_equal(found, finished(reference(w, data, weight), steps, bias, residual))
-    # Its tokens let it run to its end.
+    # Every instruction has its bits, and its tokens let the program run to its end.
+    assert [decode(encode(each, g), g) for each in program.instructions] == list(program.instructions)
     assert simulate(program.instructions, g).cycles > 0
 
 
-def one_by_one(machine, alu):
+def one_by_one(machine, uops, alu):
     """Computes an ALU instruction as the hardware does, one step after the other."""
     operations = {
         AluOpcode.MIN: min,
@@ -133,7 +136,7 @@ def one_by_one(machine, alu):
     acc = machine.acc.astype(object)
     for o in range(alu.iter_out):
         for i in range(alu.iter_in):
-            for dst, src, _ in machine.uop[alu.uop_begin : alu.uop_end].tolist():
+            for dst, src in uops:
                 d, s = dst + o * alu.dst_out + i * alu.dst_in, src + o * alu.src_out + i * alu.src_in
                 for lane in np.ndindex(acc.shape[1:]):
                     x, y = (acc[s][lane], alu.imm) if alu.use_imm else (acc[d][lane], acc[s][lane])
@@ -150,10 +153,11 @@ def test_alu_steps_see_what_the_steps_before_them_wrote(data):
     opcode = data.draw(st.sampled_from([AluOpcode.MIN, AluOpcode.MAX, AluOpcode.ADD]))
     loops = (data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4)))
     alu = Alu(opcode, 0, n_uops, *loops, *(data.draw(factor) for _ in range(4)), data.draw(st.booleans()), -3)
-    machine.uop[:n_uops] = data.draw(st.lists(st.tuples(factor, factor, st.just(0)), min_size=n_uops, max_size=n_uops))
+    uops = data.draw(st.lists(st.tuples(factor, factor), min_size=n_uops, max_size=n_uops))
+    machine.uop[:n_uops] = [encode_uop(alu_uop(*uop, machine.geometry), machine.geometry) for uop in uops]
     rng = np.random.default_rng(0)
     machine.acc[:] = rng.integers(INT32.min, INT32.max, machine.acc.shape, np.int32)
-    expected = one_by_one(machine, alu)
+    expected = one_by_one(machine, uops, alu)
     machine.step(alu)
     np.testing.assert_array_equal(machine.acc, expected)
 
@@ -198,6 +202,17 @@ def test_a_reset_leaves_the_outputs_alone():
     machine.acc[:], machine.out[:] = 7, 9
     machine.step(Gemm(True, 0, 1, 4, 1, 2))
     assert (machine.acc[:8:2] == 0).all() and (machine.acc[1:8:2] == 7).all() and (machine.out == 9).all()
+
+
+def test_an_alu_reads_accumulators_beyond_the_indices_of_inputs():
+    g = Geometry(block_in=32, block_out=8, wgt_bytes=1 << 17, variant="vta++")
+    machine = Machine(g, np.zeros(0, np.uint8))
+    assert len(machine.acc) > len(machine.inp)
+    last = len(machine.acc) - 1
+    machine.acc[last] = 7
+    machine.uop[0] = encode_uop(alu_uop(1, last, g), g)
+    machine.step(Alu(AluOpcode.ADD, 0, 1))
+    assert (machine.acc[1] == 7).all()
 
 
 def program(*instructions):

@@ -36,6 +36,9 @@ def test_it_is_read_back_from_its_plain_form():
         ({"bus_bytes": 4}, "geometry.bus_bytes: found 4; allowed are 8, 16, 32 and 64"),
         ({"block_in": 128, "block_out": 128}, "an element of WGT has 16384 bytes; at most 4096"),
         ({"block_in": 8, "block_out": 8}, "too deep for the fields of an instruction"),
+        # A VTA's ALU has four indices of accumulators, VTA++'s two.
+        ({"block_in": 32, "block_out": 8, "wgt_bytes": 1 << 17}, "too deep for the fields of an instruction"),
+        ({"uop_bytes": 1 << 16}, "too deep for the fields of an instruction"),
         ({"inp_bytes": 8}, "the INP buffer holds no single element"),
     ],
 )

@@ -58,7 +58,7 @@ def run(*arguments):
 
 
 def test_the_command_reports_and_draws(tmp_path):
-    picture = tmp_path / "timeline.svg"
+    picture = tmp_path / "pictures/timeline.svg"
     told = run("--row", 5, "--picture", picture)
     cycles = json.loads(SCHEDULES.read_text())[5]["rtl_cycles"]
     assert told.exit_code == 0 and f"cycles        {cycles:12}" in told.stdout

@@ -54,7 +54,7 @@ def test_a_divisor_makes_the_default_depths_less():
     assert geometry.queue_entries == 32
 
 
-@pytest.mark.parametrize("shape", ["16", "16x16x16x16", "16x16_div", "a"])
+@pytest.mark.parametrize("shape", ["16", "16x16x16x16", "16x16_div", "16x16_div0", "a"])
 def test_what_is_no_shape_is_refused(shape):
     with pytest.raises(TargetError, match="allowed are"):
         geometry_of(shape)
@@ -77,6 +77,10 @@ ROWS = json.loads(SCHEDULES.read_text())[:2]
         (json.dumps([{}]), "row 0 has no workload, or no shape"),
         (json.dumps(changed(ROWS, 1, tile_h=0)), "row 1: tile_h is 0; allowed is a whole number from 1 on"),
         (json.dumps(changed(ROWS, 1, workload={"h": 1})), "row 1: w is None"),
+        (
+            json.dumps(changed(ROWS, 0, workload=ROWS[0]["workload"] | {"pad": -1})),
+            "pad is -1; allowed is a whole number from 0",
+        ),
         (json.dumps(changed(ROWS, 0, shape="17x16")), "geometry.block_in: found 17; allowed is a power of two"),
     ],
 )
@@ -87,9 +91,17 @@ def test_bad_schedules_get_one_message(tmp_path, content, message):
     assert result.exit_code == 2 and message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
+def test_a_kernel_larger_than_its_image_is_rejected(tmp_path):
+    path = tmp_path / "schedules.json"
+    small = ROWS[0]["workload"] | {"h": 2, "w": 2, "pad": 0, "stride": 1}
+    path.write_text(json.dumps(changed(ROWS[:1], 0, workload=small, tile_h=1, tile_w=1)))
+    assert json.loads(run("cycles", "--schedules", path).stdout)[0]["rejected"] == "tile_h 1 does not divide 0"
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
+        ([{"hex": "1" + 32 * "0"}], "instruction 0: an instruction has 128 bits"),
         ([{"hex": "07"}], "instruction 0: unknown opcode 7"),
         ([{"hex": "03"}, {"hex": "zz"}], "instruction 1: has no hex"),
         ([{}], "instruction 0: has no hex"),

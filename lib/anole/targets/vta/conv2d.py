@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
-from anole.targets.vta.isa import Alu, AluOpcode, Gemm, Load, Store, Uop
+from anole.targets.vta.isa import Alu, AluOpcode, Gemm, Load, Store, Uop, alu_uop
 from anole.targets.vta.program import Program, ProgramWriter
 from anole.targets.vta.timing import Module
 from anole.task import Conv2d
@@ -122,6 +122,7 @@ class _Lowering:
         self.tile_wgt = schedule.tile_co * schedule.tile_ci * w.kernel[0] * w.kernel[1]
         self.tile_out = schedule.tile_co * schedule.tile_h * schedule.tile_w
         self.contexts = schedule.h_threads * schedule.oc_threads
+        self.n_bias, self.n_residual = (sum(isinstance(step, kind) for step in epilogue) for kind in (Bias, Residual))
         self._check()
 
     def _check(self) -> None:
@@ -132,36 +133,37 @@ class _Lowering:
             ("tile_ci", self.blocks_ci, s.tile_ci),
             ("tile_co", self.blocks_co, s.tile_co),
         ):
-            if size < 1 or extent % size:
+            if not 1 <= size <= extent or extent % size:
                 raise ConfigError(f"{name} {size} does not divide {extent}")
         self.tiles_h, self.tiles_w = w.out_height // s.tile_h, w.out_width // s.tile_w
         self.tiles_ci, self.tiles_co = self.blocks_ci // s.tile_ci, self.blocks_co // s.tile_co
         if self.tiles_h % s.h_threads or self.tiles_co % s.oc_threads:
             raise ConfigError("thread split")
-        self._out_rows = self._rows_of_outputs()
-        if self._out_rows is None:
-            raise ConfigError("3D store DMA")
-        padded = any(w.padding)
-        self._inp_rows = _fold((s.tile_ci, w.height * w.width), (self.rows_in, w.width), (self.columns_in, 1))
-        if (padded and s.tile_ci > 1) or self._inp_rows is None:
-            raise ConfigError("3D load DMA")
+        self.out_rows, self.inp_rows = self._rows_of_outputs(), self._rows_of_inputs()
         if max(w.padding) > _MOST_BORDER:
             raise ConfigError(f"a border of {max(w.padding)}; at most {_MOST_BORDER} fit a load")
         if self.tile_out > _MOST_STEPS or max(self.tile_wgt, w.height * w.width) > _MOST_SIZE:
             raise ConfigError("a tile or a row is too large for the fields of an instruction")
-        acc = self.tile_out * (1 + sum(isinstance(step, Residual) for step in self.epilogue))
-        acc += s.tile_co * sum(isinstance(step, Bias) for step in self.epilogue)
+        acc = self.tile_out * (1 + self.n_residual) + s.tile_co * self.n_bias
         inp, wgt, acc = (self.contexts * size for size in (self.tile_inp, self.tile_wgt, acc))
         if inp > g.depth(Memory.INP) or wgt > g.depth(Memory.WGT) or acc > g.depth(Memory.ACC):
             raise ConfigError(f"scratchpad overflow inp {inp} wgt {wgt} acc {acc}")
 
-    def _rows_of_outputs(self) -> tuple[int, int, int] | None:
-        """Returns (rows, columns, stride) of a tile of outputs; None if it takes more. Channels stay apart."""
+    def _rows_of_outputs(self) -> tuple[int, int, int]:
+        """Returns rows, columns and stride of a tile of outputs; channels stay apart."""
         w, s = self.w, self.s
         if s.tile_w == w.out_width:
-            pixels = s.tile_h * s.tile_w
-            return s.tile_co, pixels, w.out_height * w.out_width
-        return (s.tile_co * s.tile_h, s.tile_w, w.out_width) if s.tile_co == 1 or s.tile_h == w.out_height else None
+            return s.tile_co, s.tile_h * s.tile_w, w.out_height * w.out_width
+        if s.tile_co > 1 and s.tile_h < w.out_height:
+            raise ConfigError("3D store DMA")
+        return s.tile_co * s.tile_h, s.tile_w, w.out_width
+
+    def _rows_of_inputs(self) -> tuple[int, int, int]:
+        """Returns rows, columns and stride of a tile of inputs, where they have no border."""
+        w, s = self.w, self.s
+        if any(w.padding) and s.tile_ci > 1:
+            raise ConfigError("3D load DMA")
+        return _fold((s.tile_ci, w.height * w.width), (self.rows_in, w.width), (self.columns_in, 1))
 
     def run(self) -> Program:
         w, s, g = self.w, self.s, self.g
@@ -173,9 +175,8 @@ class _Lowering:
             "residual": out_elements * g.element_bytes(Memory.ACC),
             "out": out_elements * g.element_bytes(Memory.OUT),
         }
-        unused = {"bias": Bias, "residual": Residual}
-        for name, kind in unused.items():
-            if not any(isinstance(step, kind) for step in self.epilogue):
+        for name, n_steps in (("bias", self.n_bias), ("residual", self.n_residual)):
+            if not n_steps:
                 del sizes[name]
         self.writer = writer = ProgramWriter(g, sizes)
         self._kernels: dict[tuple[int, bool], tuple[tuple[Uop, ...], Gemm]] = {}
@@ -252,8 +253,7 @@ class _Lowering:
         if any(w.padding):
             y, x, stride = self.rows_in - above - below, self.columns_in - before - behind, w.width
         else:
-            assert self._inp_rows is not None
-            y, x, stride = self._inp_rows
+            y, x, stride = self.inp_rows
         at = context * self.tile_inp
         if x and y:
             self.writer.add(Load(Memory.INP, at, base, y, x, stride, above, below, before, behind))
@@ -264,7 +264,7 @@ class _Lowering:
         taps = w.kernel[0] * w.kernel[1]
         row_elements = self.blocks_ci * taps
         base = self.writer.base("weight", Memory.WGT) + place.channel * s.tile_co * row_elements + k * s.tile_ci * taps
-        y, x, stride = _fold((s.tile_co, row_elements), (s.tile_ci * taps, 1)) or (0, 0, 0)
+        y, x, stride = _fold((s.tile_co, row_elements), (s.tile_ci * taps, 1))
         self.writer.add(Load(Memory.WGT, context * self.tile_wgt, base, y, x, stride))
 
     def _finish(self, context: int, place: _Place) -> None:
@@ -274,26 +274,24 @@ class _Lowering:
         free = self.contexts * self.tile_out
         for number, step in enumerate(self.epilogue):
             if isinstance(step, Immediate):
-                begin, end = writer.kernel((number, context), [Uop(first, first)])
+                begin, end = writer.kernel((number, context), [alu_uop(first, first, self.g)])
                 each = (1, self.tile_out, 0, 1, 0, 1)
                 writer.add(Alu(step.opcode, begin, end, *each, use_imm=True, imm=step.imm))
             elif isinstance(step, Bias):
                 base = writer.base("bias", Memory.ACC) + place.channel * s.tile_co
                 at, free = free + context * s.tile_co, free + self.contexts * s.tile_co
                 writer.add(Load(Memory.ACC, at, base, 1, s.tile_co, s.tile_co))
-                begin, end = writer.kernel((number, context), [Uop(first, at)])
+                begin, end = writer.kernel((number, context), [alu_uop(first, at, self.g)])
                 writer.add(Alu(AluOpcode.ADD, begin, end, s.tile_co, pixels, pixels, 1, 1, 0))
             else:
-                assert self._out_rows is not None
                 at, free = free + context * self.tile_out, free + self.contexts * self.tile_out
-                writer.add(Load(Memory.ACC, at, self._out_base("residual", Memory.ACC, place), *self._out_rows))
-                begin, end = writer.kernel((number, context), [Uop(first, at)])
+                writer.add(Load(Memory.ACC, at, self._out_base("residual", Memory.ACC, place), *self.out_rows))
+                begin, end = writer.kernel((number, context), [alu_uop(first, at, self.g)])
                 writer.add(Alu(AluOpcode.ADD, begin, end, 1, self.tile_out, 0, 1, 0, 1))
 
     def _store(self, context: int, place: _Place) -> None:
-        assert self._out_rows is not None
         base = self._out_base("out", Memory.OUT, place)
-        self.writer.add(Store(context * self.tile_out, base, *self._out_rows))
+        self.writer.add(Store(context * self.tile_out, base, *self.out_rows))
 
     def _out_base(self, name: str, memory: Memory, place: _Place) -> int:
         w, s = self.w, self.s
@@ -313,8 +311,8 @@ def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
         )
 
 
-def _fold(*dims: tuple[int, int]) -> tuple[int, int, int] | None:
-    """Returns (rows, columns, stride) of a tile given by (extent, stride), outermost first; None if it takes more."""
+def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
+    """Returns rows, columns and stride of what is loaded, given by (extent, stride), outermost first."""
     folded: list[tuple[int, int]] = []
     for extent, stride in reversed(dims):
         if extent == 1 and folded:
@@ -323,8 +321,8 @@ def _fold(*dims: tuple[int, int]) -> tuple[int, int, int] | None:
             folded[-1] = (folded[-1][0] * extent, folded[-1][1])
         else:
             folded.append((extent, stride))
-    if len(folded) > 2 or folded[0][1] != 1:
-        return None
+    if len(folded) > 2:
+        raise ConfigError("3D load DMA")
     columns = folded[0][0]
     return (folded[1][0], columns, folded[1][1]) if len(folded) == 2 else (1, columns, columns)
 

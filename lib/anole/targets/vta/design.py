@@ -18,8 +18,6 @@ from anole.targets.vta.conv2d import SHIFT_AND_CLIP, Schedule, Step, check_sched
 from anole.targets.vta.geometry import Geometry
 from anole.task import Conv2d
 
-VERSION = 1
-
 _BATCHES = (1, 2, 4, 8)
 _BLOCKS = (8, 16, 32, 64, 128)
 _THREADS = (1, 2)
@@ -52,20 +50,18 @@ def conv2d_space(w: Conv2d, base: Geometry, search_hardware: bool) -> Space:
         base: the accelerator, but for its block where that is searched.
         search_hardware: whether the block is searched, or that of `base`.
     """
-    batches, blocks_in, blocks_out = (_BATCHES, _BLOCKS, _BLOCKS) if search_hardware else _block(base)
     knobs = [
-        option_knob("tile_b", batches, agent="hardware"),
-        option_knob("tile_ci", blocks_in, agent="hardware"),
-        option_knob("tile_co", blocks_out, agent="hardware"),
+        option_knob("tile_b", _BATCHES if search_hardware else (base.batch,), agent="hardware"),
+        option_knob("tile_ci", _BLOCKS if search_hardware else (base.block_in,), agent="hardware"),
+        option_knob("tile_co", _BLOCKS if search_hardware else (base.block_out,), agent="hardware"),
         option_knob("h_threading", _THREADS, agent="scheduling"),
         option_knob("oc_threading", _THREADS, agent="scheduling"),
         option_knob("tile_h", _divisors(w.out_height), agent="mapping"),
         option_knob("tile_w", _divisors(w.out_width), agent="mapping"),
     ]
-    names = [knob.name for knob in knobs]
 
     def can_be_lowered(columns: Columns) -> NDArray[np.bool_]:
-        rows = zip(*(columns[name].tolist() for name in names), strict=True)
+        rows = zip(*(columns[name].tolist() for name in _KNOBS), strict=True)
         return np.array([_is_possible(w, base, row) for row in rows], dtype=bool)
 
     return Space(knobs, [Constraint("the accelerator cannot run it so", can_be_lowered)])
@@ -117,7 +113,11 @@ def _design(w: Conv2d, base: Geometry, values: tuple[int, ...], epilogue: tuple[
 
 
 def default_config(w: Conv2d, base: Geometry) -> Config:
-    """Returns a config of a block like `base`'s, in whole rows as many as fit, with two threads where they help."""
+    """Returns a config on `base` itself: whole rows if possible, as many as fit, and then two threads if possible.
+
+    Raises:
+        ConfigError: there is none.
+    """
     space = conv2d_space(w, base, False)
     if space.valid_indices is None or not len(space.valid_indices):
         raise ConfigError("the accelerator cannot run it at all")
@@ -125,10 +125,6 @@ def default_config(w: Conv2d, base: Geometry) -> Config:
     threads = columns["h_threading"] * columns["oc_threading"]
     merit = columns["tile_w"] * 1e4 + columns["tile_h"] * 10 + (threads == 2)
     return space.config(vectors[int(np.argmax(merit))])
-
-
-def _block(geometry: Geometry) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    return (geometry.batch,), (geometry.block_in,), (geometry.block_out,)
 
 
 def _divisors(extent: int) -> tuple[int, ...]:

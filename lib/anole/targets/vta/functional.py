@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from anole.errors import StreamError
 from anole.targets.vta.geometry import Geometry, Memory
-from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Instruction, Load, Store, check
+from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Instruction, Load, Store, alu_source, check, decode_uop
 from anole.targets.vta.program import Program
 
 
@@ -25,7 +25,7 @@ class Machine:
 
     Attributes:
         inp, wgt, acc, out: the buffers, shape (depth, rows, columns) of their elements.
-        uop: the micro-operations, shape (depth, 3): the indices dst, src and wgt.
+        uop: the micro-operations, encoded, shape (depth,).
     """
 
     def __init__(self, geometry: Geometry, dram: NDArray[np.uint8]) -> None:
@@ -35,7 +35,7 @@ class Machine:
         self.wgt = np.zeros((g.depth(Memory.WGT), g.block_out, g.block_in), np.int8)
         self.acc = np.zeros((g.depth(Memory.ACC), g.batch, g.block_out), np.int32)
         self.out = np.zeros((g.depth(Memory.OUT), g.batch, g.block_out), np.int8)
-        self.uop = np.zeros((g.depth(Memory.UOP), 3), np.int64)
+        self.uop = np.zeros(g.depth(Memory.UOP), np.uint32)
 
     def run(self, program: Program) -> None:
         """Runs a program to its FINISH.
@@ -74,27 +74,19 @@ class Machine:
         if not load.x_size:
             return
         tile = slice(load.sram_base, load.sram_base + load.rows * load.columns)
-        elements = self.dram[self._addresses(load, load.memory)]
-        if load.memory == Memory.UOP:
-            self.uop[tile] = self._uops(elements)
-            return
-        buffers: dict[Memory, NDArray[Any]] = {Memory.INP: self.inp, Memory.WGT: self.wgt, Memory.ACC: self.acc}
-        buffer = buffers[load.memory]
+        buffers: dict[Memory, NDArray[Any]] = {
+            Memory.UOP: self.uop,
+            Memory.INP: self.inp,
+            Memory.WGT: self.wgt,
+            Memory.ACC: self.acc,
+        }
+        elements, buffer = self.dram[self._addresses(load, load.memory)], buffers[load.memory]
         element, border = buffer.shape[1:], np.iinfo(buffer.dtype).min if load.pad_min else 0
         filled = np.full((load.rows, load.columns, *element), border, buffer.dtype)
         rows = slice(load.y_pad_0, load.y_pad_0 + load.y_size)
         columns = slice(load.x_pad_0, load.x_pad_0 + load.x_size)
         filled[rows, columns] = elements.view(buffer.dtype).reshape(load.y_size, load.x_size, *element)
         buffer[tile] = filled.reshape(-1, *element)
-
-    def _uops(self, elements: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Returns micro-operations of shape (n, 3) from their bytes."""
-        words = elements.view("<u4").ravel().astype(np.int64)
-        acc, inp, wgt = (self.geometry.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
-        # An ALU's source is as wide as an accumulator's index, and reaches into the bits of the weight.
-        return np.stack(
-            [words & (1 << acc) - 1, words >> acc & (1 << inp) - 1, words >> acc + inp & (1 << wgt) - 1], axis=1
-        )
 
     def _store(self, store: Store) -> None:
         if not store.x_size:
@@ -114,18 +106,18 @@ class Machine:
         return np.asarray(starts[:, None] + np.arange(tile.x_size * size))
 
     def _gemm(self, gemm: Gemm) -> None:
-        uops = self._range(gemm)
-        dst = _indices(gemm, uops[:, 0], gemm.dst_out, gemm.dst_in)
+        dst, src, wgt = self._uops(gemm)
+        dst = _indices(gemm, dst, gemm.dst_out, gemm.dst_in)
         _check_indices("ACC", dst, len(self.acc))
         if gemm.reset:
             self.acc[dst] = 0
             return
-        src = _indices(gemm, uops[:, 1], gemm.src_out, gemm.src_in)
-        wgt = _indices(gemm, uops[:, 2], gemm.wgt_out, gemm.wgt_in)
+        src = _indices(gemm, src, gemm.src_out, gemm.src_in)
+        wgt = _indices(gemm, wgt, gemm.wgt_out, gemm.wgt_in)
         _check_indices("INP", src, len(self.inp))
         _check_indices("WGT", wgt, len(self.wgt))
-        # Products of bytes add up exactly in single precision below 2**24.
-        inp, weights = self.inp[src].astype(np.float32), self.wgt[wgt].astype(np.float32)
+        # Whole numbers of this size add up exactly, and floating-point products are much faster.
+        inp, weights = self.inp[src].astype(np.float64), self.wgt[wgt].astype(np.float64)
         products = np.matmul(inp, weights.transpose(0, 2, 1))
         order = np.argsort(dst, kind="stable")
         targets, first = np.unique(dst[order], return_index=True)
@@ -134,10 +126,9 @@ class Machine:
         self.out[targets] = self.acc[targets].astype(np.int8)
 
     def _alu(self, alu: Alu) -> None:
-        uops = self._range(alu)
-        dst = _indices(alu, uops[:, 0], alu.dst_out, alu.dst_in)
-        sources = uops[:, 1] | uops[:, 2] << self.geometry.index_bits(Memory.INP)
-        src = _indices(alu, sources & len(self.acc) - 1, alu.src_out, alu.src_in)
+        dst, src, wgt = self._uops(alu)
+        dst = _indices(alu, dst, alu.dst_out, alu.dst_in)
+        src = _indices(alu, alu_source(src, wgt, self.geometry), alu.src_out, alu.src_in)
         _check_indices("ACC", dst, len(self.acc))
         _check_indices("ACC", src, len(self.acc))
         compute = _OPERATIONS.get((alu.opcode, self.geometry.variant)) or _OPERATIONS.get((alu.opcode, ""))
@@ -147,8 +138,8 @@ class Machine:
 
     def _alu_steps(self, alu: Alu, compute: Operation, dst: NDArray[np.int64], src: NDArray[np.int64]) -> None:
         """Computes steps at once as long as none reads or writes what another one writes, and else part by part."""
-        alone = len(np.unique(dst)) == len(dst)
-        if len(dst) > 1 and not (alone and not np.isin(src[src != dst], dst).any()):
+        apart = len(np.unique(dst)) == len(dst) and not np.isin(src[src != dst], dst).any()
+        if len(dst) > 1 and not apart:
             half = len(dst) // 2
             self._alu_steps(alu, compute, dst[:half], src[:half])
             self._alu_steps(alu, compute, dst[half:], src[half:])
@@ -160,8 +151,9 @@ class Machine:
         self.acc[dst] = result
         self.out[dst] = result.astype(np.int8)
 
-    def _range(self, instruction: Gemm | Alu) -> NDArray[np.int64]:
-        return self.uop[instruction.uop_begin : instruction.uop_end]
+    def _uops(self, nest: Gemm | Alu) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Returns dst, src and wgt of an instruction's micro-operations, shape (n,) each."""
+        return decode_uop(self.uop[nest.uop_begin : nest.uop_end].astype(np.int64), self.geometry)
 
 
 Operation = Callable[[NDArray[np.int32], "NDArray[np.int32] | np.int32"], NDArray[np.int32]]

@@ -17,6 +17,12 @@ _MOST_ELEMENT_BYTES = 4096
 
 _WORD_BITS = 64
 
+_NEST_BITS = 36
+"""Opcode, dependences, reset and the two loops of a GEMM or ALU instruction."""
+
+_ALU_BITS = 20
+"""What an ALU instruction computes, and its immediate."""
+
 
 class Memory(IntEnum):
     """The on-chip memories, by their numbers in LOAD and STORE."""
@@ -73,8 +79,15 @@ class Geometry:
                 raise TargetError(f"geometry: the {memory.name} buffer holds no single element")
         if not 8 <= self.bus_bytes <= 64:
             raise TargetError(f"geometry.bus_bytes: found {self.bus_bytes}; allowed are 8, 16, 32 and 64")
-        if self._gemm_bits > _WORD_BITS or self._uop_bits > 8 * self.element_bytes(Memory.UOP):
+        if not self._indices_fit():
             raise TargetError("geometry: the buffers are too deep for the fields of an instruction")
+
+    def _indices_fit(self) -> bool:
+        """Whether the fields of every instruction have room in its two words, and those of a micro-operation in its."""
+        uop, acc, inp, wgt = (self.index_bits(memory) for memory in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
+        alu_source = inp if self.variant == "vta++" else acc
+        words = (_NEST_BITS + 2 * uop + 1, 2 * (acc + inp + wgt), 2 * (acc + alu_source) + _ALU_BITS)
+        return max(words) <= _WORD_BITS and acc + inp + wgt <= 8 * self.element_bytes(Memory.UOP)
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
@@ -119,15 +132,6 @@ class Geometry:
     def index_bits(self, memory: Memory) -> int:
         """Returns the width of an index into a memory."""
         return self.depth(memory).bit_length() - 1
-
-    @property
-    def _gemm_bits(self) -> int:
-        """The width of the six factors of a GEMM, which share one word."""
-        return 2 * sum(self.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
-
-    @property
-    def _uop_bits(self) -> int:
-        return sum(self.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
 
     @property
     def sram_bits(self) -> int:

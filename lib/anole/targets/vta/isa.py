@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from anole.errors import StreamError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
@@ -153,6 +156,9 @@ class Uop(NamedTuple):
     wgt: int = 0
 
 
+Word = TypeVar("Word", int, NDArray[np.int64])
+"""Bits, or many of them in an array."""
+
 _OPCODES = {Load: Opcode.LOAD, Store: Opcode.STORE, Gemm: Opcode.GEMM, Finish: Opcode.FINISH, Alu: Opcode.ALU}
 
 
@@ -183,6 +189,8 @@ def decode(word: int, geometry: Geometry) -> Instruction:
     Raises:
         StreamError: there is no such instruction.
     """
+    if not 0 <= word < 1 << 2 * _WORD_BITS:
+        raise StreamError(f"an instruction has {2 * _WORD_BITS} bits; found {word:#x}")
     number = word & 7
     if number not in list(Opcode):
         raise StreamError(f"unknown opcode {number}; allowed are 0 to {max(Opcode)}")
@@ -249,10 +257,22 @@ def encode_uop(uop: Uop, geometry: Geometry) -> int:
     return word
 
 
-def decode_uop(word: int, geometry: Geometry) -> Uop:
-    """Returns the micro-operation that 32 bits encode."""
+def decode_uop(word: Word, geometry: Geometry) -> tuple[Word, Word, Word]:
+    """Returns dst, src and wgt of the micro-operation that 32 bits encode, or of many in an array."""
     acc, inp, wgt = (geometry.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
-    return Uop(word & (1 << acc) - 1, word >> acc & (1 << inp) - 1, word >> acc + inp & (1 << wgt) - 1)
+    return word & (1 << acc) - 1, word >> acc & (1 << inp) - 1, word >> acc + inp & (1 << wgt) - 1
+
+
+def alu_uop(dst: int, src: int, geometry: Geometry) -> Uop:
+    """Returns an ALU's micro-operation; its source is an accumulator, whose index reaches into the weight's bits."""
+    bits = geometry.index_bits(Memory.INP)
+    return Uop(dst, src & (1 << bits) - 1, src >> bits)
+
+
+def alu_source(src: Word, wgt: Word, geometry: Geometry) -> Word:
+    """Returns the accumulator that an ALU's micro-operation, or many in arrays, reads."""
+    joined = src | wgt << geometry.index_bits(Memory.INP)
+    return joined & (1 << geometry.index_bits(Memory.ACC)) - 1
 
 
 def to_hex(word: int) -> str:

@@ -15,9 +15,7 @@ from anole.targets.vta.program import Program
 
 def pack_data(data: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
     """Returns NHWC data as [N/B][C/BI][H][W][B][BI]."""
-    n, h, w, c = data.shape
-    b, block = geometry.batch, geometry.block_in
-    return data.reshape(n // b, b, h, w, c // block, block).transpose(0, 4, 2, 3, 1, 5)
+    return _blocked(data, geometry.batch, geometry.block_in)
 
 
 def pack_weight(weight: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
@@ -35,9 +33,7 @@ def pack_bias(bias: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
 
 def pack_out(out: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
     """Returns an NHWC tensor as [N/B][CO/BO][OH][OW][B][BO]."""
-    n, h, w, c = out.shape
-    b, block = geometry.batch, geometry.block_out
-    return out.reshape(n // b, b, h, w, c // block, block).transpose(0, 4, 2, 3, 1, 5)
+    return _blocked(out, geometry.batch, geometry.block_out)
 
 
 def unpack_out(out: NDArray[Any]) -> NDArray[Any]:
@@ -60,3 +56,8 @@ def region_of(program: Program, dram: NDArray[np.uint8], name: str) -> NDArray[n
     """Returns the bytes of a region."""
     region = program.regions[name]
     return dram[region.address : region.address + region.size_bytes]
+
+
+def _blocked(tensor: NDArray[Any], batch: int, block: int) -> NDArray[Any]:
+    n, h, w, c = tensor.shape
+    return tensor.reshape(n // batch, batch, h, w, c // block, block).transpose(0, 4, 2, 3, 1, 5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
@@ -44,7 +44,6 @@ class Program:
     regions: Mapping[str, Region]
 
 
-@dataclass
 class ProgramWriter:
     """Writes a program as VTA's runtime does, so that its streams come out the same.
 
@@ -56,14 +55,12 @@ class ProgramWriter:
         sizes_bytes: of the buffers in DRAM, in their order; each begins on a page of its own.
     """
 
-    geometry: Geometry
-    sizes_bytes: Mapping[str, int]
-    instructions: list[Instruction] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        address = _FIRST_ADDRESS
+    def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
+        self.geometry = geometry
+        self.instructions: list[Instruction] = []
         self.regions: dict[str, Region] = {}
-        for name, size_bytes in self.sizes_bytes.items():
+        address = _FIRST_ADDRESS
+        for name, size_bytes in sizes_bytes.items():
             self.regions[name] = Region(address, size_bytes)
             address += -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
         self._uop_address = address

@@ -9,9 +9,7 @@ from xml.sax.saxutils import escape
 from anole.targets.vta.geometry import INSTRUCTION_BYTES
 from anole.targets.vta.isa import Alu, Gemm, Instruction, Load
 from anole.targets.vta.program import Program
-from anole.targets.vta.timing import Clock, Module, Timeline, module_of, simulate
-
-_PIPELINED = Clock()
+from anole.targets.vta.timing import Module, Timeline, module_of, simulate
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Utilisation:
 
     @property
     def gemm_share(self) -> float:
-        """The share of the cycles in which the matrix unit could have worked and did."""
+        """The share of the cycles in which the matrix unit works."""
         return self.operations / self.cycles
 
 
@@ -87,7 +85,7 @@ def roofline(program: Program, used: Utilisation) -> Roofline:
 
 def summarize(program: Program) -> tuple[str, Timeline]:
     """Returns a report for people, and when everything ran."""
-    timeline = simulate(program.instructions, program.geometry, _PIPELINED)
+    timeline = simulate(program.instructions, program.geometry)
     used = utilisation(program, timeline)
     roof = roofline(program, used)
     bound = "the matrix unit" if roof.attainable == roof.peak else "the memory bus"

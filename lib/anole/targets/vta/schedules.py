@@ -16,7 +16,7 @@ from anole.targets.vta.program import Program
 from anole.targets.vta.timing import module_of, simulate
 from anole.task import Conv2d
 
-_SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div(\d+))?")
+_SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div([1-9]\d*))?")
 _WORKLOAD = ("h", "w", "ci", "co", "kh", "kw", "pad", "stride")
 _SCHEDULE = {
     "tile_h": "tile_h",
@@ -66,8 +66,10 @@ def read_schedules(path: Path) -> list[dict[str, Any]]:
             raise StreamError(f"{path}: row {number} has no workload, or no shape")
         numbers = {**{name: workload.get(name) for name in _WORKLOAD}, **{name: row.get(name) for name in _SCHEDULE}}
         for name, value in numbers.items():
-            if type(value) is not int or value < (name != "pad") * 1:
-                raise StreamError(f"{path}: row {number}: {name} is {value!r}; allowed is a whole number from 1 on")
+            least = 0 if name == "pad" else 1
+            if type(value) is not int or value < least:
+                message = f"{name} is {value!r}; allowed is a whole number from {least} on"
+                raise StreamError(f"{path}: row {number}: {message}")
     return rows
 
 

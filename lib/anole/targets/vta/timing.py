@@ -133,10 +133,11 @@ class _Step:
         module: who runs it.
         pops, pushes: tokens that it waits for and leaves.
         cycles: how long it takes, where nothing else has a say in that; 0 for what reads memory.
-        client, requested: its priority at the memory, and the cycles until its first request.
+        client, requested, gap: its priority at the memory, the cycles until its first request, and to the next.
         bursts: what it reads or writes.
         delay: cycles from its last beat until that is written.
-        border: rows and columns of border: before, beside, behind (see `_Simulation._load_end`).
+        border: its elements of border: in the first rows, beside the data, and in the last rows; `passing` is how
+            many rows have none beside the data.
     """
 
     module: Module
@@ -145,9 +146,11 @@ class _Step:
     cycles: int
     client: int = 0
     requested: int = 0
+    gap: int = 1
     bursts: Bursts = _NOTHING
     delay: int = 0
-    border: tuple[int, int, int, int] = (0, 0, 0, 0)
+    border: tuple[int, int, int] = (0, 0, 0)
+    passing: int = 0
 
 
 class _Simulation:
@@ -220,12 +223,21 @@ class _Simulation:
         border = (
             instruction.y_pad_0 * instruction.columns,
             instruction.y_size * beside,
-            0 if beside else instruction.y_size,
             instruction.y_pad_1 * instruction.columns,
         )
-        requested, delay = 1 + instruction.y_pad_0, 1 if wide else 2
-        bursts = self._tile(instruction, memory)
-        return _Step(module, pops, pushes, 0, _CLIENT[memory], requested, bursts, delay, border)
+        return _Step(
+            module,
+            pops,
+            pushes,
+            0,
+            client=_CLIENT[memory],
+            requested=1 + instruction.y_pad_0,
+            gap=2 if wide else 1,
+            bursts=self._tile(instruction, memory),
+            delay=1 if wide else 2,
+            border=border,
+            passing=0 if beside else instruction.y_size,
+        )
 
     def _fetch(self, cycle: int) -> None:
         """Begins to read the next instructions."""
@@ -277,8 +289,7 @@ class _Simulation:
         if step.cycles:
             self._end_at(number, start + step.cycles)
         elif step.bursts.beats:
-            gap = 2 if step.delay == 1 else 1
-            read = Read(step.client, start + step.requested, step.bursts.lengths, step.bursts.beats, gap=gap)
+            read = Read(step.client, start + step.requested, step.bursts.lengths, step.bursts.beats, gap=step.gap)
             self.reads[read] = number
             self._read(read)
         else:
@@ -299,11 +310,11 @@ class _Simulation:
         its first row to its last. A row without a border of its own takes a cycle to pass.
         """
         written = last_beat_end + step.delay
-        before, beside, passing, behind = step.border
-        if not (before or beside or behind):
+        if not any(step.border):
             return written + 1
+        first, beside, last = step.border
         cycle, free_until = start + 1, written - step.bursts.beats
-        for n, passed in ((before, 0), (beside, passing), (behind, 0)):
+        for n, passed in ((first, 0), (beside, step.passing), (last, 0)):
             between = min(n, max(0, free_until - cycle))
             cycle += between + passed
             if n > between:
