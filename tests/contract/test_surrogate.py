@@ -49,8 +49,9 @@ def test_once_fitted_it_ranks_configs_it_has_not_seen(surrogate_settings, formul
     assert scores.shape == (400,) and scores.dtype == np.float64 and np.isfinite(scores).all()
     if surrogate.fitted:
         favourites = np.argsort(scores)[-40:]
-        # Chance is a half; expected improvement also favours what is uncertain.
-        assert ranks(unseen.scores)[favourites].mean() > 0.65 * 400
+        # Who knows of its doubt may favour what is uncertain; chance is a half.
+        least = 0.65 if surrogate.spread(unseen.vectors).any() else 0.85
+        assert ranks(unseen.scores)[favourites].mean() > least * 400
         assert 0.3 < scores.max() < 1.5
 
 

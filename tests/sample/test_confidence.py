@@ -65,3 +65,9 @@ def test_what_was_measured_does_not_come_instead(space):
     vectors = space.vectors([2 + 10 * b for b in range(4)])
     chosen = choose(space, Candidates(vectors, np.arange(4.0)), 4)
     assert sorted(chosen[:, 1].tolist()) == [0, 1, 2, 3]
+
+
+def test_a_cold_softmax_still_fills_the_batch(space):
+    vectors = space.vectors(range(100))
+    chosen = choose(space, Candidates(vectors, np.linspace(0, 1, 100)), 10, temperature=1e-6)
+    assert len(np.unique(space.indices(chosen))) == 10 and 99 in space.indices(chosen)

@@ -98,6 +98,13 @@ def test_a_score_is_the_share_of_the_largest_expected_improvement(formula):
     assert 0 <= scores.min() < 0.01 and 0.1 < scores[:200].max() <= 1.0 + 1e-12
 
 
+def test_its_mean_ranks_configs_it_has_not_seen(formula):
+    bowl = formula("bowl")
+    surrogate, unseen = fitted(bowl.history(400), MEAN), bowl.history(400, seed=1)
+    ranks = np.argsort(np.argsort(unseen.scores))
+    assert ranks[np.argsort(surrogate.score(unseen.vectors))[-40:]].mean() > 0.85 * 400
+
+
 def test_no_improvement_anywhere_scores_nothing():
     space = Space([option_knob("a", list(range(20)))])
     history = History(space, 1)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.roles import Candidates, History, Sampler
-from anole.sample.synthesis import synthesize
+from anole.sample.synthesis import fresh, synthesize
 from anole.settings import Range
 from anole.space.space import Space, Vectors
 
@@ -82,12 +82,7 @@ class _AdaptiveSampler:
             first = self._representative(clusters.centroids[cluster], members, nearest)
             synthesized = {"mode": modes, "cluster": synthesize(members, self.space), "nearest": ()}[settings.synthesis]
             # There are no more clusters than candidates, so that the last resort never runs out.
-            for vector in chain(first, synthesized, nearest):
-                index = int(self.space.indices(vector))
-                if index not in taken:
-                    taken.add(index)
-                    chosen.append(vector)
-                    break
+            chosen.append(next(fresh(chain(first, synthesized, nearest), taken, self.space)))
         return np.array(chosen)
 
     def _ks(self, most: int) -> range:

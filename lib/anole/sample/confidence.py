@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.roles import Candidates, History, Sampler
-from anole.sample.synthesis import synthesize
+from anole.sample.synthesis import fresh, synthesize
 from anole.settings import Range
 from anole.space.space import Space, Vectors
 
@@ -52,21 +52,12 @@ class _ConfidenceSampler:
         selected = candidates.vectors[drawn]
         chosen = selected[confident]
         taken = set(chain(history.visited.tolist(), self.space.indices(chosen).tolist()))
-        fresh = (
-            vector
-            for vector in chain(synthesize(selected, self.space), selected[~confident])
-            if int(self.space.indices(vector)) not in taken
-        )
-        replacements: list[Vectors] = []
-        for vector in fresh:
-            if len(replacements) == int((~confident).sum()):
-                break
-            taken.add(int(self.space.indices(vector)))
-            replacements.append(vector)
-        return np.concatenate([chosen, np.array(replacements, dtype=np.int64).reshape(-1, chosen.shape[1])])
+        instead = fresh(chain(synthesize(selected, self.space), selected[~confident]), taken, self.space)
+        # The doubtful ones themselves are the last resort, so that these never run out.
+        return np.array([*chosen, *islice(instead, len(selected) - len(chosen))])
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns probabilities, shape (n,), that grow exponentially with values of shape (n,)."""
-    grown = np.exp(values - values.max())
+    """Returns probabilities, shape (n,), none of them 0, that grow exponentially with values of shape (n,)."""
+    grown = np.maximum(np.exp(values - values.max()), np.finfo(np.float64).tiny)
     return np.asarray(grown / grown.sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -34,6 +34,21 @@ def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
     while batch := list(islice(considered, _N_AT_ONCE)):
         configs = np.array(batch, dtype=np.int64)
         yield from configs[space.valid(configs)]
+
+
+def fresh(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -> Iterator[NDArray[np.int64]]:
+    """Yields the index vectors, shape (n_knobs,), that are not taken; what is yielded is taken from then on.
+
+    Args:
+        vectors: in the order of preference.
+        taken: indices; is added to.
+        space: where they come from.
+    """
+    for vector in vectors:
+        index = int(space.indices(vector))
+        if index not in taken:
+            taken.add(index)
+            yield vector
 
 
 def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
