@@ -61,6 +61,32 @@ onstart:
     hold_project()
 
 
+def device(wildcards):
+    """How much of the device a job on a target needs: what is simulated needs none of it."""
+    return int(not pipeline.simulates(wildcards.target))
+
+
+def cores(wildcards):
+    """How many cores: all of them where the device's speed is measured, so that nothing runs beside it."""
+    return workflow.cores if device(wildcards) else 1
+
+
+def tuning_device(wildcards):
+    return _of_tuning(device, wildcards)
+
+
+def tuning_cores(wildcards):
+    return _of_tuning(cores, wildcards)
+
+
+def build_device(wildcards):
+    return device(build_of(wildcards))
+
+
+def build_cores(wildcards):
+    return cores(build_of(wildcards))
+
+
 def build_of(wildcards):
     return pipeline.spec.builds[wildcards.build]
 
@@ -136,6 +162,10 @@ def _receipts(builds):
         )
     except AnoleError as error:
         give_up(error)
+
+
+def _of_tuning(needs, wildcards):
+    return needs(pipeline.build_of(wildcards.task, wildcards.run))
 
 
 def _wait_for_extraction():

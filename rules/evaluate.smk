@@ -7,8 +7,8 @@ rule evaluate:
         "logs/evaluate/{build}.log",
     conda:
         "../environment.yml"
-    threads: workflow.cores
+    threads: build_cores
     resources:
-        device=1,
+        device=build_device,
     shell:
         "python -m anole evaluate {input} --output {output} 2> {log}"

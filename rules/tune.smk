@@ -7,9 +7,9 @@ rule tune:
         "logs/tune/{task}/{run}/{trials}.log",
     conda:
         "../environment.yml"
-    threads: workflow.cores
+    threads: tuning_cores
     resources:
-        device=1,
+        device=tuning_device,
     params:
         tuner=tuner_settings,
         seed=tuner_seed,
@@ -27,9 +27,9 @@ rule tune_together:
         "logs/tune_together/{model}-{target}-{key}-{trials}.log",
     conda:
         "../environment.yml"
-    threads: workflow.cores
+    threads: cores
     resources:
-        device=1,
+        device=device,
     params:
         tuner=shared_tuner_settings,
         seed=shared_tuner_seed,

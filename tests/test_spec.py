@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from anole.errors import SpecError
 from anole.spec import ModelSpec, load_spec, parse_spec
+from anole.targets import describe_target
 
 ISSUE = """
 models:
@@ -263,7 +264,7 @@ def test_nothing_but_a_spec_error_ever_comes_out(value: object) -> None:
 def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
     spec = parse_spec(changed(("targets", "cpu", "threads"), 100_000))
     with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
-        spec.targets["cpu"].describe()
+        describe_target(spec.targets["cpu"])
 
 
 def test_a_model_survives_its_plain_form() -> None:

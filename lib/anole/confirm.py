@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from anole.keys import canonical_json
 from anole.record import Config, Confirmation, Measurement, Trial, utc_now
 from anole.roles import Measure
 
+Worth = Callable[[Config], float]
+"""Which share of its speed a config is worth, see `anole.space.Space.worth`."""
 
-def fastest(trials: Iterable[Trial]) -> list[Trial]:
-    """Returns the trials that worked, the fastest first, one for each config."""
+
+def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
+    """Returns the trials that worked, the fastest first by what they are worth, one for each config."""
     working = (trial for trial in trials if trial.measurement.latency_s is not None)
     found: dict[str, Trial] = {}
-    for trial in sorted(working, key=lambda trial: _cost_s(trial.measurement)):
+    for trial in sorted(working, key=lambda trial: _cost_s(trial.measurement) / max(worth(trial.config), 1e-9)):
         found.setdefault(_identity(trial.config), trial)
+    return list(found.values())
+
+
+def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial]:
+    """Returns the fastest trial for every combination of values of some knobs that worked; none without knobs."""
+    found: dict[str, Trial] = {}
+    for trial in fastest(trials, lambda _: 1.0) if knobs else ():
+        found.setdefault(canonical_json([trial.config[name] for name in knobs]), trial)
     return list(found.values())
 
 
@@ -36,13 +47,13 @@ def confirm(trials: Sequence[Trial], measure: Measure, after_trials: int) -> lis
     ]
 
 
-def best(trials: Iterable[Trial], confirmations: Sequence[Confirmation]) -> Trial | Confirmation | None:
+def best(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> Trial | Confirmation | None:
     """Returns the fastest that was confirmed, or else the fastest trial that no confirmation refuted."""
     standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
     if standing:
         return min(standing, key=lambda confirmation: confirmation.rank)
     refuted = {_identity(confirmation.config) for confirmation in confirmations}
-    return next((trial for trial in fastest(trials) if _identity(trial.config) not in refuted), None)
+    return next((trial for trial in fastest(trials, worth) if _identity(trial.config) not in refuted), None)
 
 
 def _cost_s(measurement: Measurement) -> float:

@@ -11,7 +11,7 @@ from anole.errors import MeasureError
 from anole.machine import describe_cpu, host_facts, software_versions
 from anole.measure.lock import device_lock, lock_path
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
-from anole.targets import get_target
+from anole.targets import get_device
 
 _TIMEOUT_S = 60.0
 
@@ -40,7 +40,7 @@ def _thread_counts(description: Mapping[str, Any]) -> list[int]:
 
 def _peak(threads: int) -> str:
     """Measures the peak in a process of its own, whose thread count is set before TVM starts."""
-    target = get_target(describe_cpu(threads=threads))
+    target = get_device(describe_cpu(threads=threads))
     start = partial(_start_peak, target.description)
     with (
         Worker(start, preload=target.preload, environment=target.environment()) as worker,
@@ -54,4 +54,4 @@ def _peak(threads: int) -> str:
 
 
 def _start_peak(description: Mapping[str, Any]) -> Any:
-    return get_target(description).peak_gflops
+    return get_device(description).peak_gflops

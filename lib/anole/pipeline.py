@@ -18,7 +18,8 @@ from anole.record import Run
 from anole.settings import TunerSettings
 from anole.source import model_files
 from anole.spec import BuildSpec, ModelSpec, Spec, load_spec
-from anole.targets import get_target
+from anole.targets import describe_target, get_target
+from anole.targets.base import Simulator
 from anole.task import WORKLOADS
 from anole.tuner import TUNER_VERSION
 
@@ -55,12 +56,14 @@ class Pipeline:
         read_tuner(spec.tuning, "tuning")
         tuners = {name: read_tuner(build.tuning, build.path) for name, build in spec.builds.items()}
         used = {build.target for build in spec.builds.values()}
-        descriptions = {name: spec.targets[name].describe() for name in sorted(used)}
+        descriptions = {name: describe_target(spec.targets[name]) for name in sorted(used)}
         return cls(spec, tuners, descriptions, Path(path).parent)
 
     def files(self, model: str) -> list[Path]:
         """Returns the model's own files: when one of them changes, the model is extracted again."""
-        return model_files(self.spec.models[model].source, self.project)
+        entry = self.spec.models[model]
+        samples = [] if entry.calibration is None else [Path(entry.calibration)]
+        return [*model_files(entry.source, self.project), *samples]
 
     def manifest(self, build: BuildSpec) -> Path:
         """Returns where the manifest of a build's model and target is."""
@@ -134,16 +137,29 @@ class Pipeline:
         """Returns the content key of all that decides how tasks share a budget: runs and weights."""
         return content_key([[self.run(build, task["key"]).key, task["weight"]] for task in tasks])
 
-    def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
-        """Returns the tuner and the seed of a run that some build asks for.
+    def simulates(self, target: str) -> bool:
+        """Returns whether a target is simulated: what runs for it disturbs nothing, and nothing disturbs it."""
+        return isinstance(get_target(self.descriptions[target]), Simulator)
+
+    def build_of(self, task_key: str, run_key: str) -> BuildSpec:
+        """Returns a build that asks for a run.
 
         Raises:
             KeyError: none does.
         """
         for build in self.spec.builds.values():
             if self.run(build, task_key).key == run_key:
-                return self.tuners[build.name], build.seed
+                return build
         raise KeyError(run_key)
+
+    def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
+        """Returns the tuner and the seed of a run that some build asks for.
+
+        Raises:
+            KeyError: none does.
+        """
+        build = self.build_of(task_key, run_key)
+        return self.tuners[build.name], build.seed
 
     def shared_tuner_of(self, model: str, target: str, key: str) -> tuple[TunerSettings, int]:
         """Returns the tuner and the seed with which some build lets its tasks share a budget.
@@ -190,7 +206,7 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
     spec = load_spec(path)
     Node(model, "models", spec.file).choice(spec.models, "one of the models")
     Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
-    return spec.models[model], spec.targets[target].describe()
+    return spec.models[model], describe_target(spec.targets[target])
 
 
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:

@@ -30,7 +30,7 @@ class Examples:
 
 
 class History:
-    """What a run has measured so far, in arrays.
+    """What a run has measured so far, in arrays; speeds are discounted as the space says.
 
     Args:
         space: where the configs come from.
@@ -69,7 +69,8 @@ class History:
 
     def add(self, vectors: Vectors, measurements: Sequence[Measurement]) -> None:
         """Appends n measured index vectors, shape (n, n_knobs)."""
-        gflops = [self.flop / m.latency_s / 1e9 if m.latency_s else 0.0 for m in measurements]
+        speeds = np.array([self.flop / m.latency_s / 1e9 if m.latency_s else 0.0 for m in measurements])
+        gflops = speeds * self.space.discounts(vectors)
         self.vectors = np.concatenate([self.vectors, vectors])
         self.gflops = np.concatenate([self.gflops, gflops])
 

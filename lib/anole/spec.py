@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from anole import machine
-from anole.errors import SpecError, TargetError
 from anole.node import Node, read_yaml
 from anole.processor import known_processors
 from anole.source import check_source
@@ -20,8 +18,13 @@ DEFAULT_PRESET = "anole"
 
 _BUDGET = ("trials", "total_trials", "seed")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_TARGET_KEYS = {"cpu": ("kind", "mcpu", "threads")}
-_DESCRIBE: dict[str, Callable[..., dict[str, Any]]] = {"cpu": machine.describe_cpu}
+_TARGET_KEYS = {
+    "cpu": ("kind", "mcpu", "threads"),
+    "vta": (
+        *("kind", "geometry", "hardware", "frequency_mhz", "first_layer"),
+        *("area_max", "memory_max", "penalty"),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,13 @@ class ModelSpec:
     Attributes:
         source: ``torchvision:<name>``, ``torch:<module>:<factory>`` or ``onnx:<path>``.
         inputs: name of each input and its shape, in the order of the model's arguments.
+        calibration: samples of the inputs, ``.npy`` or ``.npz``, for targets of whole numbers; random ones when None.
     """
 
     name: str
     source: str
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    calibration: str | None = None
 
     @property
     def scheme(self) -> str:
@@ -49,13 +54,14 @@ class ModelSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain entry of models.yaml, without the name."""
-        return {"source": self.source, "inputs": {name: list(shape) for name, shape in self.inputs.items()}}
+        plain = {"source": self.source, "inputs": {name: list(shape) for name, shape in self.inputs.items()}}
+        return plain if self.calibration is None else {**plain, "calibration": self.calibration}
 
     @classmethod
     def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
         """Returns the model of an entry that `to_json` made plain."""
         inputs = {key: tuple(shape) for key, shape in entry.get("inputs", {}).items()}
-        return cls(name, entry["source"], inputs)
+        return cls(name, entry["source"], inputs, entry.get("calibration"))
 
 
 @dataclass(frozen=True)
@@ -63,24 +69,13 @@ class TargetSpec:
     """Hardware to tune for.
 
     Attributes:
-        settings: what was set beside the kind; the rest is detected.
+        settings: what was set beside the kind; `anole.targets.describe_target` detects the rest.
     """
 
     name: str
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     file: str = "models.yaml"
-
-    def describe(self) -> dict[str, Any]:
-        """Returns the target's whole description, in plain JSON values: what is set and what is detected.
-
-        Raises:
-            SpecError: this machine cannot be that target.
-        """
-        try:
-            return _DESCRIBE[self.kind](**self.settings)
-        except TargetError as error:
-            raise SpecError(f"targets.{self.name}", str(error), self.file) from error
 
 
 @dataclass(frozen=True)
@@ -167,13 +162,21 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
 
 
 def _model(name: str, node: Node, project: Path) -> ModelSpec:
-    entry = node.mapping(allowed=("source", "inputs"), required=("source",))
+    entry = node.mapping(allowed=("source", "inputs", "calibration"), required=("source",))
     check_source(entry["source"], project)
     model_source = entry["source"].text()
     inputs = {key: _shape(shape) for key, shape in entry["inputs"].mapping().items()} if "inputs" in entry else {}
     if not inputs and not model_source.startswith("onnx:"):
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
-    return ModelSpec(name, model_source, inputs)
+    calibration = _file(entry["calibration"], project) if "calibration" in entry else None
+    return ModelSpec(name, model_source, inputs, calibration)
+
+
+def _file(node: Node, project: Path) -> str:
+    path = node.text()
+    if not (project / path).is_file():
+        raise node.error(f"found no file {path} in {project.resolve()}")
+    return path
 
 
 def _shape(node: Node) -> tuple[int, ...]:

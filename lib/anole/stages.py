@@ -37,7 +37,11 @@ def extract_model(
         ExtractError: the model cannot be loaded or turned into tasks.
     """
     hardware = get_target(description)
-    manifest, tasks = extract(model, target, description, lambda workload: hardware.template_version(workload.operator))
+    manifest, tasks = extract(
+        model, target, description, lambda workload: hardware.template_version(workload.operator), hardware.takes
+    )
+    if not tasks:
+        logger.warning("model %s: has no layer that target %s can run", model.name, target)
     for task in tasks:
         write_atomically(tasks_dir / f"{task.key}.json", document(task.to_json()))
     write_atomically(manifest_path, document({**manifest, "versions": extract_versions(description)}))
@@ -98,7 +102,10 @@ def _read_receipts(path: Path) -> list[dict[str, Any]]:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         fields = ("task_key", "run_key", "trials", "config", "latency_s")
-        return [{name: receipt[name] for name in fields} for receipt in plain.get("receipts", [plain])]
+        return [
+            {**{name: receipt[name] for name in fields}, "designs": receipt.get("designs", [])}
+            for receipt in plain.get("receipts", [plain])
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         remedy = "delete it and tune again, which measures nothing twice"
         raise ExtractError(f"{path}: is no receipt ({type(error).__name__}: {error}); {remedy}") from error

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anole.confirm import best, confirm, fastest
+from anole.confirm import Worth, best, confirm, fastest
 from anole.keys import derive_seed
 from anole.record import Confirmation, Trial, utc_now
 from anole.roles import Candidates, Examples, History, Measure
@@ -102,7 +102,7 @@ def tune(
         search = Search(subject, settings, measure, seed=seed, recorded=recorded, watch=watch)
         search.advance(n_trials)
         trials = search.trials
-    return settle(trials, settings, confirmed, confirm_with, watch)
+    return settle(trials, settings, confirmed, confirm_with, subject.space.worth, watch)
 
 
 def settle(
@@ -110,15 +110,16 @@ def settle(
     settings: TunerSettings,
     confirmed: Sequence[Confirmation],
     confirm_with: Measure | None,
+    worth: Worth,
     watch: Watch = Watch(),
 ) -> Trial | Confirmation | None:
     """Confirms the fastest of all trials of a run, unless that was done, and returns the best as `tune` does."""
     confirmations = [confirmation for confirmation in confirmed if confirmation.after_trials == len(trials)]
     if confirm_with is not None and not confirmations:
-        confirmations = confirm(fastest(trials)[: settings.n_confirm], confirm_with, len(trials))
+        confirmations = confirm(fastest(trials, worth)[: settings.n_confirm], confirm_with, len(trials))
         for confirmation in confirmations:
             watch.confirmation(confirmation)
-    return best(trials, confirmations)
+    return best(trials, confirmations, worth)
 
 
 @dataclass

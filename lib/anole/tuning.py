@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,16 +13,18 @@ from typing import Any, Self
 
 from anole import layout
 from anole.budget import spend
+from anole.confirm import fastest_of_each
 from anole.errors import ExtractError
 from anole.keys import document, write_atomically
 from anole.machine import host_facts, software_versions
-from anole.measure import Measurer
+from anole.measure import Measurer, Simulated, measurer_of
 from anole.pipeline import read_manifest
 from anole.progress import Progress
-from anole.record import Confirmation, Run, Status, Trial
+from anole.record import Config, Confirmation, Measurement, Run, Status, Trial
 from anole.settings import TunerSettings
 from anole.store.shard import Shard
 from anole.targets import get_target
+from anole.targets.base import Simulator
 from anole.task import Task
 from anole.transfer import find_sources, read_prior
 from anole.tuner import TUNER_VERSION, Search, Subject, Watch, settle
@@ -152,8 +154,9 @@ class TaskTuning:
         self.on_trial: Callable[[], None] = lambda: None
         self.before_measuring: Callable[[TaskTuning], None] = lambda _: None
         self._settings, self._seed, self._shards_dir, self._limit = settings, seed, shards_dir, n_trials
+        self._target = get_target(task.target)
         self._stack, self._workers = ExitStack(), ExitStack()
-        self._measurer: Measurer | None = None
+        self._measurer: Measurer | Simulated | None = None
         self._search: Search | None = None
 
     def __enter__(self) -> Self:
@@ -223,7 +226,7 @@ class TaskTuning:
             self._search = Search(
                 self._subject(),
                 self._settings,
-                lambda configs: self._open_measurer().measure(configs),
+                self._measure,
                 seed=self._seed,
                 recorded=self._recorded,
                 watch=Watch(self._shard.append_iteration, self._note),
@@ -243,9 +246,10 @@ class TaskTuning:
         """
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
-        confirm = (lambda configs: self._open_measurer().confirm(configs)) if is_all else None
+        confirm = self._confirm if is_all and not isinstance(self._target, Simulator) else None
         watch = Watch(confirmation=self._shard.append_confirmation)
-        best = settle(trials, self._settings, self._shard.confirmations, confirm, watch)
+        space = self._target.space(self.task.workload)
+        best = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch)
         latency_s = best.measurement.latency_s if best is not None else None
         return {
             "schema": 1,
@@ -258,16 +262,20 @@ class TaskTuning:
             "measured": len(trials),
             "status": "failed" if best is None else "tuned",
             "config": None if best is None else dict(best.config),
-            "confirmed": isinstance(best, Confirmation),
+            "confirmed": isinstance(best, Confirmation) or isinstance(self._target, Simulator),
             "latency_s": latency_s,
             "gflops": self.task.workload.flop / latency_s / 1e9 if latency_s else None,
             "statuses": dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
             "elapsed_s": trials[-1].elapsed_s if trials else 0.0,
+            "designs": [
+                {"config": dict(trial.config), "latency_s": trial.measurement.latency_s}
+                for trial in fastest_of_each(trials, space.names_of("hardware"))
+            ],
         }
 
     def _subject(self) -> Subject:
         workload = self.task.workload
-        space = get_target(self.task.target).space(workload)
+        space = self._target.space(workload)
         if self._settings.warm_start and self._shard.sources is None and not self._shard.trials:
             self._shard.append_sources(find_sources(self._shards_dir, self.task))
         prior = read_prior(self._shards_dir, self._shard.sources or (), space)
@@ -275,11 +283,19 @@ class TaskTuning:
             logger.info("%s: learns from %d trials of similar tasks", self.task.label, len(prior))
         return Subject(space, workload.flop, self.task.key, prior)
 
-    def _open_measurer(self) -> Measurer:
+    def _measure(self, configs: Sequence[Config]) -> Iterable[Measurement]:
+        return self._open_measurer().measure(configs)
+
+    def _confirm(self, configs: Sequence[Config]) -> Iterable[Measurement]:
+        measurer = self._open_measurer()
+        assert not isinstance(measurer, Simulated), "what is simulated is not confirmed"
+        return measurer.confirm(configs)
+
+    def _open_measurer(self) -> Measurer | Simulated:
         self.before_measuring(self)
         if self._measurer is None:
-            measurer = Measurer(self.task, self._settings.evaluator, best_s=self._best_s())
-            self._measurer = self._workers.enter_context(measurer)
+            self._measurer = measurer_of(self.task, self._settings.evaluator, self._best_s())
+            self._workers.enter_context(self._measurer)
         return self._measurer
 
     def _best_s(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -11,18 +12,26 @@ import pytest
 from anole.errors import TargetError
 from anole.machine import describe_cpu
 from anole.measure.evaluator import Fixed
-from anole.targets import TARGETS, get_target
-from anole.targets.base import Target
+from anole.targets import TARGETS, get_device, get_target
+from anole.targets.base import Device, Simulator, Target
 from anole.targets.reference import weight_shape
+from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Dense, Workload
 
-DESCRIPTIONS = {"cpu": describe_cpu()}
+DESCRIPTIONS = {"cpu": describe_cpu(), "vta": VtaTarget.describe()}
 WORKLOADS = [Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)), Dense(1, 40, 24)]
 
 
 @pytest.fixture(params=list(TARGETS))
 def target(request: pytest.FixtureRequest) -> Target:
     return get_target(DESCRIPTIONS[request.param])
+
+
+@pytest.fixture
+def device(target: Target) -> Device:
+    if isinstance(target, Simulator):
+        pytest.skip("is simulated")
+    return get_device(target.description)
 
 
 @pytest.fixture(params=WORKLOADS, ids=lambda workload: workload.operator)
@@ -45,27 +54,42 @@ def test_a_space_is_the_same_every_time(target: Target, workload: Workload) -> N
     assert [(knob.name, knob.values) for knob in first.knobs] == [(knob.name, knob.values) for knob in again.knobs]
 
 
-def test_packing_gives_the_shape_it_says(target: Target, workload: Workload) -> None:
-    template, config = target.template(workload), target.default_config(workload)
+def test_packing_gives_the_shape_it_says(device: Device, workload: Workload) -> None:
+    template, config = device.template(workload), device.default_config(workload)
     packed = template.pack_weight(workload, config, np.ones(weight_shape(workload), dtype=np.float32))
     assert packed.shape == template.packed_shape(workload, config)
     assert packed.sum() == math.prod(weight_shape(workload))
 
 
-def test_builds_what_its_runner_runs_right(target: Target, workload: Workload, tmp_path: Path) -> None:
-    config = target.default_config(workload)
-    target.build(workload, config, tmp_path / "kernel.so")
-    kernel = target.runner(workload).load(tmp_path / "kernel.so", config)
+def test_builds_what_its_runner_runs_right(device: Device, workload: Workload, tmp_path: Path) -> None:
+    config = device.default_config(workload)
+    device.build(workload, config, tmp_path / "kernel.so")
+    kernel = device.runner(workload).load(tmp_path / "kernel.so", config)
     assert kernel.relative_error() < 1e-5
     assert 0 < Fixed(number=1, repeats=3).evaluate(kernel).latency_s < 1
 
 
-def test_the_peak_is_above_every_kernel(target: Target, tmp_path: Path) -> None:
+def test_the_peak_is_above_every_kernel(device: Device, tmp_path: Path) -> None:
     workload = WORKLOADS[0]
+    config = device.default_config(workload)
+    device.build(workload, config, tmp_path / "kernel.so")
+    latency_s = device.runner(workload).load(tmp_path / "kernel.so", config)(10)
+    assert device.peak_gflops() > workload.flop / latency_s / 1e9
+
+
+def test_what_is_simulated_is_exact(target: Target, workload: Workload) -> None:
+    if not isinstance(target, Simulator):
+        pytest.skip("is measured")
     config = target.default_config(workload)
-    target.build(workload, config, tmp_path / "kernel.so")
-    latency_s = target.runner(workload).load(tmp_path / "kernel.so", config)(10)
-    assert target.peak_gflops() > workload.flop / latency_s / 1e9
+    latency_s = target.simulate(workload, config)
+    assert latency_s > 0
+    assert get_target(target.description).simulate(workload, config) == latency_s
+    with pytest.raises(TargetError, match="is simulated; there is no device"):
+        get_device(target.description)
+
+
+def test_what_is_described_again_is_the_same(target: Target) -> None:
+    assert get_target(json.loads(json.dumps(target.description))).description == target.description
 
 
 def test_an_unknown_kind_is_said() -> None:

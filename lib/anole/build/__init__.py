@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from anole.build.folder import write_folder
+from anole.build.folder import new_folder, write_description, write_library
 from anole.build.match import Match, coverage, match_tasks, warn_of_untuned
 from anole.errors import BuildError
 from anole.extract import load_model
@@ -16,7 +16,11 @@ from anole.machine import software_versions
 from anole.record import utc_now
 from anole.spec import ModelSpec
 from anole.targets import get_target
-from anole.targets.base import Target
+from anole.targets.base import Device
+from anole.targets.vta.target import VtaTarget
+
+if TYPE_CHECKING:
+    from anole.extract.imported import Imported
 
 _log = logging.getLogger(__name__)
 
@@ -64,12 +68,27 @@ def compile_build(
     imported = load_model(model)
     from anole.extract.graph import find_layers
 
-    matches = match_tasks(manifest, (layer.workload for layer in find_layers(imported)), receipts, target)
-    executable, matches = _compile(model, imported.module, matches, target)
-    warn_of_untuned(settings.name, matches)
-    covered = coverage(matches)
-    _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * covered["share"])
-    description = {
+    workloads = [layer.workload for layer in find_layers(imported)]
+    taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
+    matches = match_tasks(manifest, taken, receipts, target)
+    with new_folder(folder) as made:
+        if isinstance(target, VtaTarget):
+            matches, parts = _compile_for_accelerator(model, imported, matches, receipts, target, made)
+        else:
+            matches, parts = _compile(model, imported, matches, cast(Device, target), made), {}
+        warn_of_untuned(settings.name, matches)
+        _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * coverage(matches)["share"])
+        description = _describe(model, imported, manifest, settings, matches)
+        size_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
+        complete = {**description, **parts, "size_bytes": size_bytes}
+        write_description(made, complete)
+    return complete
+
+
+def _describe(
+    model: ModelSpec, imported: Imported, manifest: Mapping[str, Any], settings: BuildSettings, matches: list[Match]
+) -> dict[str, Any]:
+    return {
         "schema": 1,
         "name": settings.name,
         "model": model.name,
@@ -83,14 +102,30 @@ def compile_build(
         "created_at": utc_now(),
         "inputs": [info.to_json() for info in imported.inputs],
         "outputs": [info.to_json() for info in imported.outputs],
-        "coverage": covered,
+        "coverage": coverage(matches),
         "tasks": [match.to_json() for match in matches],
         "versions": software_versions(),
     }
-    return write_folder(folder, executable, description)
 
 
-def _compile(model: ModelSpec, module: Any, matches: list[Match], target: Target) -> tuple[Any, list[Match]]:
+def _compile_for_accelerator(
+    model: ModelSpec,
+    imported: Imported,
+    matches: list[Match],
+    receipts: Mapping[str, Mapping[str, Any]],
+    target: VtaTarget,
+    made: Path,
+) -> tuple[list[Match], dict[str, Any]]:
+    """Writes streams and the host's library; returns the layers as they are built, and what is said of the hardware."""
+    from anole.build.accelerator import compile_for_accelerator
+    from anole.build.accelerator.geometry import choose_geometry
+
+    chosen = choose_geometry(target, matches, receipts)
+    return chosen.matches, {"accelerator": compile_for_accelerator(model, imported, target, chosen, made)}
+
+
+def _compile(model: ModelSpec, imported: Imported, matches: list[Match], target: Device, made: Path) -> list[Match]:
+    """Writes the compiled network; returns the layers as they are built."""
     import tvm
 
     from anole.build.lower import Choice, lower
@@ -101,7 +136,7 @@ def _compile(model: ModelSpec, module: Any, matches: list[Match], target: Target
         if match.config is not None
     }
     try:
-        lowered, failures = lower(module, choices, target.schedule_default)
+        lowered, failures = lower(imported.module, choices, target.schedule_default)
         executable = tvm.compile(lowered, target.compiler_target())
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
@@ -110,7 +145,8 @@ def _compile(model: ModelSpec, module: Any, matches: list[Match], target: Target
         workload: f"its template could not schedule it in this network: {reason}"
         for workload, reason in failures.items()
     }
-    return executable, [
+    write_library(made, executable)
+    return [
         match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
         for match in matches
     ]

@@ -30,10 +30,12 @@ def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 def write_slices(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module, legalised and fused, with every concatenation written slice by slice."""
-    rewriter = _Rewriter(module, _plan(module))
-    main = rewriter.visit_expr(module["main"])
-    rewriter.builder_.update_func(module.get_global_var("main"), main)
-    return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            rewriter = _Rewriter(module, _plan(module, function))
+            rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
+            module = rewriter.builder_.get()
+    return relax.transform.DeadCodeElimination()(module)
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,11 @@ class _Plan:
     copied: Mapping[int, Sequence[_Slice]]
 
 
-def _plan(module: tvm.IRModule) -> _Plan:
-    main = module["main"]
-    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+def _plan(module: tvm.IRModule, function: relax.Function) -> _Plan:
+    bindings = [binding for block in function.body.blocks for binding in block.bindings]
     produced = {binding.var: position for position, binding in enumerate(bindings)}
     uses = Counter(var for binding in bindings for var in _variables(binding.value))
-    uses.update(_variables(main.body.body))
+    uses.update(_variables(function.body.body))
     written: dict[int, _Slice] = {}
     copied: dict[int, list[_Slice]] = {}
     for position, binding in enumerate(bindings):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -14,43 +13,41 @@ from string import Template
 from typing import Any
 
 from anole.errors import BuildError
+from anole.keys import document
 
 _SNIPPETS = files("anole.build").joinpath("snippets")
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
 
 
-def write_folder(folder: Path, executable: Any, description: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes a build beside its place and then moves it there.
-
-    Args:
-        folder: where the build goes; what is there is replaced.
-        executable: the compiled network.
-        description: of the build, without its size.
-
-    Returns:
-        The description with ``size_bytes``, the size of the shared library, as it is in ``build.json``.
+def write_library(folder: Path, executable: Any) -> None:
+    """Writes a compiled network.
 
     Raises:
-        BuildError: the library cannot be linked, or the folder cannot be written.
+        BuildError: it cannot be linked.
     """
-    with _replacing(folder) as made:
-        library = made / "model.so"
-        try:
-            executable.export_library(str(library))
-        except OSError:
-            raise
-        except Exception as error:
-            raise BuildError(f"{folder}: cannot link model.so; a C++ compiler is needed: {error}") from error
-        complete = {**description, "size_bytes": library.stat().st_size}
-        (made / "build.json").write_text(json.dumps(complete, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        (made / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
-        (made / "load.cc").write_text(_cpp_loader(complete))
-    return complete
+    try:
+        executable.export_library(str(folder / "model.so"))
+    except OSError:
+        raise
+    except Exception as error:
+        raise BuildError(f"cannot link model.so; a C++ compiler is needed: {error}") from error
+
+
+def write_description(folder: Path, description: Mapping[str, Any]) -> None:
+    """Writes ``build.json``, and how the build is loaded."""
+    (folder / "build.json").write_text(document(description), encoding="utf-8")
+    if (folder / "model.so").exists():
+        (folder / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
+        (folder / "load.cc").write_text(_cpp_loader(description))
 
 
 @contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
-    """Gives an empty folder, which takes the place of another when all went well and vanishes otherwise."""
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Gives an empty folder, which takes the place of another when all went well and vanishes otherwise.
+
+    Raises:
+        BuildError: it cannot be written.
+    """
     made: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

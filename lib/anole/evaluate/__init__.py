@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from anole.errors import BuildError
 from anole.evaluate.interleave import Pace, time_interleaved
-from anole.keys import write_atomically
+from anole.keys import document, write_atomically
 from anole.machine import host_facts, software_versions
 from anole.measure.lock import device_lock
 from anole.record import utc_now
 from anole.spec import ModelSpec
 from anole.targets import get_target
+from anole.targets.base import Simulator
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +53,18 @@ def evaluate_build(
     """
     build = _read(folder)
     target = get_target(build["target_description"])
+    inputs = [_draw(info, seed) for seed, info in enumerate(build["inputs"])]
+    if isinstance(target, Simulator):
+        from anole.evaluate.simulated import evaluate_simulated
+
+        evaluation = _evaluation(build, 1, evaluate_simulated(folder, build, inputs))
+        write_atomically(output, document(evaluation))
+        return evaluation
     threads = int(build["target_description"]["threads"])
     os.environ.update(target.environment())
     from anole.evaluate.engines import build_engine, reference_engines
 
     model = ModelSpec.from_json(build["model"], build["entry"])
-    inputs = [_draw(info, seed) for seed, info in enumerate(build["inputs"])]
     with reference_engines(model, inputs, threads) as references:
         compiled = build_engine(folder, inputs, threads)
         found = compiled.compute()
@@ -65,17 +72,8 @@ def evaluate_build(
         with device_lock(build["target_description"]["kind"]):
             runs = {engine.name: engine.run for engine in (compiled, *references)}
             times = time_interleaved(runs, pace or Pace())
-    evaluation = {
-        "schema": 1,
-        "build": build["name"],
-        "created_at": utc_now(),
-        "threads": threads,
-        "host": host_facts(),
-        "versions": software_versions(),
-        "coverage_share": build["coverage"]["share"],
-        "latencies": [_latency(name, error, times) for name, error in errors.items()],
-    }
-    write_atomically(output, json.dumps(evaluation, indent=1, allow_nan=False) + "\n")
+    evaluation = _evaluation(build, threads, [_latency(name, error, times) for name, error in errors.items()])
+    write_atomically(output, document(evaluation))
     _report(build, evaluation)
     for name, error in errors.items():
         if not error <= max_relative_error:
@@ -84,6 +82,19 @@ def evaluate_build(
                 f"at most {max_relative_error:g} is allowed"
             )
     return evaluation
+
+
+def _evaluation(build: Mapping[str, Any], threads: int, latencies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "build": build["name"],
+        "created_at": utc_now(),
+        "threads": threads,
+        "host": host_facts(),
+        "versions": software_versions(),
+        "coverage_share": build["coverage"]["share"],
+        "latencies": list(latencies),
+    }
 
 
 def _read(folder: Path) -> dict[str, Any]:

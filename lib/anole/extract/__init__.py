@@ -37,6 +37,7 @@ def extract(
     target_name: str,
     description: Mapping[str, Any],
     template_version: Callable[[Workload], int],
+    takes: Callable[[Workload, int], bool] = lambda workload, position: True,
 ) -> tuple[dict[str, Any], list[Task]]:
     """Extracts the distinct tasks of a model on a target.
 
@@ -45,6 +46,7 @@ def extract(
         target_name: the target's name in models.yaml.
         description: the target's whole description.
         template_version: the version of the template that handles a workload on this target.
+        takes: whether an anchor operator, given its position among all, is a task of this target.
 
     Returns:
         The model's manifest, in plain JSON values, and its tasks in the order of their first layer.
@@ -55,8 +57,9 @@ def extract(
     from anole.extract.graph import find_layers
 
     layers: dict[Workload, list[str]] = {}
-    for layer in find_layers(load_model(model)):
-        layers.setdefault(layer.workload, []).append(layer.name)
+    for position, layer in enumerate(find_layers(load_model(model))):
+        if takes(layer.workload, position):
+            layers.setdefault(layer.workload, []).append(layer.name)
     tasks = [Task(workload, description, template_version(workload)) for workload in layers]
     listed = [
         {

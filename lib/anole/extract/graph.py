@@ -71,6 +71,13 @@ def find_layers(imported: Imported) -> list[Layer]:
     return [Layer(name, workload) for name, workload in zip(names, workloads, strict=True)]
 
 
+def workloads_of(module: tvm.IRModule) -> list[Workload]:
+    """Returns the distinct workloads of all functions of a module."""
+    functions = (func for _, func in module.functions_items() if isinstance(func, relax.Function))
+    found = (workload_of(call) for function in functions for call in _calls(function))
+    return list(dict.fromkeys(workload for workload in found if workload is not None))
+
+
 def workload_of(call: ir.Call) -> Workload | None:
     """Returns the workload of an anchor operator in normal form, or None for any other call."""
     if call.op.name == "relax.nn.conv2d":

@@ -3,9 +3,29 @@
 from anole.measure.adaptive import Adaptive
 from anole.measure.evaluator import Fixed
 from anole.measure.measurer import Limits, Measurer
+from anole.measure.simulated import Simulated
+from anole.roles import Evaluator
 from anole.settings import EvaluatorSettings
+from anole.targets import get_target
+from anole.targets.base import Simulator
+from anole.task import Task
 
 EVALUATORS: dict[str, type[EvaluatorSettings]] = {evaluator.name: evaluator for evaluator in (Fixed, Adaptive)}
 """Every evaluator by the name that models.yaml calls it."""
 
-__all__ = ["EVALUATORS", "Limits", "Measurer"]
+
+def measurer_of(task: Task, evaluator: Evaluator, best_s: float | None = None) -> Measurer | Simulated:
+    """Returns what measures the candidates of a task, by the kind of its target.
+
+    Args:
+        task: whose candidates are measured.
+        evaluator: decides how often a kernel is run, where that takes more than once.
+        best_s: the least latency that was measured before, in seconds; None when nothing was.
+    """
+    target = get_target(task.target)
+    if isinstance(target, Simulator):
+        return Simulated(task, target)
+    return Measurer(task, evaluator, best_s=best_s)
+
+
+__all__ = ["EVALUATORS", "Limits", "Measurer", "Simulated", "measurer_of"]

@@ -20,8 +20,8 @@ from anole.measure.session import Timed, start_building, start_running
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.record import Config, Measurement, Status
 from anole.roles import Evaluator
-from anole.targets import get_target
-from anole.targets.base import Target
+from anole.targets import get_device
+from anole.targets.base import Device
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -82,13 +82,13 @@ class Measurer:
         task: Task,
         evaluator: Evaluator,
         *,
-        target: Target | None = None,
+        target: Device | None = None,
         n_builders: int | None = None,
         limits: Limits | None = None,
         best_s: float | None = None,
     ) -> None:
         self._workload, self._limits = task.workload, limits or Limits()
-        self._target = target or get_target(task.target)
+        self._target = target or get_device(task.target)
         self._device = str(task.target["kind"])
         self._n_builders = n_builders or int(task.target.get("threads", 1))
         self._evaluator, self._best_s = evaluator, best_s

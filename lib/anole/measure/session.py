@@ -10,7 +10,7 @@ from pathlib import Path
 
 from anole.record import Config
 from anole.roles import Evaluator, Timing
-from anole.targets.base import Runner, Target, Timeable
+from anole.targets.base import Device, Runner, Timeable
 from anole.task import Workload
 
 _FEWEST_TURNS = 5
@@ -29,7 +29,7 @@ class Timed:
     timing: Timing | None
 
 
-def start_building(target: Target, workload: Workload) -> Callable[[Config, str], None]:
+def start_building(target: Device, workload: Workload) -> Callable[[Config, str], None]:
     """Returns the function that builds candidates of a workload in this process."""
 
     def build(config: Config, artifact: str) -> None:
@@ -39,7 +39,7 @@ def start_building(target: Target, workload: Workload) -> Callable[[Config, str]
 
 
 def start_running(
-    target: Target, workload: Workload, evaluator: Evaluator, tolerance: float
+    target: Device, workload: Workload, evaluator: Evaluator, tolerance: float
 ) -> Callable[..., list[Timed]]:
     """Returns the function that runs candidates of a workload in this process, once or against each other."""
     runner = target.runner(workload)

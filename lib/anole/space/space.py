@@ -55,6 +55,7 @@ class Space:
         knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
         constraints: rejected before building is what breaks one of them.
         describe: optional features beside the knobs' own, from the columns of n configs.
+        discount: optional, from the columns of n configs to shape (n,): which share of its speed each is worth.
     """
 
     def __init__(
@@ -62,10 +63,11 @@ class Space:
         knobs: Sequence[Knob],
         constraints: Sequence[Constraint] = (),
         describe: Callable[[Columns], Description] | None = None,
+        discount: Callable[[Columns], NDArray[np.float64]] | None = None,
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
-        self._describe = describe
+        self._describe, self._discount = describe, discount
         self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
         self.size = prod(len(knob) for knob in self.knobs)
         self._strides = np.cumprod([1, *self.cardinalities[:-1]], dtype=np.int64)
@@ -81,6 +83,10 @@ class Space:
             agents.setdefault(knob.agent, []).append(position)
         return agents
 
+    def names_of(self, agent: str) -> list[str]:
+        """Returns the names of an agent's knobs, of those that leave a choice."""
+        return [knob.name for knob in self.knobs if knob.agent == agent and len(knob) > 1]
+
     def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
         """Returns the part of this space in which some knobs have but some of their values.
 
@@ -91,7 +97,7 @@ class Space:
         if unknown := sorted(set(values) - names):
             raise ConfigError(f"there are no knobs {unknown}; the space has {sorted(names)}")
         knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
-        return Space(knobs, self.constraints, self._describe)
+        return Space(knobs, self.constraints, self._describe, self._discount)
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors, shape (n, n_knobs), of n indices."""
@@ -137,6 +143,16 @@ class Space:
         columns = self.columns(self.vector(config)[None, :])
         broken = (constraint.reason for constraint in self.constraints if not constraint.holds(columns)[0])
         return next(broken, None)
+
+    def discounts(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Returns, shape (n,), which share of its speed each config is worth: 1 unless it costs something else, too."""
+        if self._discount is None:
+            return np.ones(len(vectors))
+        return self._discount(self.columns(vectors))
+
+    def worth(self, config: Config) -> float:
+        """Returns which share of its speed a config is worth."""
+        return 1.0 if self._discount is None else float(self.discounts(self.vector(config)[None, :])[0])
 
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
         """Returns what a surrogate sees, shape (n, n_features): the description, then the knobs' features."""

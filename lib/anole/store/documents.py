@@ -82,6 +82,7 @@ EVALUATION: Shape = {
             "reference_latency_std_s": NUMBER | NOTHING,
             "speedup": NUMBER,
             "relative_error": NUMBER,
+            "snr_db": NUMBER | NOTHING,
             "rounds": WHOLE | NOTHING,
         }
     ],

@@ -176,6 +176,7 @@ def fold_evaluation(db: Database, evaluation: Document) -> None:
             "reference_latency_std_s": latency.get("reference_latency_std_s"),
             "speedup": latency["speedup"],
             "relative_error": latency["relative_error"],
+            "snr_db": latency.get("snr_db"),
             "rounds": latency.get("rounds"),
             "coverage_flop_share": plain["coverage_share"],
             "threads": plain["threads"],

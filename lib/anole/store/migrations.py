@@ -213,6 +213,12 @@ def warm_starts_and_shared_budgets(db: Database) -> None:
     )
 
 
+@migrations()
+def signal_to_noise(db: Database) -> None:
+    """How near a build of whole numbers is to its network, in decibels."""
+    _execute(db, "alter table evaluation add column snr_db real;")
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the transaction at hand, which sqlite3's own `executescript` would commit."""
     for statement in _statements(script):

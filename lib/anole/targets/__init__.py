@@ -6,22 +6,51 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from anole.errors import TargetError
-from anole.targets.base import Target
+from anole.errors import SpecError, TargetError
+from anole.spec import TargetSpec
+from anole.targets.base import Device, Simulator
 
-TARGETS = {"cpu": "anole.targets.cpu.target:CpuTarget"}
+TARGETS = {"cpu": "anole.targets.cpu.target:CpuTarget", "vta": "anole.targets.vta.target:VtaTarget"}
 """The class of every kind of target, imported when it is asked for."""
 
 
-def get_target(description: Mapping[str, Any]) -> Target:
+def get_target(description: Mapping[str, Any]) -> Device | Simulator:
     """Returns the target that a description names.
 
     Raises:
         TargetError: its kind is unknown.
     """
-    kind = description.get("kind")
+    target: Device | Simulator = _class_of(description.get("kind"))(description)
+    return target
+
+
+def get_device(description: Mapping[str, Any]) -> Device:
+    """Returns the target that a description names, to be measured on.
+
+    Raises:
+        TargetError: its kind is unknown, or simulated.
+    """
+    target = get_target(description)
+    if isinstance(target, Simulator):
+        raise TargetError(f"{description['kind']} is simulated; there is no device to measure on")
+    return target
+
+
+def describe_target(spec: TargetSpec) -> dict[str, Any]:
+    """Returns a target's whole description, in plain JSON values: what models.yaml sets and what is detected.
+
+    Raises:
+        SpecError: there can be no such target here.
+    """
+    try:
+        description: dict[str, Any] = _class_of(spec.kind).describe(**spec.settings)
+    except TargetError as error:
+        raise SpecError(f"targets.{spec.name}", str(error), spec.file) from error
+    return description
+
+
+def _class_of(kind: object) -> Any:
     if kind not in TARGETS:
         raise TargetError(f"found target kind {kind!r}; allowed are {', '.join(TARGETS)}")
-    module, _, name = TARGETS[kind].partition(":")
-    target: Target = getattr(import_module(module), name)(description)
-    return target
+    module, _, name = TARGETS[str(kind)].partition(":")
+    return getattr(import_module(module), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -58,26 +58,42 @@ class Runner(Protocol):
 
 
 class Target(Protocol):
-    """The hardware: one class for each kind.
+    """The hardware: one class for each kind, which also has a static `describe`, see `anole.targets`.
 
     Attributes:
         description: everything that identifies it, in plain JSON values.
-        shares_cores: whether building candidates disturbs the device, because it is the processor itself.
-        preload: the modules that its worker processes import once, before they fork.
     """
 
     description: Mapping[str, Any]
-    shares_cores: bool
-    preload: tuple[str, ...]
 
     def template_version(self, operator: str) -> int:
         """Returns the version of an operator's template; a part of a task's key."""
+
+    def takes(self, workload: Workload, position: int) -> bool:
+        """Returns whether an anchor operator runs on the target, and not on the host beside it.
+
+        Args:
+            workload: of the operator.
+            position: among the network's anchor operators, from 0.
+        """
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload; needs no compiler."""
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config that is decent without any tuning; needs no compiler."""
+
+
+class Device(Target, Protocol):
+    """Hardware that is there: TVM compiles for it, and candidates are timed on it.
+
+    Attributes:
+        shares_cores: whether building candidates disturbs the device, because it is the processor itself.
+        preload: the modules that its worker processes import once, before they fork.
+    """
+
+    shares_cores: bool
+    preload: tuple[str, ...]
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
@@ -99,3 +115,15 @@ class Target(Protocol):
 
     def peak_gflops(self) -> float:
         """Measures, in this process, what no kernel of the target can exceed."""
+
+
+@runtime_checkable
+class Simulator(Target, Protocol):
+    """Hardware that is simulated: what a candidate takes is computed, exactly, anywhere and beside anything else."""
+
+    def simulate(self, workload: Workload, config: Config) -> float:
+        """Returns the seconds of one run with the canonical epilogue (bias, shift, clip).
+
+        Raises:
+            ConfigError: the config cannot be run; the message is the reason.
+        """

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from anole.errors import ConfigError
+from anole.targets.vta.area import Bounds, relative_area
 from anole.targets.vta.conv2d import check_schedule, lower_conv2d
-from anole.targets.vta.design import conv2d_space, default_config, design_of
+from anole.targets.vta.design import EPILOGUE, conv2d_space, default_config, design_of, whole_blocks
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.timing import simulate
 from anole.task import Conv2d
@@ -21,7 +22,7 @@ LAYERS = [
 
 
 def test_the_agents_are_the_papers():
-    space = conv2d_space(LAYERS[0], DEFAULT, True)
+    space = conv2d_space(LAYERS[0], DEFAULT, Bounds())
     names = [knob.name for knob in space.knobs]
     assert {agent: [names[knob] for knob in knobs] for agent, knobs in space.agents.items()} == {
         "hardware": ["tile_b", "tile_ci", "tile_co"],
@@ -30,16 +31,16 @@ def test_the_agents_are_the_papers():
     }
 
 
-@pytest.mark.parametrize("search_hardware", [False, True])
+@pytest.mark.parametrize("bounds", [None, Bounds()], ids=["fixed", "search"])
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.label)
-def test_what_is_valid_can_be_run(layer, search_hardware):
-    space = conv2d_space(layer, DEFAULT, search_hardware)
+def test_what_is_valid_can_be_run(layer, bounds):
+    space = conv2d_space(layer, DEFAULT, bounds)
     assert 0 < len(space.valid_indices) < space.size
     for vector in space.sample(12, np.random.default_rng(0)):
         design = design_of(layer, DEFAULT, space.config(vector))
-        program = lower_conv2d(layer, design.schedule, design.geometry)
+        program = lower_conv2d(whole_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
         assert simulate(program.instructions, design.geometry).cycles > 0
-        assert search_hardware or design.geometry == DEFAULT
+        assert bounds is not None or design.geometry == DEFAULT
 
 
 def test_a_tile_has_as_many_output_blocks_as_fit():
@@ -57,7 +58,7 @@ def test_a_tile_has_as_many_output_blocks_as_fit():
     ("change", "reason"),
     [
         ({"tile_b": 2}, "1 batch are not a multiple of the block's 2"),
-        ({"tile_co": 128}, "64 output channels are not a multiple"),
+        ({"tile_h": 5}, "tile_h 5 does not divide 14"),
         ({"tile_ci": 8}, "too deep for the fields"),
         ({"tile_h": 14, "h_threading": 2}, "thread split"),
     ],
@@ -66,19 +67,49 @@ def test_what_is_invalid_has_a_reason(change, reason):
     config = {"tile_b": 1, "tile_ci": 16, "tile_co": 16, "h_threading": 1, "oc_threading": 1, "tile_h": 7, "tile_w": 14}
     with pytest.raises(ConfigError, match=reason):
         design_of(LAYERS[0], DEFAULT, config | change)
-    space = conv2d_space(LAYERS[0], DEFAULT, True)
+    space = conv2d_space(LAYERS[0], DEFAULT, Bounds())
     assert space.rejection(config) is None
-    assert space.rejection(config | change) == "the accelerator cannot run it so"
+    if "tile_h" not in change or change["tile_h"] == 14:
+        assert space.rejection(config | change) == "the accelerator cannot run it so"
+
+
+def test_channels_are_filled_up_to_whole_blocks():
+    config = {
+        "tile_b": 1,
+        "tile_ci": 32,
+        "tile_co": 128,
+        "h_threading": 1,
+        "oc_threading": 1,
+        "tile_h": 7,
+        "tile_w": 14,
+    }
+    design = design_of(LAYERS[0], DEFAULT, config)
+    whole = whole_blocks(LAYERS[0], design.geometry)
+    assert (whole.in_channels, whole.out_channels) == (64, 128)
+    assert conv2d_space(LAYERS[0], DEFAULT, Bounds()).rejection(config) is None
+    with pytest.raises(ConfigError, match="64 output channels are not a multiple"):
+        check_schedule(LAYERS[0], design.schedule, design.geometry)
+
+
+def test_what_exceeds_the_bounds_is_worth_less():
+    config = {"tile_b": 1, "tile_ci": 16, "tile_co": 16, "h_threading": 1, "oc_threading": 1, "tile_h": 7, "tile_w": 14}
+    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=0.5))
+    assert space.worth(config) == 1
+    large = config | {"tile_ci": 64, "tile_co": 64}
+    excess = relative_area(Geometry(1, 64, 64)) - 2.0
+    assert excess > 0 and space.worth(large) == pytest.approx(1 - 0.5 * excess)
+    assert conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=10.0)).worth(large) == 0
+    assert conv2d_space(LAYERS[0], DEFAULT).worth(config) == 1
 
 
 @pytest.mark.parametrize("layer", LAYERS[:2], ids=lambda layer: layer.label)
 def test_the_default_is_decent(layer):
-    space = conv2d_space(layer, DEFAULT, False)
+    space = conv2d_space(layer, DEFAULT)
 
     def cycles(config):
         design = design_of(layer, DEFAULT, config)
-        check_schedule(layer, design.schedule, design.geometry)
-        return simulate(lower_conv2d(layer, design.schedule, design.geometry).instructions, DEFAULT).cycles
+        check_schedule(layer, design.schedule, design.geometry, EPILOGUE)
+        return simulate(lower_conv2d(layer, design.schedule, design.geometry, EPILOGUE).instructions, DEFAULT).cycles
 
     every = [cycles(space.config(vector)) for vector in space.vectors(space.valid_indices)]
     assert cycles(default_config(layer, DEFAULT)) <= np.quantile(every, 0.25)
@@ -86,4 +117,4 @@ def test_the_default_is_decent(layer):
 
 def test_what_cannot_be_run_at_all_is_said():
     with pytest.raises(ConfigError, match="cannot run it at all"):
-        default_config(Conv2d(1, 14, 14, 3, 64, (7, 7)), Geometry())
+        default_config(Conv2d(1, 14, 14, 64, 64, (3, 3), padding=(16, 16, 16, 16)), Geometry())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
+from anole.machine import describe_cpu
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.cpu import conv2d_space, dense_space
@@ -38,6 +39,11 @@ class CpuTarget:
         self.threads = int(description["threads"])
         self.unit = VectorUnit.of(description)
 
+    @staticmethod
+    def describe(mcpu: str | None = None, threads: int | None = None) -> dict[str, Any]:
+        """Returns the description of this machine's processor; see `anole.machine.describe_cpu`."""
+        return describe_cpu(mcpu, threads)
+
     def template_version(self, operator: str) -> int:
         """Returns the version of an operator's template.
 
@@ -47,6 +53,10 @@ class CpuTarget:
         if operator not in _VERSIONS:
             raise TargetError(f"the cpu has no template for {operator!r}; it has {', '.join(_VERSIONS)}")
         return _VERSIONS[operator]
+
+    def takes(self, workload: Workload, position: int) -> bool:
+        """Returns True: the processor runs everything."""
+        return True
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""

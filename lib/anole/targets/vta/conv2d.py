@@ -244,8 +244,8 @@ class _Lowering:
         w, s = self.w, self.s
         row = place.row * s.tile_h * w.strides[0] - w.padding[0]
         column = place.column * s.tile_w * w.strides[1] - w.padding[1]
-        above, below = _outside(row, self.rows_in, w.height)
-        before, behind = _outside(column, self.columns_in, w.width)
+        above, below = outside(row, self.rows_in, w.height)
+        before, behind = outside(column, self.columns_in, w.width)
         base = (
             self.writer.base("data", Memory.INP) + (place.batch * self.blocks_ci + k * s.tile_ci) * w.height * w.width
         )
@@ -327,7 +327,7 @@ def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
     return (folded[1][0], columns, folded[1][1]) if len(folded) == 2 else (1, columns, columns)
 
 
-def _outside(first: int, size: int, extent: int) -> tuple[int, int]:
+def outside(first: int, size: int, extent: int) -> tuple[int, int]:
     """Returns how many of `size` places from `first` on lie before 0, and how many behind `extent`."""
     before = min(size, max(0, -first))
     return before, min(size - before, max(0, first + size - extent))

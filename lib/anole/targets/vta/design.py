@@ -14,7 +14,8 @@ from anole.errors import ConfigError, TargetError
 from anole.record import Config
 from anole.space import Constraint, Space, option_knob
 from anole.space.space import Columns
-from anole.targets.vta.conv2d import SHIFT_AND_CLIP, Schedule, Step, check_schedule
+from anole.targets.vta.area import Bounds
+from anole.targets.vta.conv2d import SHIFT_AND_CLIP, Bias, Schedule, Step, check_schedule
 from anole.targets.vta.geometry import Geometry
 from anole.task import Conv2d
 
@@ -36,8 +37,12 @@ class Design:
     schedule: Schedule
 
 
+EPILOGUE: tuple[Step, ...] = (Bias(), *SHIFT_AND_CLIP)
+"""What a layer of a network computes at its end, nearly always."""
+
+
 @cache
-def conv2d_space(w: Conv2d, base: Geometry, search_hardware: bool) -> Space:
+def conv2d_space(w: Conv2d, base: Geometry, bounds: Bounds | None = None) -> Space:
     """Returns the space of a convolution.
 
     Knobs, with the paper's names: of the hardware agent ``tile_b``, ``tile_ci`` and ``tile_co``, the block's batch,
@@ -48,12 +53,15 @@ def conv2d_space(w: Conv2d, base: Geometry, search_hardware: bool) -> Space:
     Args:
         w: the convolution.
         base: the accelerator, but for its block where that is searched.
-        search_hardware: whether the block is searched, or that of `base`.
+        bounds: what a block may cost, where it is searched; that of `base` is taken when None.
     """
+    block = (base.batch, base.block_in, base.block_out)
+    choices = (_BATCHES, _BLOCKS, _BLOCKS) if bounds is not None else ((), (), ())
     knobs = [
-        option_knob("tile_b", _BATCHES if search_hardware else (base.batch,), agent="hardware"),
-        option_knob("tile_ci", _BLOCKS if search_hardware else (base.block_in,), agent="hardware"),
-        option_knob("tile_co", _BLOCKS if search_hardware else (base.block_out,), agent="hardware"),
+        *(
+            option_knob(name, sorted({own, *others}), agent="hardware")
+            for name, own, others in zip(HARDWARE, block, choices, strict=True)
+        ),
         option_knob("h_threading", _THREADS, agent="scheduling"),
         option_knob("oc_threading", _THREADS, agent="scheduling"),
         option_knob("tile_h", _divisors(w.out_height), agent="mapping"),
@@ -64,15 +72,19 @@ def conv2d_space(w: Conv2d, base: Geometry, search_hardware: bool) -> Space:
         rows = zip(*(columns[name].tolist() for name in _KNOBS), strict=True)
         return np.array([_is_possible(w, base, row) for row in rows], dtype=bool)
 
-    return Space(knobs, [Constraint("the accelerator cannot run it so", can_be_lowered)])
+    def discount(columns: Columns) -> NDArray[np.float64]:
+        blocks = zip(*(columns[name].tolist() for name in HARDWARE), strict=True)
+        return np.array([_discount(base, bounds or Bounds(), block) for block in blocks])
+
+    constraint = Constraint("the accelerator cannot run it so", can_be_lowered)
+    return Space(knobs, [constraint], discount=discount if bounds is not None else None)
 
 
-def design_of(
-    w: Conv2d, base: Geometry, config: Mapping[str, Any], epilogue: tuple[Step, ...] = SHIFT_AND_CLIP
-) -> Design:
+def design_of(w: Conv2d, base: Geometry, config: Mapping[str, Any], epilogue: tuple[Step, ...] = EPILOGUE) -> Design:
     """Returns what a config means.
 
-    Tiles have as many blocks of output channels as fit, and then as many of input channels.
+    Channels are filled up to whole blocks. Tiles have as many blocks of output channels as fit, and then as many of
+    input channels.
 
     Raises:
         ConfigError: the accelerator cannot run it so; the message is the reason.
@@ -80,27 +92,61 @@ def design_of(
     return _design(w, base, tuple(config[name] for name in _KNOBS), epilogue)
 
 
-_KNOBS = ("tile_b", "tile_ci", "tile_co", "h_threading", "oc_threading", "tile_h", "tile_w")
+HARDWARE = ("tile_b", "tile_ci", "tile_co")
+"""The knobs of the hardware agent: batch, input and output channels of the accelerator's block."""
+
+_KNOBS = (*HARDWARE, "h_threading", "oc_threading", "tile_h", "tile_w")
+
+
+def geometry_of(base: Geometry, config: Mapping[str, Any]) -> Geometry:
+    """Returns the accelerator that a config asks for.
+
+    Raises:
+        ConfigError: there can be none such.
+    """
+    return _with_block(base, tuple(config[name] for name in HARDWARE))
+
+
+def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
+    """Returns a convolution with its channels filled up to whole blocks of an accelerator."""
+    whole_in, whole_out = -(-w.in_channels // geometry.block_in), -(-w.out_channels // geometry.block_out)
+    return replace(w, in_channels=whole_in * geometry.block_in, out_channels=whole_out * geometry.block_out)
+
+
+def _with_block(base: Geometry, block: tuple[int, ...]) -> Geometry:
+    batch, block_in, block_out = block
+    try:
+        return replace(base, batch=batch, block_in=block_in, block_out=block_out)
+    except TargetError as error:
+        raise ConfigError(str(error)) from error
+
+
+@cache
+def _discount(base: Geometry, bounds: Bounds, block: tuple[int, ...]) -> float:
+    """Returns which share of its speed a block is worth: DCOC's penalty, in units of the speed itself."""
+    try:
+        return max(0.0, 1.0 - bounds.penalty_of(_with_block(base, block)))
+    except ConfigError:
+        return 0.0
 
 
 @cache
 def _is_possible(w: Conv2d, base: Geometry, values: tuple[int, ...]) -> bool:
     try:
-        _design(w, base, values, SHIFT_AND_CLIP)
+        _design(w, base, values, EPILOGUE)
     except ConfigError:
         return False
     return True
 
 
 def _design(w: Conv2d, base: Geometry, values: tuple[int, ...], epilogue: tuple[Step, ...]) -> Design:
-    batch, block_in, block_out, h_threads, oc_threads, tile_h, tile_w = values
-    try:
-        geometry = replace(base, batch=batch, block_in=block_in, block_out=block_out)
-    except TargetError as error:
-        raise ConfigError(str(error)) from error
+    geometry = _with_block(base, values[: len(HARDWARE)])
+    h_threads, oc_threads, tile_h, tile_w = values[len(HARDWARE) :]
+    w = whole_blocks(w, geometry)
     schedule = Schedule(tile_h, tile_w, 1, 1, h_threads, oc_threads)
     check_schedule(w, schedule, geometry, epilogue)
-    for axis, channels in (("tile_co", w.out_channels // block_out), ("tile_ci", w.in_channels // block_in)):
+    blocks_ci, blocks_co = w.in_channels // geometry.block_in, w.out_channels // geometry.block_out
+    for axis, channels in (("tile_co", blocks_co), ("tile_ci", blocks_ci)):
         for blocks in reversed(_divisors(channels)):
             larger = replace(schedule, **{axis: blocks})
             try:
@@ -118,7 +164,7 @@ def default_config(w: Conv2d, base: Geometry) -> Config:
     Raises:
         ConfigError: there is none.
     """
-    space = conv2d_space(w, base, False)
+    space = conv2d_space(w, base)
     if space.valid_indices is None or not len(space.valid_indices):
         raise ConfigError("the accelerator cannot run it at all")
     columns = space.columns(vectors := space.vectors(space.valid_indices))

@@ -25,6 +25,12 @@ def pack_weight(weight: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
     return weight.reshape(kh, kw, ci // bi, bi, co // bo, bo).transpose(4, 2, 0, 1, 5, 3)
 
 
+def unpack_weight(weight: NDArray[Any]) -> NDArray[Any]:
+    """Returns [CO/BO][CI/BI][KH][KW][BO][BI] weights as HWIO."""
+    co, ci, kh, kw, bo, bi = weight.shape
+    return weight.transpose(2, 3, 1, 5, 0, 4).reshape(kh, kw, ci * bi, co * bo)
+
+
 def pack_bias(bias: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
     """Returns a bias of shape (CO,) as [CO/BO][B][BO]."""
     blocks = bias.reshape(-1, 1, geometry.block_out)

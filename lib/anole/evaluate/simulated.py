@@ -1,0 +1,77 @@
+"""Evaluation of a build for a simulated target: bit-equal to whole numbers in NumPy, and how near to the network."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import BuildError
+from anole.evaluate.engines import reference_engines
+from anole.machine import available_cores
+from anole.spec import ModelSpec
+from anole.targets.vta.artifact import BuiltNetwork
+from anole.targets.vta.integer import IntegerReference
+from anole.targets.vta.network import Quantized
+
+_log = logging.getLogger(__name__)
+
+
+def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[NDArray[Any]]) -> list[dict[str, Any]]:
+    """Runs a build on the simulated accelerator and compares it with the reference and with the network itself.
+
+    Args:
+        folder: of the build.
+        build: what it says of itself.
+        inputs: of the network.
+
+    Returns:
+        One comparison: with the same network, not tuned, in latency, and with floating-point numbers in what it
+        computes.
+
+    Raises:
+        BuildError: the folder cannot be run, or computes something else than the integer reference.
+        ExtractError: the model, which is the reference, cannot be loaded.
+    """
+    built = BuiltNetwork.load(folder)
+    found, expected = built.run(inputs), built.run(inputs, IntegerReference())
+    for name, value in expected.items():
+        if isinstance(value, Quantized) and not np.array_equal(value.numbers, found[name].numbers):  # type: ignore[union-attr]
+            raise BuildError(f"{folder}: the accelerator computes something else than whole numbers in NumPy: {name}")
+    outputs = built.outputs(found)
+    model = ModelSpec.from_json(build["model"], build["entry"])
+    with reference_engines(model, inputs, available_cores()) as references:
+        precise = references[0].compute()
+    wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
+    noise = np.concatenate([each.ravel() for each in outputs]) - wide
+    error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))
+    snr_db = -20 * math.log10(error) if error else None
+    accelerator = build["accelerator"]
+    latency_s, untuned_s = accelerator["latency_s"], accelerator["untuned_latency_s"]
+    speedup = untuned_s / latency_s if latency_s else 1.0
+    _log.info(
+        "%s: bit-equal to whole numbers in NumPy; %s of %s: signal to noise %.1f dB",
+        *(build["name"], "all outputs beside those", references[0].name, snr_db or math.inf),
+    )
+    _log.info(
+        "%s: %.3f ms simulated beside %.3f ms untuned (%.2fx)",
+        *(build["name"], 1e3 * latency_s, 1e3 * untuned_s, speedup),
+    )
+    return [
+        {
+            "reference": "untuned",
+            "latency_s": latency_s,
+            "latency_std_s": 0.0,
+            "reference_latency_s": untuned_s,
+            "reference_latency_std_s": 0.0,
+            "speedup": speedup,
+            "relative_error": error,
+            "snr_db": snr_db,
+            "rounds": 1,
+        }
+    ]

@@ -1,0 +1,42 @@
+"""Measures candidates of one task on a simulator: exactly, in this process, beside anything else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from anole.errors import ConfigError
+from anole.record import Config, Measurement, Status
+from anole.targets.base import Simulator
+from anole.task import Task
+
+
+class Simulated:
+    """Measures candidates of one task.
+
+    Args:
+        task: whose candidates are measured.
+        target: what simulates them.
+    """
+
+    def __init__(self, task: Task, target: Simulator) -> None:
+        self._workload, self._target = task.workload, target
+
+    def __enter__(self) -> Simulated:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Measures configs and yields their measurements in order, each as soon as it is known."""
+        return map(self._measure, configs)
+
+    def _measure(self, config: Config) -> Measurement:
+        began_s = time.perf_counter()
+        try:
+            latency_s = self._target.simulate(self._workload, config)
+        except ConfigError as error:
+            return Measurement(Status.REJECTED, str(error), run_s=time.perf_counter() - began_s)
+        run_s = time.perf_counter() - began_s
+        return Measurement(Status.OK, None, latency_s, latency_std_s=0.0, cv=0.0, repeats=1, run_s=run_s)

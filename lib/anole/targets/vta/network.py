@@ -1,0 +1,208 @@
+"""A quantised network: layers of whole numbers for the accelerator, and functions of the host between them.
+
+A value is held as int8 with a power of two as its scale, or as float32 where the host computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.task import Conv2d
+
+MOST = 127
+"""The largest whole number of a value; the least is its negative, so that the range is symmetric."""
+
+
+class Quantized(NamedTuple):
+    """Whole numbers with a scale: the value is `numbers` * 2 ** `exponent`."""
+
+    numbers: NDArray[np.int8]
+    exponent: int
+
+    def to_float(self) -> NDArray[np.float32]:
+        """Returns the value, exactly."""
+        return np.ldexp(self.numbers.astype(np.float32), self.exponent)
+
+
+Value = Quantized | NDArray[Any]
+Values = dict[str, Value]
+"""What is known so far, by name."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution or matrix product on the accelerator, with all that follows within it.
+
+    The sum of products, bias and residual is shifted right, rounded to the nearest (the bias holds the half), and
+    clipped.
+
+    Attributes:
+        name: of the model's layer.
+        workload: as a convolution; data and result are given another shape where they have one.
+        config: how it is scheduled.
+        data, result, residual: names of values; a residual has the result's shape and is added before the shift.
+        data_exponent, weight_exponent, residual_exponent, result_exponent: the scales.
+        low, high: where the result is clipped.
+        result_shape: of the result in the network.
+        weight: int8, HWIO.
+        bias: int32, shape (out channels,), in units of the sum.
+    """
+
+    name: str
+    workload: Conv2d
+    config: Config = field(hash=False)
+    data: str
+    result: str
+    residual: str | None
+    data_exponent: int
+    weight_exponent: int
+    residual_exponent: int
+    result_exponent: int
+    low: int
+    high: int
+    result_shape: tuple[int, ...]
+    weight: NDArray[np.int8] = field(hash=False, compare=False, repr=False)
+    bias: NDArray[np.int32] = field(hash=False, compare=False, repr=False)
+
+    @property
+    def sum_exponent(self) -> int:
+        """The scale of the sum of products."""
+        return self.data_exponent + self.weight_exponent
+
+    @property
+    def shift(self) -> int:
+        """How far the sum is shifted right; left where it is negative."""
+        return self.result_exponent - self.sum_exponent
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The maximum over windows, on the accelerator.
+
+    Attributes:
+        kernel, strides: of the window, rows and columns.
+        padding: top, left, bottom, right.
+        data, result: names of values, NHWC, of the same scale.
+        exponent: the scale.
+    """
+
+    name: str
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    data: str
+    result: str
+    exponent: int
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """A function of the host, on float32 values.
+
+    Attributes:
+        function: its name.
+        arguments, results: names of values.
+    """
+
+    function: str
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+Step = Layer | Pool | HostCall
+
+_MOST_RESIDUAL = 1 << 29
+"""As biases are, residuals are kept so small that no sum leaves 32 bits."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """The steps of a network, in order.
+
+    Attributes:
+        inputs, outputs: names of values.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+Host = Callable[[str, Sequence[NDArray[Any]]], Sequence[NDArray[Any]]]
+"""Calls a function of the host by its name."""
+
+Data = NDArray[np.int8]
+Sum = NDArray[np.int32]
+
+
+class Accelerator:
+    """What computes the accelerator's steps; the base of the simulated hardware and of the integer reference."""
+
+    def layer(self, layer: Layer, data: Data, residual: Sum | None) -> Data:
+        """Returns the result, NHWC, for data, NHWC, and a residual in units of the sum, NHWC."""
+        raise NotImplementedError
+
+    def pool(self, pool: Pool, data: Data) -> Data:
+        """Returns the result, NHWC, for data, NHWC."""
+        raise NotImplementedError
+
+
+def run_network(
+    network: Network, inputs: Sequence[NDArray[Any]], host: Host, accelerator: Accelerator
+) -> Mapping[str, Value]:
+    """Runs a network and returns all of its values.
+
+    Args:
+        network: what is run.
+        inputs: in the network's order.
+        host: calls its functions.
+        accelerator: computes its layers.
+    """
+    values: Values = dict(zip(network.inputs, inputs, strict=True))
+    for step in network.steps:
+        match step:
+            case Layer():
+                w = step.workload
+                data = numbers_of(values[step.data], step.data_exponent).reshape(
+                    w.batch, w.height, w.width, w.in_channels
+                )
+                residual = None
+                if step.residual is not None:
+                    shape = (w.batch, w.out_height, w.out_width, w.out_channels)
+                    numbers = numbers_of(values[step.residual], step.residual_exponent).reshape(shape)
+                    residual = _rescaled(numbers, step.residual_exponent - step.sum_exponent)
+                result = accelerator.layer(step, data, residual).reshape(step.result_shape)
+                values[step.result] = Quantized(result, step.result_exponent)
+            case Pool():
+                result = accelerator.pool(step, numbers_of(values[step.data], step.exponent))
+                values[step.result] = Quantized(result, step.exponent)
+            case HostCall():
+                arguments = [float_of(values[name]) for name in step.arguments]
+                values |= zip(step.results, host(step.function, arguments), strict=True)
+    return values
+
+
+def numbers_of(value: Value, exponent: int) -> Data:
+    """Returns a value as whole numbers of a scale, rounded to the nearest, ties to even, and clipped."""
+    if isinstance(value, Quantized) and value.exponent == exponent:
+        return value.numbers
+    scaled = np.ldexp(float_of(value), -exponent)
+    return np.asarray(np.clip(np.rint(scaled), -MOST, MOST), np.int8)
+
+
+def float_of(value: Value) -> NDArray[Any]:
+    """Returns a value as the host computes with it."""
+    return value.to_float() if isinstance(value, Quantized) else value
+
+
+def _rescaled(numbers: Data, shift: int) -> Sum:
+    """Returns numbers times 2 ** shift, rounded down."""
+    wide = numbers.astype(np.int64)
+    shifted = wide << min(shift, 31) if shift >= 0 else wide >> min(-shift, 63)
+    return np.asarray(np.clip(shifted, -_MOST_RESIDUAL, _MOST_RESIDUAL), np.int32)

@@ -1,0 +1,155 @@
+"""The accelerator as a target, simulated: exact, and therefore measured anywhere and in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from anole.errors import ConfigError, TargetError
+from anole.record import Config
+from anole.space.space import Space
+from anole.targets.vta.area import Bounds
+from anole.targets.vta.conv2d import lower_conv2d
+from anole.targets.vta.design import EPILOGUE, conv2d_space, default_config, design_of, geometry_of, whole_blocks
+from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.timing import simulate
+from anole.task import Conv2d, Dense, Workload
+
+_VERSIONS = {"conv2d": 1, "dense": 1}
+_BOUNDS = ("area_max", "memory_max", "penalty")
+
+
+class VtaTarget:
+    """An accelerator, given or to be found.
+
+    Args:
+        description: its ``geometry`` and ``frequency_mhz``; whether its ``hardware`` is fixed, or searched within
+            bounds; where the ``first_layer`` runs.
+    """
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self.description = description
+        self.geometry = Geometry.from_json(description["geometry"])
+        self.frequency_hz = float(description["frequency_mhz"]) * 1e6
+
+    @staticmethod
+    def describe(
+        geometry: object = "default",
+        hardware: object = "fixed",
+        frequency_mhz: object = 100,
+        first_layer: object = "host",
+        **bounds: object,
+    ) -> dict[str, Any]:
+        """Returns the description of an accelerator.
+
+        Args:
+            geometry: ``default``, or fields of `Geometry` that differ from VTA's own.
+            hardware: ``fixed``, or ``search`` for another block of the matrix unit.
+            frequency_mhz: of the clock; cycles are exact, seconds follow from this.
+            first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
+            bounds: of a search, see `Bounds`.
+
+        Raises:
+            TargetError: a value is not allowed.
+        """
+        _choice("hardware", hardware, ("fixed", "search"))
+        _choice("first_layer", first_layer, ("host", "vta"))
+        fields = {} if geometry == "default" else geometry
+        if not isinstance(fields, Mapping):
+            raise TargetError(f"geometry: found {geometry!r}; allowed are default, or a mapping")
+        if bounds and hardware == "fixed":
+            raise TargetError(f"{next(iter(bounds))}: is for `hardware: search`; this hardware is fixed")
+        description = {
+            "kind": "vta",
+            "geometry": Geometry.from_json(fields).to_json(),
+            "hardware": hardware,
+            "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
+            "first_layer": first_layer,
+        }
+        if hardware == "search":
+            default = Bounds()
+            description |= {name: _positive(name, bounds.get(name, getattr(default, name))) for name in _BOUNDS}
+        return description
+
+    @cached_property
+    def bounds(self) -> Bounds | None:
+        """What the accelerator may cost, where it is searched."""
+        if self.description["hardware"] == "fixed":
+            return None
+        return Bounds(**{name: self.description[name] for name in _BOUNDS})
+
+    def template_version(self, operator: str) -> int:
+        """Returns the version of an operator's template.
+
+        Raises:
+            TargetError: there is no template for the operator.
+        """
+        if operator not in _VERSIONS:
+            raise TargetError(f"vta has no template for {operator!r}; it has {', '.join(_VERSIONS)}")
+        return _VERSIONS[operator]
+
+    def takes(self, workload: Workload, position: int) -> bool:
+        """Returns whether the accelerator can run an operator, and is asked to."""
+        if position == 0 and isinstance(workload, Conv2d) and self.description["first_layer"] == "host":
+            return False
+        try:
+            self.default_config(workload)
+        except ConfigError:
+            return False
+        return True
+
+    def space(self, workload: Workload) -> Space:
+        """Returns the knobs of a workload."""
+        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds)
+
+    def default_config(self, workload: Workload) -> Config:
+        """Returns a valid config on the given accelerator.
+
+        Raises:
+            ConfigError: it cannot run the workload at all.
+        """
+        return default_config(as_conv2d(workload), self.geometry)
+
+    def simulate(self, workload: Workload, config: Config) -> float:
+        """Returns the seconds of one run; raises what `cycles` raises."""
+        return self.cycles(workload, config) / self.frequency_hz
+
+    def cycles(self, workload: Workload, config: Config) -> int:
+        """Returns the cycles of one run with the canonical epilogue: bias, shift and clip.
+
+        Raises:
+            ConfigError: the config cannot be run; the message is the reason.
+        """
+        convolution = as_conv2d(workload)
+        design = design_of(convolution, self.geometry, config)
+        program = lower_conv2d(whole_blocks(convolution, design.geometry), design.schedule, design.geometry, EPILOGUE)
+        return simulate(program.instructions, design.geometry).cycles
+
+    def with_geometry(self, geometry: Geometry) -> VtaTarget:
+        """Returns the target whose accelerator is a given one."""
+        fixed = {name: value for name, value in self.description.items() if name not in _BOUNDS}
+        return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
+
+    def geometry_of(self, config: Config) -> Geometry:
+        """Returns the accelerator that a config asks for."""
+        return geometry_of(self.geometry, config)
+
+
+def as_conv2d(workload: Workload) -> Conv2d:
+    """Returns a workload as a convolution: a matrix product is one of single pixels, its rows one above the other."""
+    if isinstance(workload, Dense):
+        return Conv2d(1, workload.batch, 1, workload.in_features, workload.out_features, (1, 1), dtype=workload.dtype)
+    return replace(workload)
+
+
+def _choice(name: str, found: object, allowed: tuple[str, ...]) -> None:
+    if found not in allowed:
+        raise TargetError(f"{name}: found {found!r}; allowed are {', '.join(allowed)}")
+
+
+def _positive(name: str, found: object) -> float:
+    if not isinstance(found, (int, float)) or isinstance(found, bool) or not found > 0:
+        raise TargetError(f"{name}: found {found!r}; a number above 0 is expected")
+    return float(found)
