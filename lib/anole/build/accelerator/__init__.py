@@ -26,7 +26,8 @@ from anole.spec import ModelSpec
 from anole.targets import get_device
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.artifact import HOST_LIBRARY, host_of, save_network
-from anole.targets.vta.hardware import Loaded, can_add, load_layer, load_pool
+from anole.targets.vta.design import default_config
+from anole.targets.vta.hardware import Loaded, can_add, epilogue_of, load_layer, load_pool
 from anole.targets.vta.integer import IntegerReference
 from anole.targets.vta.network import HostCall, Layer, Network, Value, float_of, run_network
 from anole.targets.vta.target import VtaTarget, as_conv2d
@@ -135,8 +136,8 @@ def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaT
             continue
         program = loaded[step.result].program
         if isinstance(step, Layer):
-            default = replace(step, config=target.default_config(step.workload))
-            program = load_layer(default, target.geometry).program
+            config = default_config(step.workload, target.geometry, epilogue_of(step, target.geometry))
+            program = load_layer(replace(step, config=config), target.geometry).program
         cycles += simulate(program.instructions, program.geometry).cycles
     return cycles
 
