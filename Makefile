@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test lint format lock doctor bench-tuners clean
+.PHONY: help env demo test lint format lock doctor bench-tuners bench-vta clean
 .DEFAULT_GOAL := help
 
 help:  ## list what can be made
@@ -55,6 +55,13 @@ bench-tuners: env  ## compare the search methods on this machine, for hours; goe
 	python benchmarks/tuners.py
 	python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
 	python benchmarks/tuners_report.py
+
+bench-vta: env  ## simulate whole design spaces of the accelerator and compare the search methods on them, for hours
+	python benchmarks/vta_tables.py --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
+	python benchmarks/vta_tuners.py runs > docs/results/vta_runs.csv
+	python benchmarks/vta_tuners.py models < docs/results/vta_runs.csv > docs/results/vta_models.csv
+	python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
+	python benchmarks/vta_rate.py > docs/results/vta_rate.csv
 
 clean:  ## remove what was built, but no measurement
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

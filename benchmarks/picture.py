@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,21 @@ from protocol import VARIANTS
 
 # Okabe and Ito's colours, which colour-blind people tell apart, for the presets; the ablations are dashed.
 COLOURS = ("#7f7f7f", "#000000", "#56b4e9", "#0072b2", "#e69f00", "#d55e00")
-STYLES = {
-    variant: {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
-    for number, variant in enumerate(VARIANTS)
-}
 
 
 class Panels:
     """Draws lines into panels."""
 
-    def __init__(self, axes: dict[str, Any]) -> None:
+    def __init__(self, axes: dict[str, Any], variants: Iterable[str]) -> None:
         self._axes = axes
+        self._styles = {
+            variant: {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
+            for number, variant in enumerate(variants)
+        }
 
     def line(self, panel: str, variant: str, x: Sequence[float], y: Sequence[float]) -> None:
         """Draws one tuner's curve."""
-        self._axes[panel].plot(x, y, label=variant, linewidth=1.4, **STYLES[variant])
+        self._axes[panel].plot(x, y, label=variant, linewidth=1.4, **self._styles[variant])
 
     def limit(self, low: float, high: float) -> None:
         """Bounds what all panels show of the vertical axis."""
@@ -37,7 +37,9 @@ class Panels:
 
 
 @contextmanager
-def panels(names: Sequence[str], x_label: str, y_label: str, path: Path) -> Iterator[Panels]:
+def panels(
+    names: Sequence[str], x_label: str, y_label: str, path: Path, variants: Iterable[str] = VARIANTS
+) -> Iterator[Panels]:
     """Hands over empty panels, four in a row, with a logarithmic horizontal axis, and writes them at the end."""
     n_columns = min(4, len(names))
     n_rows = -(-len(names) // n_columns)
@@ -46,7 +48,7 @@ def panels(names: Sequence[str], x_label: str, y_label: str, path: Path) -> Iter
         figure = Figure(figsize=(1 + 2.8 * n_columns, 1 + 2.3 * n_rows), layout="constrained")
         grid = figure.subplots(n_rows, n_columns, sharey=True, squeeze=False)
         axes = dict(zip(names, grid.flat, strict=False))
-        yield Panels(axes)
+        yield Panels(axes, variants)
         for empty in list(grid.flat)[len(names) :]:
             empty.set_visible(False)
         handles: dict[str, Any] = {}

@@ -39,6 +39,14 @@ def test_the_models_yaml_of_the_readme_is_right(tmp_path: Path) -> None:
     assert list(Pipeline.load(tmp_path / "models.yaml").spec.builds) == ["resnet18-cpu-autotvm"]
 
 
+def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta.md").read_text(), re.DOTALL)
+    (tmp_path / "models.yaml").write_text(example)
+    pipeline = Pipeline.load(tmp_path / "models.yaml")
+    assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-found-dcoc"]
+    assert pipeline.simulates("vta") and pipeline.descriptions["found"]["area_max"] == 1.5
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

@@ -151,6 +151,18 @@ def evaluate(folder: Path, output: Path | None) -> None:
 
 
 @main.command()
+@click.argument("folder", type=_PATH)
+@click.option("--input", "inputs", type=_PATH, multiple=True, required=True, help=".npy, in order; or .npz by name.")
+@click.option("--output", type=_PATH, help="Outputs as .npz or .npy, which is written.")
+def run(folder: Path, inputs: tuple[Path, ...], output: Path | None) -> None:
+    """Run the build in FOLDER on inputs, on its device or on the simulator."""
+    from anole.run import run_build
+
+    for name, array in run_build(folder, inputs, output).items():
+        click.echo(f"{name}: {array.dtype} {list(array.shape)}, {_shown(array)}")
+
+
+@main.command()
 @click.argument("builds", nargs=-1)
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 @click.option("--database", type=_PATH, default=layout.DATABASE, show_default=True, help="What is written.")
@@ -235,6 +247,12 @@ def report_(schedules: Path, row: int, picture: Path | None, until: int | None) 
     click.echo(text)
     if picture is not None:
         write_atomically(picture, draw_timeline(program.instructions, timeline, until))
+
+
+def _shown(array: Any) -> str:
+    """Returns the first numbers of an array."""
+    first = array.ravel()[:5]
+    return ", ".join(f"{number:.6g}" for number in first) + (", ..." if array.size > len(first) else "")
 
 
 def _preset(name: str | None) -> dict[str, str]:

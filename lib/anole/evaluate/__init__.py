@@ -51,7 +51,7 @@ def evaluate_build(
         BuildError: the folder is not a build that can run here, or the build is wrong.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
-    build = _read(folder)
+    build = read_build(folder)
     target = get_target(build["target_description"])
     inputs = [_draw(info, seed) for seed, info in enumerate(build["inputs"])]
     if isinstance(target, Simulator):
@@ -97,12 +97,17 @@ def _evaluation(build: Mapping[str, Any], threads: int, latencies: Sequence[Mapp
     }
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def read_build(folder: Path) -> dict[str, Any]:
+    """Returns what a build says of itself.
+
+    Raises:
+        BuildError: the folder is not a build of this version.
+    """
     try:
         build: dict[str, Any] = json.loads((folder / "build.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BuildError(f"{folder}: is not a build: {error}") from error
-    missing = {"name", "model", "entry", "target_description", "inputs", "coverage"} - set(build)
+    missing = {"name", "model", "entry", "target_description", "inputs", "outputs", "coverage"} - set(build)
     if build.get("schema") != 1 or missing:
         problem = f"build.json lacks {', '.join(sorted(missing))}" if missing else f"found schema {build.get('schema')}"
         raise BuildError(f"{folder}: {problem}; compile it again")

@@ -1,0 +1,263 @@
+"""The search methods on the accelerator's design spaces, whose optima are known, as CSV.
+
+    python benchmarks/vta_tuners.py runs > docs/results/vta_runs.csv        # a line for each run
+    python benchmarks/vta_tuners.py models < docs/results/vta_runs.csv > docs/results/vta_models.csv
+    python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
+
+Latencies come from `vta_tables.py`. The cost of a config is its latency over what it is worth (DCOC's penalty for area
+and memory); the gap of a run is how much more its cheapest config costs than the cheapest of the whole space.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.machine import available_cores
+from anole.presets import read_tuner
+from anole.replay import Table, read_table, replay
+from anole.targets.vta.design import HARDWARE
+from anole.targets.vta.target import VtaTarget
+from protocol import chosen
+from vta_tables import DESCRIPTION, MODELS, TABLES, layers_of, table_path
+
+CHECKPOINTS = (16, 32, 64, 96, 128)
+VARIANTS: dict[str, Mapping[str, Any]] = {
+    "random": {"preset": "random"},
+    "autotvm": {"preset": "autotvm"},
+    "chameleon": {"preset": "chameleon"},
+    "dcoc": {"preset": "dcoc"},
+    "anole": {"preset": "anole", "warm_start": False},
+    # What DCOC adds to Chameleon, part by part; MAPPO+CS is DCOC itself, and PPO+AS Chameleon.
+    "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
+    "MAPPO+AS": {"preset": "dcoc", "sampler": "adaptive"},
+    "PPO+CS": {"preset": "chameleon", "sampler": "confidence"},
+}
+COLUMNS = (
+    *("layer", "variant", "seed", "trials"),
+    *(f"gap_at_{trials}" for trials in CHECKPOINTS),
+    *("trials_to_5%", "search_s_to_5%", "trials_to_1%", "search_s_to_1%", "search_s", "invalid_share", "configs"),
+)
+_GAPS = (0.05, 0.01)
+
+
+def main() -> None:
+    """Prints the lines of one kind."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_subparsers(required=True, dest="kind")
+    runs = kinds.add_parser("runs")
+    runs.add_argument("--layers", default="", help="names of tables, with commas; all by default")
+    runs.add_argument("--variants", default="", help="with commas; all by default")
+    runs.add_argument("--seeds", type=int, default=20)
+    runs.add_argument("--trials", type=int, default=CHECKPOINTS[-1])
+    runs.add_argument("--processes", type=int, default=available_cores())
+    kinds.add_parser("models")
+    kinds.add_parser("picture").add_argument("path", type=Path)
+    arguments = parser.parse_args()
+    if arguments.kind == "runs":
+        print_runs(arguments)
+    elif arguments.kind == "models":
+        print_models(list(csv.DictReader(sys.stdin)))
+    else:
+        draw(list(csv.DictReader(sys.stdin)), arguments.path)
+
+
+def print_runs(arguments: argparse.Namespace) -> None:
+    """Runs every variant on every table, with every seed."""
+    layers = chosen(arguments.layers, {path.stem: path for path in sorted(TABLES.glob("*.json"))})
+    variants = chosen(arguments.variants, VARIANTS)
+    jobs = [(layer, variant, seed) for layer in layers for seed in range(arguments.seeds) for variant in variants]
+    writer = csv.writer(sys.stdout)
+    writer.writerow(COLUMNS)
+    with ProcessPoolExecutor(arguments.processes) as pool:
+        for row in pool.map(_row, *zip(*jobs, strict=True), [arguments.trials] * len(jobs)):
+            writer.writerow(row)
+            sys.stdout.flush()
+
+
+def _row(layer: str, variant: str, seed: int, n_trials: int) -> list[object]:
+    """Returns the line of one run."""
+    table = table_of(layer)
+    run = replay(table, read_tuner(VARIANTS[variant]), n_trials, seed)
+    indices = table.space.indices(np.array([table.space.vector(trial.config) for trial in run.trials]))
+    rows = np.searchsorted(table.space.valid_indices, indices)
+    costs_s = costs_of(layer)
+    gaps = np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1
+    at = [gaps[min(trials, len(gaps)) - 1] for trials in CHECKPOINTS]
+    reached: list[object] = []
+    for gap in _GAPS:
+        hits = np.flatnonzero(gaps <= gap)
+        first = int(hits[0]) if len(hits) else None
+        reached += ["", ""] if first is None else [first + 1, f"{run.trials[first].elapsed_s:.3f}"]
+    best = _best_by_block(table, rows)
+    invalid = sum(trial.measurement.latency_s is None for trial in run.trials) / len(run.trials)
+    return [
+        *(layer, variant, seed, len(run.trials), *(f"{gap:.5f}" for gap in at), *reached),
+        *(f"{run.trials[-1].elapsed_s:.3f}", f"{invalid:.4f}", json.dumps(best)),
+    ]
+
+
+def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
+    """Returns the least latency in microseconds of every block of the accelerator that some configs have."""
+    assert table.space.valid_indices is not None
+    columns = table.space.columns(table.space.vectors(table.space.valid_indices[rows]))
+    blocks = zip(*(columns[name].tolist() for name in HARDWARE), strict=True)
+    best: dict[str, float] = {}
+    for block, latency_s in zip(blocks, table.latencies_s[rows].tolist(), strict=True):
+        name = "x".join(map(str, block))
+        if np.isfinite(latency_s):
+            best[name] = min(best.get(name, np.inf), round(1e6 * latency_s, 2))
+    return best
+
+
+@cache
+def table_of(layer: str) -> Table:
+    """Returns the table of a layer."""
+    return read_table(TABLES / f"{layer}.json")
+
+
+@cache
+def costs_of(layer: str) -> NDArray[np.float64]:
+    """Returns the cost of every valid config of a layer in seconds, shape (n_valid,); infinite for failures."""
+    table = table_of(layer)
+    assert table.space.valid_indices is not None
+    worth = table.space.discounts(table.space.vectors(table.space.valid_indices))
+    with np.errstate(divide="ignore"):
+        return np.where(np.isnan(table.latencies_s), np.inf, table.latencies_s / worth)
+
+
+MODEL_COLUMNS = (
+    *("model", "variant", "seed", "trials", "search_s", "simulate_s", "block", "latency_s", "optimum_s", "gap"),
+    *("per_layer_s", "per_layer_optimum_s", "per_layer_gap"),
+)
+
+
+def print_models(runs: Sequence[Mapping[str, str]]) -> None:
+    """Prints what whole networks take, with one accelerator for all layers and with the best for each, from runs."""
+    writer = csv.writer(sys.stdout)
+    writer.writerow(MODEL_COLUMNS)
+    found = {(run["layer"], run["variant"], run["seed"]): run for run in runs}
+    kinds = list(dict.fromkeys((variant, seed) for _, variant, seed in found))
+    for model in MODELS:
+        layers = [(table_path(layer).stem, weight) for layer, weight in layers_of(model)]
+        if not all((TABLES / f"{name}.json").exists() for name, _ in layers):
+            continue
+        best = {name: _best_by_block(table_of(name), np.arange(len(table_of(name).latencies_s))) for name, _ in layers}
+        optimum_block, optimum_us = _one_block(layers, best, {})
+        per_layer_optimum_us = _each_its_own(layers, best)
+        print(f"{model}: the optimum is {optimum_us / 1e6:.5f} s on {optimum_block}", file=sys.stderr)
+        defaults = {name: _defaults(name) for name, _ in layers}
+        for variant, seed in kinds:
+            own = [found.get((name, variant, seed)) for name, _ in layers]
+            if None in own:
+                continue
+            lines = [run for run in own if run is not None]
+            tried = {name: json.loads(run["configs"]) for (name, _), run in zip(layers, lines, strict=True)}
+            block, latency_us = _one_block(layers, tried, defaults)
+            per_layer_us = _each_its_own(layers, tried)
+            trials = sum(int(run["trials"]) for run in lines)
+            simulate_s = sum(
+                int(run["trials"]) * _simulate_s(name) for (name, _), run in zip(layers, lines, strict=True)
+            )
+            writer.writerow(
+                [
+                    *(model, variant, seed, trials, f"{sum(float(run['search_s']) for run in lines):.2f}"),
+                    *(f"{simulate_s:.2f}", block, f"{latency_us / 1e6:.6f}", f"{optimum_us / 1e6:.6f}"),
+                    *(f"{latency_us / optimum_us - 1:.5f}", f"{per_layer_us / 1e6:.6f}"),
+                    *(f"{per_layer_optimum_us / 1e6:.6f}", f"{per_layer_us / per_layer_optimum_us - 1:.5f}"),
+                ]
+            )
+
+
+Layers = Sequence[tuple[str, int]]
+"""Names of tables, and how often the network has each layer."""
+
+Best = Mapping[str, Mapping[str, float]]
+"""By layer and block the least latency in microseconds."""
+
+
+def _one_block(layers: Layers, tried: Best, defaults: Best) -> tuple[str, float]:
+    """Returns the block within the bounds that minimises the network's latency, and this in microseconds.
+
+    A layer has the default config where none that was tried on the block is faster, as in a build.
+    """
+    both = {
+        name: {
+            block: min(tried[name].get(block, np.inf), defaults.get(name, {}).get(block, np.inf))
+            for block in {**tried[name], **defaults.get(name, {})}
+        }
+        for name, _ in layers
+    }
+    blocks = set.intersection(*(set(each) for each in both.values()))
+    totals = {
+        block: sum(weight * both[name][block] for name, weight in layers) for block in blocks if _is_allowed(block)
+    }
+    block = min(totals, key=lambda block: (totals[block], block))
+    return block, totals[block]
+
+
+def _each_its_own(layers: Layers, tried: Best) -> float:
+    """Returns a network's latency in microseconds if every layer had its own accelerator."""
+    return sum(
+        weight * min(latency_us for block, latency_us in tried[name].items() if _is_allowed(block))
+        for name, weight in layers
+    )
+
+
+@cache
+def _is_allowed(block: str) -> bool:
+    target = VtaTarget(DESCRIPTION)
+    assert target.bounds is not None
+    config = dict(zip(HARDWARE, map(int, block.split("x")), strict=True))
+    return not target.bounds.excess(target.geometry_of(config))
+
+
+@cache
+def _defaults(name: str) -> dict[str, float]:
+    """Returns by block the latency in microseconds of a layer's default config there."""
+    table, target = table_of(name), VtaTarget(DESCRIPTION)
+    assert table.space.valid_indices is not None
+    found = {}
+    for block in _best_by_block(table, np.arange(len(table.latencies_s))):
+        config = dict(zip(HARDWARE, map(int, block.split("x")), strict=True))
+        default = target.with_geometry(target.geometry_of(config)).default_config(table.workload)
+        row = np.searchsorted(table.space.valid_indices, table.space.indices(table.space.vector(default)[None, :]))
+        found[block] = 1e6 * float(table.latencies_s[row[0]])
+    return found
+
+
+@cache
+def _simulate_s(name: str) -> float:
+    """Returns the mean seconds of simulating a config of a layer."""
+    plain = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
+    return float(plain["seconds"]) / len(plain["latency_us"])
+
+
+def draw(runs: Iterable[Mapping[str, str]], path: Path) -> None:
+    """Draws the mean gap by trials, one panel for each layer."""
+    from picture import panels
+
+    lines = list(runs)
+    names = list(dict.fromkeys(run["layer"] for run in lines))
+    with panels(names, "trials", "gap to the optimum", path, VARIANTS) as axes:
+        for name in names:
+            for variant in VARIANTS:
+                own = [run for run in lines if (run["layer"], run["variant"]) == (name, variant)]
+                if own:
+                    gaps = [statistics.fmean(float(run[f"gap_at_{trials}"]) for run in own) for trials in CHECKPOINTS]
+                    axes.line(name, variant, CHECKPOINTS, gaps)
+
+
+if __name__ == "__main__":
+    main()
