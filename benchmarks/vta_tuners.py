@@ -39,10 +39,12 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "chameleon": {"preset": "chameleon"},
     "dcoc": {"preset": "dcoc"},
     "anole": {"preset": "anole", "warm_start": False},
-    # What DCOC adds to Chameleon, part by part; MAPPO+CS is DCOC itself, and PPO+AS Chameleon.
+    # What DCOC adds, part by part; MAPPO+CS is DCOC itself, and PPO+AS Chameleon, which decides itself how many it
+    # measures at once.
     "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
-    "MAPPO+AS": {"preset": "dcoc", "sampler": "adaptive"},
-    "PPO+CS": {"preset": "chameleon", "sampler": "confidence"},
+    "MAPPO+AS": {"preset": "dcoc", "sampler": "adaptive", "batch": 64},
+    "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "converged_share": None, "n_candidates": 64}},
+    "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
 }
 COLUMNS = (
     *("layer", "variant", "seed", "trials"),
@@ -77,7 +79,8 @@ def print_runs(arguments: argparse.Namespace) -> None:
     """Runs every variant on every table, with every seed."""
     layers = chosen(arguments.layers, {path.stem: path for path in sorted(TABLES.glob("*.json"))})
     variants = chosen(arguments.variants, VARIANTS)
-    jobs = [(layer, variant, seed) for layer in layers for seed in range(arguments.seeds) for variant in variants]
+    # Seeds last, so that what there is of an interrupted benchmark is a comparison, too.
+    jobs = [(layer, variant, seed) for seed in range(arguments.seeds) for layer in layers for variant in variants]
     writer = csv.writer(sys.stdout)
     writer.writerow(COLUMNS)
     with ProcessPoolExecutor(arguments.processes) as pool:

@@ -44,7 +44,9 @@ PRESETS = {
             Fixed(),
         ),
         TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
-        TunerSettings("dcoc", MAPPO(n_candidates=_PLANNED), Confidence(), BoostedTrees(), Fixed()),
+        TunerSettings(
+            "dcoc", MAPPO(n_candidates=_PLANNED), Confidence(temperature=0.1), BoostedTrees(), Fixed(), batch=16
+        ),
         TunerSettings(
             "anole",
             Annealing(n_steps=150, patience=25),

@@ -24,8 +24,8 @@ class Confidence:
     config stays. Explorers without a critic are judged by the surrogate's scores.
 
     Attributes:
-        temperature: divides the values before the softmax; the paper's is 1, with which it is close to uniform
-            where values are scores of 0 to 1.
+        temperature: divides the values before the softmax. The paper has none, but its values are in units of its
+            reward, the inverse of seconds; of scores of 0 to 1, as here, the softmax at 1 is close to uniform.
     """
 
     name: ClassVar[str] = "confidence"
