@@ -1,6 +1,6 @@
 """The search methods on the accelerator's design spaces, whose optima are known, as CSV.
 
-    python benchmarks/vta_tuners.py runs > docs/results/vta_runs.csv        # a line for each run
+    python benchmarks/vta_tuners.py runs docs/results/vta_runs.csv        # a line for each run; adds what is missing
     python benchmarks/vta_tuners.py models < docs/results/vta_runs.csv > docs/results/vta_models.csv
     python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
 
@@ -59,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(required=True, dest="kind")
     runs = kinds.add_parser("runs")
+    runs.add_argument("path", type=Path)
     runs.add_argument("--layers", default="", help="names of tables, with commas; all by default")
     runs.add_argument("--variants", default="", help="with commas; all by default")
     runs.add_argument("--seeds", type=int, default=20)
@@ -76,17 +77,22 @@ def main() -> None:
 
 
 def print_runs(arguments: argparse.Namespace) -> None:
-    """Runs every variant on every table, with every seed."""
+    """Runs every variant on every table, with every seed, but for the runs that are there."""
+    path: Path = arguments.path
+    lines = list(csv.DictReader(path.open())) if path.exists() else []
+    done = {(line["layer"], line["variant"], int(line["seed"])) for line in lines}
     layers = chosen(arguments.layers, {path.stem: path for path in sorted(TABLES.glob("*.json"))})
     variants = chosen(arguments.variants, VARIANTS)
     # Seeds last, so that what there is of an interrupted benchmark is a comparison, too.
-    jobs = [(layer, variant, seed) for seed in range(arguments.seeds) for layer in layers for variant in variants]
-    writer = csv.writer(sys.stdout)
-    writer.writerow(COLUMNS)
-    with ProcessPoolExecutor(arguments.processes) as pool:
-        for row in pool.map(_row, *zip(*jobs, strict=True), [arguments.trials] * len(jobs)):
+    everything = [(layer, variant, seed) for seed in range(arguments.seeds) for layer in layers for variant in variants]
+    jobs = [job for job in everything if job not in done]
+    with path.open("a", newline="") as file, ProcessPoolExecutor(arguments.processes) as pool:
+        writer = csv.writer(file)
+        if not done:
+            writer.writerow(COLUMNS)
+        for row in pool.map(_row, *(zip(*jobs, strict=True) if jobs else ((), (), ())), [arguments.trials] * len(jobs)):
             writer.writerow(row)
-            sys.stdout.flush()
+            file.flush()
 
 
 def _row(layer: str, variant: str, seed: int, n_trials: int) -> list[object]:

@@ -132,11 +132,10 @@ class Space:
 
     def valid(self, vectors: Vectors) -> NDArray[np.bool_]:
         """Returns, shape (n,), which of the index vectors obey every constraint."""
-        columns = self.columns(vectors)
-        held = np.ones(len(vectors), dtype=bool)
-        for constraint in self.constraints:
-            held &= constraint.holds(columns)
-        return held
+        # Whoever has enumerated the space has asked all of this already.
+        if "_all_valid" in self.__dict__:
+            return self._all_valid[self.indices(vectors)]
+        return self._obeying(vectors)
 
     def rejection(self, config: Config) -> str | None:
         """Returns why a config cannot work, or None when it can."""
@@ -181,8 +180,19 @@ class Space:
         """All valid indices in order, or None when the space is too large to be enumerated."""
         if self.size > _ENUMERABLE:
             return None
-        indices = np.arange(self.size, dtype=np.int64)
-        return indices[self.valid(self.vectors(indices))]
+        return np.flatnonzero(self._all_valid)
+
+    @cached_property
+    def _all_valid(self) -> NDArray[np.bool_]:
+        """Which indices are valid, shape (size,)."""
+        return self._obeying(self.vectors(np.arange(self.size, dtype=np.int64)))
+
+    def _obeying(self, vectors: Vectors) -> NDArray[np.bool_]:
+        columns = self.columns(vectors)
+        held = np.ones(len(vectors), dtype=bool)
+        for constraint in self.constraints:
+            held &= constraint.holds(columns)
+        return held
 
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
         """Draws distinct valid index vectors uniformly.
