@@ -63,6 +63,31 @@ def test_plans_are_what_cycle_by_cycle_comes_to(clients, arrivals):
     assert {client: each.end for client, each in reads.items()} == cycle_by_cycle(asked, 18)
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    st.permutations(range(5)),
+    st.lists(st.tuples(st.integers(0, 250), bursts), min_size=2, max_size=5),
+    st.integers(1, 4),
+    st.integers(-50, 500),
+)
+def test_a_state_goes_on_at_another_cycle(clients, arrivals, n_before, later):
+    arrivals = sorted(arrivals, key=lambda arrival: arrival[0])
+    asked = [(client, *arrival) for client, arrival in zip(clients, arrivals, strict=False)]
+    before, behind = asked[:n_before], asked[n_before:]
+    channel, resumed = ReadChannel(18), ReadChannel(18)
+    for each in before:
+        channel.add(read(*each))
+    earliest = behind[0][1] if behind else 0
+    resumed.resume(channel.state(earliest), earliest + later)
+    for client, ready, lengths in behind:
+        ends, ends_later = (
+            sorted((changed.client, changed.end) for changed in served.add(read(client, ready + offset, lengths)))
+            for served, offset in ((channel, 0), (resumed, later))
+        )
+        assert ends_later == [(client, end + later) for client, end in ends]
+    assert channel.state(earliest + 300) == resumed.state(earliest + 300 + later)
+
+
 def test_a_client_with_priority_goes_first_and_delays_what_had_not_left():
     channel = ReadChannel(18)
     slow, urgent = read(3, 0, [16] * 20), read(0, 30, [16])

@@ -11,7 +11,7 @@ from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Gemm, Load, Store, Uop, alu_uop
 from anole.targets.vta.program import Program, ProgramWriter
-from anole.targets.vta.timing import Module
+from anole.targets.vta.steps import Module
 from anole.task import Conv2d
 
 _MOST_BORDER = 15

@@ -53,6 +53,18 @@ class _Request(NamedTuple):
     ready: int
 
 
+class ChannelState(NamedTuple):
+    """What decides how a channel serves what comes later; cycles are relative to an earliest one.
+
+    Attributes:
+        reads: those that go on, each as the fields of `Read` in their order.
+        requests: as far as they matter, each as the fields of `_Request`; its read is a number among the reads, or -1.
+    """
+
+    reads: tuple[tuple[int, int, Sequence[int], int, int, int, int], ...] = ()
+    requests: tuple[tuple[int, int, int, int, int, int], ...] = ()
+
+
 class ReadChannel:
     """Serves bursts in the order of their requests.
 
@@ -85,6 +97,42 @@ class ReadChannel:
         self._reads = [*known, read]
         self._plan(self._reads, 0)
         return [*(other for other, end in zip(known, before, strict=True) if other.end != end), read]
+
+    def state(self, earliest: int) -> ChannelState:
+        """Returns what matters to reads that become ready from a cycle on."""
+        reads = [read for read in self._reads if read.end > earliest]
+        if not reads:
+            return ChannelState()
+        numbers = {id(read): number for number, read in enumerate(reads)}
+        kept = sum(request.cycle >= earliest for request in self._requests) + OUTSTANDING_BURSTS
+        return ChannelState(
+            tuple(
+                (read.client, read.ready - earliest, read.bursts, read.left, read.end - earliest, read.gap, read.next)
+                for read in reads
+            ),
+            tuple(
+                (
+                    *(cycle - earliest, begin - earliest, end - earliest, nonempty - earliest),
+                    *(numbers.get(id(read), -1), ready - earliest),
+                )
+                for cycle, begin, end, nonempty, read, ready in self._requests[-kept:]
+            ),
+        )
+
+    def resume(self, state: ChannelState, earliest: int) -> None:
+        """Goes on from a state, at another cycle."""
+        self._reads = [
+            Read(client, ready + earliest, bursts, left, end + earliest, gap, after)
+            for client, ready, bursts, left, end, gap, after in state.reads
+        ]
+        gone = Read(0, 0, (), 0)
+        self._requests = [
+            _Request(
+                *(cycle + earliest, begin + earliest, end + earliest, nonempty + earliest),
+                *(self._reads[number] if number >= 0 else gone, ready + earliest),
+            )
+            for cycle, begin, end, nonempty, number, ready in state.requests
+        ]
 
     def _forget(self, cycle: int) -> None:
         """Takes back the requests that have not left before a cycle."""

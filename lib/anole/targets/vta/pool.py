@@ -10,7 +10,7 @@ from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Load, Store, alu_uop
 from anole.targets.vta.network import Pool
 from anole.targets.vta.program import Program, ProgramWriter
-from anole.targets.vta.timing import Module
+from anole.targets.vta.steps import Module
 
 _COMPUTE, _STORE = Module.COMPUTE, Module.STORE
 _MOST_BORDER = 15

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 from anole.targets.vta.isa import Dependence, Finish, Instruction, Load, Store, Uop
-from anole.targets.vta.timing import Module, module_of
+from anole.targets.vta.steps import Module, module_of
 
 _PAGE_BYTES = 4096
 _FIRST_ADDRESS = 0x100000

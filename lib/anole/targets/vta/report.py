@@ -9,7 +9,8 @@ from xml.sax.saxutils import escape
 from anole.targets.vta.geometry import INSTRUCTION_BYTES
 from anole.targets.vta.isa import Alu, Gemm, Instruction, Load
 from anole.targets.vta.program import Program
-from anole.targets.vta.timing import Module, Timeline, module_of, simulate
+from anole.targets.vta.steps import Module, module_of
+from anole.targets.vta.timing import Timeline, simulate
 
 
 @dataclass(frozen=True)

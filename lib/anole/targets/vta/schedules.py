@@ -13,7 +13,8 @@ from anole.targets.vta.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Instruction, check, decode
 from anole.targets.vta.program import Program
-from anole.targets.vta.timing import module_of, simulate
+from anole.targets.vta.steps import module_of
+from anole.targets.vta.timing import simulate
 from anole.task import Conv2d
 
 _SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div([1-9]\d*))?")

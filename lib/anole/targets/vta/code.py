@@ -1,0 +1,86 @@
+"""The instructions of a program, where what comes again at other places in DRAM is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, overload
+
+from anole.errors import StreamError
+from anole.targets.vta.isa import Instruction, Load, Store
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """Instructions that follow each other, wherever in DRAM they are at work.
+
+    Attributes:
+        instructions: as they are where they were written first.
+        located: which instructions move when the passage does, and which of its places each of them moves with.
+    """
+
+    instructions: tuple[Instruction, ...]
+    located: tuple[tuple[int, int], ...] = ()
+
+    def moved(self, by: Sequence[int]) -> list[Instruction]:
+        """Returns the instructions where the places have moved by so many elements, or where they are if by none."""
+        instructions = list(self.instructions)
+        for number, place in self.located if by else ():
+            instruction = instructions[number]
+            if not isinstance(instruction, (Load, Store)):
+                raise StreamError(f"instruction {number} of a passage is nowhere in DRAM")
+            instructions[number] = instruction._replace(dram_base=instruction.dram_base + by[place])
+        return instructions
+
+
+class Placed(NamedTuple):
+    """A passage, and how far its places have moved from where it was written first: elements of each, if any."""
+
+    passage: Passage
+    by: tuple[int, ...] = ()
+
+
+class Code(Sequence[Instruction]):
+    """The instructions of a program, made of passages; as a sequence it is what all of them say, one after the other.
+
+    Args:
+        passages: in their order.
+    """
+
+    def __init__(self, passages: Sequence[Placed]) -> None:
+        self.passages = tuple(passages)
+
+    @cached_property
+    def _instructions(self) -> tuple[Instruction, ...]:
+        return tuple(each for placed in self.passages for each in placed.passage.moved(placed.by))
+
+    @cached_property
+    def _length(self) -> int:
+        return sum(len(placed.passage.instructions) for placed in self.passages)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self._instructions)
+
+    @overload
+    def __getitem__(self, index: int) -> Instruction: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Instruction]: ...
+    def __getitem__(self, index: int | slice) -> Instruction | Sequence[Instruction]:
+        return self._instructions[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._instructions == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._instructions)
+
+
+def passages_of(instructions: Sequence[Instruction]) -> tuple[Placed, ...]:
+    """Returns the passages of instructions; just one where nothing is known of them."""
+    if isinstance(instructions, Code):
+        return instructions.passages
+    return (Placed(Passage(tuple(instructions))),)
