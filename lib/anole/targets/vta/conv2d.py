@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
+
+import numpy as np
 
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
@@ -87,6 +90,25 @@ class _Place(NamedTuple):
     column: int
 
 
+class _At(NamedTuple):
+    """Where a tile is at work, in elements from the beginning of each buffer.
+
+    Attributes:
+        data: its first input, if the border were there, too.
+        weight, bias: of its first output channel.
+        out: its first output, and what is added to that.
+    """
+
+    data: int
+    weight: int
+    bias: int
+    out: int
+
+
+_DATA, _WEIGHT, _BIAS, _OUT = range(4)
+"""The places in DRAM with which instructions move: the fields of `_At`."""
+
+
 def lower_conv2d(
     workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[Step] = SHIFT_AND_CLIP
 ) -> Program:
@@ -139,6 +161,13 @@ class _Lowering:
         self.tiles_ci, self.tiles_co = self.blocks_ci // s.tile_ci, self.blocks_co // s.tile_co
         if self.tiles_h % s.h_threads or self.tiles_co % s.oc_threads:
             raise ConfigError("thread split")
+        self.border_rows = [
+            outside(row * s.tile_h * w.strides[0] - w.padding[0], self.rows_in, w.height) for row in range(self.tiles_h)
+        ]
+        self.border_columns = [
+            outside(column * s.tile_w * w.strides[1] - w.padding[1], self.columns_in, w.width)
+            for column in range(self.tiles_w)
+        ]
         self.out_rows, self.inp_rows = self._rows_of_outputs(), self._rows_of_inputs()
         if max(w.padding) > _MOST_BORDER:
             raise ConfigError(f"a border of {max(w.padding)}; at most {_MOST_BORDER} fit a load")
@@ -186,31 +215,52 @@ class _Lowering:
         tiles = (range(self.blocks_n), range(self.tiles_h // s.h_threads), range(self.tiles_co // s.oc_threads))
         for b, i0, co0, j in itertools.product(*tiles, range(self.tiles_w)):
             places = [_Place(b, i0 * s.h_threads + h, co0 * s.oc_threads + co, j) for h, co in threads]
-            for context in range(len(threads)):
-                writer.wait(_COMPUTE, _STORE)
-                self._gemm(context, reset=True)
-                writer.signal(_COMPUTE, _LOAD)
-            for k in range(self.tiles_ci):
-                for context, place in enumerate(places):
-                    writer.wait(_LOAD, _COMPUTE)
-                    self._load(context, place, k)
-                    writer.signal(_LOAD, _COMPUTE)
-                for context in range(len(threads)):
-                    writer.wait(_COMPUTE, _LOAD)
-                    self._gemm(context, reset=False)
-                    writer.signal(_COMPUTE, _LOAD)
-            for _ in threads:
-                writer.wait(_LOAD, _COMPUTE)
-            for context, place in enumerate(places):
-                self._finish(context, place)
-                writer.signal(_COMPUTE, _STORE)
-            for context, place in enumerate(places):
-                writer.wait(_STORE, _COMPUTE)
-                self._store(context, place)
-                writer.signal(_STORE, _COMPUTE)
+            writer.passage(self._borders(places), self._at(places[0]), partial(self._tiles, places))
         for _ in threads:
             writer.wait(_COMPUTE, _STORE)
         return writer.finish()
+
+    def _tiles(self, places: Sequence[_Place]) -> None:
+        """Computes one tile in every context."""
+        writer = self.writer
+        for context in range(len(places)):
+            writer.wait(_COMPUTE, _STORE)
+            self._gemm(context, reset=True)
+            writer.signal(_COMPUTE, _LOAD)
+        for k in range(self.tiles_ci):
+            for context, place in enumerate(places):
+                writer.wait(_LOAD, _COMPUTE)
+                self._load(context, place, k)
+                writer.signal(_LOAD, _COMPUTE)
+            for context in range(len(places)):
+                writer.wait(_COMPUTE, _LOAD)
+                self._gemm(context, reset=False)
+                writer.signal(_COMPUTE, _LOAD)
+        for _ in places:
+            writer.wait(_LOAD, _COMPUTE)
+        for context, place in enumerate(places):
+            self._finish(context, place)
+            writer.signal(_COMPUTE, _STORE)
+        for context, place in enumerate(places):
+            writer.wait(_STORE, _COMPUTE)
+            self._store(context, place)
+            writer.signal(_STORE, _COMPUTE)
+
+    def _borders(self, places: Sequence[_Place]) -> Hashable:
+        """Returns all by which the instructions of some tiles differ from those of others, but for where they are."""
+        return tuple((self.border_rows[place.row], self.border_columns[place.column]) for place in places)
+
+    def _at(self, place: _Place) -> _At:
+        w, s = self.w, self.s
+        row = place.row * s.tile_h * w.strides[0] - w.padding[0]
+        column = place.column * s.tile_w * w.strides[1] - w.padding[1]
+        block = place.batch * self.blocks_co + place.channel * s.tile_co
+        return _At(
+            data=(place.batch * self.blocks_ci * w.height + row) * w.width + column,
+            weight=place.channel * s.tile_co * self.blocks_ci * w.kernel[0] * w.kernel[1],
+            bias=place.channel * s.tile_co,
+            out=(block * w.out_height + place.row * s.tile_h) * w.out_width + place.column * s.tile_w,
+        )
 
     def _gemm(self, context: int, reset: bool) -> None:
         uops, gemm = self._kernels.get((context, reset)) or self._kernels.setdefault(
@@ -242,30 +292,24 @@ class _Lowering:
     def _load(self, context: int, place: _Place, k: int) -> None:
         """Loads the inputs and weights of one step of the reduction."""
         w, s = self.w, self.s
-        row = place.row * s.tile_h * w.strides[0] - w.padding[0]
-        column = place.column * s.tile_w * w.strides[1] - w.padding[1]
-        above, below = outside(row, self.rows_in, w.height)
-        before, behind = outside(column, self.columns_in, w.width)
-        base = (
-            self.writer.base("data", Memory.INP) + (place.batch * self.blocks_ci + k * s.tile_ci) * w.height * w.width
-        )
-        base += (row + above) * w.width + column + before
+        (above, below), (before, behind) = self.border_rows[place.row], self.border_columns[place.column]
+        at, pixels = self._at(place), w.height * w.width
+        base = self.writer.base("data", Memory.INP) + at.data + k * s.tile_ci * pixels + above * w.width + before
         if any(w.padding):
             y, x, stride = self.rows_in - above - below, self.columns_in - before - behind, w.width
         else:
             y, x, stride = self.inp_rows
-        at = context * self.tile_inp
+        first = context * self.tile_inp
         if x and y:
-            self.writer.add(Load(Memory.INP, at, base, y, x, stride, above, below, before, behind))
+            self.writer.add(Load(Memory.INP, first, base, y, x, stride, above, below, before, behind), _DATA)
         else:
             # A width of 0 would load nothing, not even a border.
             half = self.rows_in // 2
-            self.writer.add(Load(Memory.INP, at, 0, 0, self.columns_in, 0, half, self.rows_in - half))
+            self.writer.add(Load(Memory.INP, first, 0, 0, self.columns_in, 0, half, self.rows_in - half))
         taps = w.kernel[0] * w.kernel[1]
-        row_elements = self.blocks_ci * taps
-        base = self.writer.base("weight", Memory.WGT) + place.channel * s.tile_co * row_elements + k * s.tile_ci * taps
-        y, x, stride = _fold((s.tile_co, row_elements), (s.tile_ci * taps, 1))
-        self.writer.add(Load(Memory.WGT, context * self.tile_wgt, base, y, x, stride))
+        base = self.writer.base("weight", Memory.WGT) + at.weight + k * s.tile_ci * taps
+        y, x, stride = _fold((s.tile_co, self.blocks_ci * taps), (s.tile_ci * taps, 1))
+        self.writer.add(Load(Memory.WGT, context * self.tile_wgt, base, y, x, stride), _WEIGHT)
 
     def _finish(self, context: int, place: _Place) -> None:
         """Computes the epilogue of a tile."""
@@ -278,37 +322,30 @@ class _Lowering:
                 each = (1, self.tile_out, 0, 1, 0, 1)
                 writer.add(Alu(step.opcode, begin, end, *each, use_imm=True, imm=step.imm))
             elif isinstance(step, Bias):
-                base = writer.base("bias", Memory.ACC) + place.channel * s.tile_co
+                base = writer.base("bias", Memory.ACC) + self._at(place).bias
                 at, free = free + context * s.tile_co, free + self.contexts * s.tile_co
-                writer.add(Load(Memory.ACC, at, base, 1, s.tile_co, s.tile_co))
+                writer.add(Load(Memory.ACC, at, base, 1, s.tile_co, s.tile_co), _BIAS)
                 begin, end = writer.kernel((number, context), [alu_uop(first, at, self.g)])
                 writer.add(Alu(AluOpcode.ADD, begin, end, s.tile_co, pixels, pixels, 1, 1, 0))
             else:
                 at, free = free + context * self.tile_out, free + self.contexts * self.tile_out
-                writer.add(Load(Memory.ACC, at, self._out_base("residual", Memory.ACC, place), *self.out_rows))
+                base = writer.base("residual", Memory.ACC) + self._at(place).out
+                writer.add(Load(Memory.ACC, at, base, *self.out_rows), _OUT)
                 begin, end = writer.kernel((number, context), [alu_uop(first, at, self.g)])
                 writer.add(Alu(AluOpcode.ADD, begin, end, 1, self.tile_out, 0, 1, 0, 1))
 
     def _store(self, context: int, place: _Place) -> None:
-        base = self._out_base("out", Memory.OUT, place)
-        self.writer.add(Store(context * self.tile_out, base, *self.out_rows))
-
-    def _out_base(self, name: str, memory: Memory, place: _Place) -> int:
-        w, s = self.w, self.s
-        block = place.batch * self.blocks_co + place.channel * s.tile_co
-        pixel = (block * w.out_height + place.row * s.tile_h) * w.out_width + place.column * s.tile_w
-        return self.writer.base(name, memory) + pixel
+        base = self.writer.base("out", Memory.OUT) + self._at(place).out
+        self.writer.add(Store(context * self.tile_out, base, *self.out_rows), _OUT)
 
 
 def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
-    """Yields the micro-operations of loops that no instruction has room for, outermost first."""
-    for steps in itertools.product(*(range(loop.extent) for loop in loops)):
-        pairs = list(zip(steps, loops, strict=True))
-        yield Uop(
-            start.dst + sum(step * loop.dst for step, loop in pairs),
-            start.src + sum(step * loop.src for step, loop in pairs),
-            start.wgt + sum(step * loop.wgt for step, loop in pairs),
-        )
+    """Returns the micro-operations of loops that no instruction has room for, outermost first."""
+    indices = np.array([start], np.int64)
+    for loop in loops:
+        steps = np.arange(loop.extent)[:, None] * (loop.dst, loop.src, loop.wgt)
+        indices = (indices[:, None] + steps).reshape(-1, 3)
+    return map(Uop._make, indices.tolist())
 
 
 def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:

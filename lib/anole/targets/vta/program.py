@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from anole.errors import ConfigError
+from anole.targets.vta.code import Code, Passage, Placed
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 from anole.targets.vta.isa import Dependence, Finish, Instruction, Load, Store, Uop
 from anole.targets.vta.steps import Module, module_of
@@ -39,9 +41,18 @@ class Program:
     """
 
     geometry: Geometry
-    instructions: tuple[Instruction, ...]
+    instructions: Sequence[Instruction]
     uops: tuple[Uop, ...]
     regions: Mapping[str, Region]
+
+
+class _Written(NamedTuple):
+    """A passage, the places at which it was written, and for which tokens modules wait behind it."""
+
+    passage: Passage
+    places: tuple[int, ...]
+    waits_prev: tuple[bool, ...]
+    waits_next: tuple[bool, ...]
 
 
 class ProgramWriter:
@@ -57,7 +68,10 @@ class ProgramWriter:
 
     def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
         self.geometry = geometry
-        self.instructions: list[Instruction] = []
+        self._passages: list[Placed] = []
+        self._written: dict[Hashable, _Written] = {}
+        self._open: list[Instruction] = []
+        self._located: list[tuple[int, int]] = []
         self.regions: dict[str, Region] = {}
         address = _FIRST_ADDRESS
         for name, size_bytes in sizes_bytes.items():
@@ -74,14 +88,57 @@ class ProgramWriter:
         """Returns the address of a buffer in elements of a memory."""
         return self.regions[name].element(self.geometry.element_bytes(memory))
 
-    def add(self, instruction: Instruction) -> None:
-        """Appends an instruction, which waits for what its module is to wait for."""
+    def passage(self, name: Hashable, places: tuple[int, ...], write: Callable[[], None]) -> None:
+        """Writes what `write` does, or the same again at other places.
+
+        Args:
+            name: of the passage; those of the same name differ in nothing but their places.
+            places: where in DRAM it is at work, in elements from anywhere; `add` says which instructions are at which.
+            write: adds its instructions.
+        """
+        if self._open:
+            self._close()
+        situation = (name, tuple(self._waits_prev), tuple(self._waits_next), len(self._uops))
+        again = self._written.get(situation)
+        if again is not None:
+            self._passages.append(Placed(again.passage, tuple(map(int.__sub__, places, again.places))))
+            self._waits_prev, self._waits_next = list(again.waits_prev), list(again.waits_next)
+            return
+        n_before = len(self._passages)
+        write()
+        # What loads micro-operations, or has changed what was there before, is not the same when written again.
+        if len(self._uops) == situation[-1] and len(self._passages) == n_before:
+            waits = tuple(self._waits_prev), tuple(self._waits_next)
+            self._written[situation] = _Written(self._close(), places, *waits)
+
+    def _close(self) -> Passage:
+        """Ends the passage that is being written."""
+        passage = Passage(tuple(self._open), tuple(self._located))
+        self._passages.append(Placed(passage))
+        self._open, self._located = [], []
+        return passage
+
+    def _reopen(self) -> None:
+        """Goes on with the last passage, which then has one place only."""
+        if self._passages:
+            last = self._passages.pop()
+            self._open = last.passage.moved(last.by)
+
+    def add(self, instruction: Instruction, place: int | None = None) -> None:
+        """Appends an instruction, which waits for what its module is to wait for.
+
+        Args:
+            instruction: as it is here.
+            place: which of its passage's places it is at, if it moves with that.
+        """
         module = module_of(instruction)
         prev, next_ = self._waits_prev[module], self._waits_next[module]
         if prev or next_:
             self._waits_prev[module] = self._waits_next[module] = False
             instruction = instruction._replace(dependence=Dependence(prev, next_))
-        self.instructions.append(instruction)
+        if place is not None:
+            self._located.append((len(self._open), place))
+        self._open.append(instruction)
 
     def wait(self, module: Module, of: Module) -> None:
         """Lets a module's next instruction wait for a token of a neighbour."""
@@ -94,11 +151,13 @@ class ProgramWriter:
         """Leaves a token for a neighbour when what a module was last given is done."""
         self._commit(module)
         flag = "push_next" if module < to else "push_prev"
-        last = self.instructions[-1] if self.instructions else None
+        if not self._open:
+            self._reopen()
+        last = self._open[-1] if self._open else None
         if last is None or module_of(last) != module or _is_noop(last) or getattr(last.dependence, flag):
             last = _noop(module)
-            self.instructions.append(last)
-        self.instructions[-1] = last._replace(dependence=last.dependence._replace(**{flag: True}))
+            self._open.append(last)
+        self._open[-1] = last._replace(dependence=last.dependence._replace(**{flag: True}))
 
     def kernel(self, name: Hashable, uops: Iterable[Uop]) -> tuple[int, int]:
         """Returns the range of micro-operations in the buffer, after loading them if they are not there.
@@ -135,12 +194,14 @@ class ProgramWriter:
         self.wait(Module.COMPUTE, Module.STORE)
         self.wait(Module.COMPUTE, Module.LOAD)
         self._commit(Module.COMPUTE)
-        self.instructions.append(Finish())
-        if len(self.instructions) > _MOST_INSTRUCTIONS:
-            raise ConfigError(f"stream of {len(self.instructions)} instructions; {_MOST_INSTRUCTIONS} fit")
+        self._open.append(Finish())
+        self._close()
+        code = Code(self._passages)
+        if len(code) > _MOST_INSTRUCTIONS:
+            raise ConfigError(f"stream of {len(code)} instructions; {_MOST_INSTRUCTIONS} fit")
         uop_bytes = self.geometry.element_bytes(Memory.UOP) * len(self._uops)
         regions = {**self.regions, "uop": Region(self._uop_address, uop_bytes)}
-        return Program(self.geometry, tuple(self.instructions), tuple(self._uops), regions)
+        return Program(self.geometry, code, tuple(self._uops), regions)
 
     def _commit(self, module: Module) -> None:
         if self._waits_prev[module] or self._waits_next[module]:
