@@ -31,7 +31,7 @@ from anole.targets.vta.hardware import Loaded, can_add, epilogue_of, load_layer,
 from anole.targets.vta.integer import IntegerReference
 from anole.targets.vta.network import HostCall, Layer, Network, Value, float_of, run_network
 from anole.targets.vta.target import VtaTarget, as_conv2d
-from anole.targets.vta.timing import simulate
+from anole.targets.vta.timing import cycles_of
 from anole.task import Workload
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ def _performance(network: Network, loaded: Mapping[str, Loaded], frequency_hz: f
         if isinstance(step, HostCall):
             continue
         program = loaded[step.result].program
-        cycles = simulate(program.instructions, program.geometry).cycles
+        cycles = cycles_of(program.instructions, program.geometry)
         steps.append(
             {"name": step.name, "value": step.result, "instructions": len(program.instructions), "cycles": cycles}
         )
@@ -138,7 +138,7 @@ def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaT
         if isinstance(step, Layer):
             config = default_config(step.workload, target.geometry, epilogue_of(step, target.geometry))
             program = load_layer(replace(step, config=config), target.geometry).program
-        cycles += simulate(program.instructions, program.geometry).cycles
+        cycles += cycles_of(program.instructions, program.geometry)
     return cycles
 
 

@@ -168,11 +168,12 @@ class Clockwork:
         """Returns all that matters from here on."""
         cycle, first, ended = at
         due, whole = self._due, self._dispatched == self._n
+        queues = zip(self.streams.numbers, ended, self._given, strict=True)
         running = self._run_cycle + self._dispatched - self._run_first > cycle
         return State(
             tuple([each - cycle if each < NEVER else NEVER for each in due]),
             tuple([self._started[module] - cycle if due[_ENDED + module] < NEVER else 0 for module in range(3)]),
-            tuple([ns[n] - first if n < len(ns) else -1 for ns, n in zip(self.streams.numbers, ended, strict=True)]),
+            tuple([numbers[n] - first if n < given else -1 for numbers, n, given in queues]),
             None if whole else tuple([given - n for given, n in zip(self._given, ended, strict=True)]),
             None if whole else self._dispatched - first,
             None if whole else self._fetched - first,

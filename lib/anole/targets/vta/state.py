@@ -30,7 +30,7 @@ class State(NamedTuple):
     Attributes:
         due: in how many cycles each kind of event happens.
         started: of every module that runs an instruction, since when; otherwise 0.
-        heads: how far from the first instruction the next of each module is; -1 if there is none.
+        heads: how far from the first instruction the first of each queue is; -1 if the queue is empty.
         waiting: how many instructions each queue holds; None when all have been dispatched, and it does not matter.
         dispatched, fetched: how far from the first instruction the next to be dispatched, and fetched, is; or None.
         run: how far the first instruction is that was dispatched last without a pause, and since when; None if that

@@ -14,7 +14,7 @@ from anole.targets.vta.area import Bounds
 from anole.targets.vta.conv2d import lower_conv2d
 from anole.targets.vta.design import EPILOGUE, conv2d_space, default_config, design_of, geometry_of, whole_blocks
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.timing import simulate
+from anole.targets.vta.timing import cycles_of
 from anole.task import Conv2d, Dense, Workload
 
 _VERSIONS = {"conv2d": 1, "dense": 1}
@@ -125,7 +125,7 @@ class VtaTarget:
         convolution = as_conv2d(workload)
         design = design_of(convolution, self.geometry, config)
         program = lower_conv2d(whole_blocks(convolution, design.geometry), design.schedule, design.geometry, EPILOGUE)
-        return simulate(program.instructions, design.geometry).cycles
+        return cycles_of(program.instructions, design.geometry)
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Returns the target whose accelerator is a given one."""

@@ -10,6 +10,7 @@ from anole.targets.vta.clockwork import Clockwork
 from anole.targets.vta.code import passages_of
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.isa import Finish, Instruction
+from anole.targets.vta.repeats import Skipper
 from anole.targets.vta.steps import CLOCK, Clock, Module, Steps
 from anole.targets.vta.streams import Streams
 
@@ -57,6 +58,11 @@ def simulate(program: Sequence[Instruction], geometry: Geometry, clock: Clock = 
         *(sum(bursts.beats for bursts in read), sum(len(bursts.lengths) for bursts in read)),
         *(sum(bursts.beats for bursts in written), sum(len(bursts.lengths) for bursts in written)),
     )
+
+
+def cycles_of(program: Sequence[Instruction], geometry: Geometry, clock: Clock = CLOCK) -> int:
+    """Returns the cycles of a program, as `simulate` does, but much faster: what repeats is run once."""
+    return Skipper(_streams(program, geometry, clock), geometry, clock.latency).run()
 
 
 def _streams(program: Sequence[Instruction], geometry: Geometry, clock: Clock) -> Streams:
