@@ -14,7 +14,7 @@ from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Instruction, check, decode
 from anole.targets.vta.program import Program
 from anole.targets.vta.steps import module_of
-from anole.targets.vta.timing import simulate
+from anole.targets.vta.timing import cycles_of, simulate
 from anole.task import Conv2d
 
 _SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div([1-9]\d*))?")
@@ -93,7 +93,7 @@ def count_cycles(row: Mapping[str, Any]) -> dict[str, Any]:
         program = program_of(row)
     except ConfigError as error:
         return {**plain, "rejected": str(error)}
-    return {**plain, "cycles": simulate(program.instructions, program.geometry).cycles}
+    return {**plain, "cycles": cycles_of(program.instructions, program.geometry)}
 
 
 def program_of(row: Mapping[str, Any]) -> Program:
