@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from anole.build.accelerator.calibrate import observe, read_samples, snr_db
 from anole.build.accelerator.geometry import Chosen
 from anole.build.accelerator.partition import Partition, partition
-from anole.build.accelerator.quantize import quantize
+from anole.build.accelerator.quantize import integer_pool, quantize
 from anole.build.lower import Choice, lower
 from anole.errors import BuildError
 from anole.extract.graph import find_layers, workloads_of
@@ -26,7 +26,7 @@ from anole.spec import ModelSpec
 from anole.targets import get_device
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.artifact import HOST_LIBRARY, host_of, save_network
-from anole.targets.vta.hardware import Loaded, can_add, load_layer, load_pool
+from anole.targets.vta.hardware import Loaded, can_add, can_pool, load_layer, load_pool
 from anole.targets.vta.integer import IntegerReference
 from anole.targets.vta.network import HostCall, Layer, Network, Value, float_of, run_network
 from anole.targets.vta.target import VtaTarget, as_conv2d
@@ -63,7 +63,7 @@ def compile_for_accelerator(
         [layer.name for layer in find_layers(imported)],
         lambda workload, position: workload in configs and target.takes(workload, position),
         lambda workload: can_add(as_conv2d(workload), configs[workload], fixed.geometry),
-        pools=fixed.geometry.variant == "vta++",
+        lambda pool, shape: can_pool(integer_pool(pool, 0), shape, fixed.geometry),
     )
     _export_host(model, parts, folder / HOST_LIBRARY)
     host = host_of(folder / HOST_LIBRARY)
@@ -128,15 +128,19 @@ def _performance(network: Network, loaded: Mapping[str, Loaded], frequency_hz: f
 
 
 def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
-    """Returns the cycles of all steps with the default config for every layer."""
+    """Returns the cycles of all steps with the default config for every layer.
+
+    Where that one has no room for the residual, the host would add it.
+    """
     cycles = 0
     for step in network.steps:
         if isinstance(step, HostCall):
             continue
         program = loaded[step.result].program
         if isinstance(step, Layer):
-            default = replace(step, config=target.default_config(step.workload))
-            program = load_layer(default, target.geometry).program
+            config = target.default_config(step.workload)
+            residual = step.residual if can_add(step.workload, config, target.geometry) else None
+            program = load_layer(replace(step, config=config, residual=residual), target.geometry).program
         cycles += simulate(program.instructions, program.geometry).cycles
     return cycles
 
