@@ -20,6 +20,7 @@ from anole.targets.vta.artifact import BuiltNetwork
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.integer import IntegerReference
 from anole.targets.vta.network import HostCall, Layer, Pool, Quantized
+from anole.targets.vta.target import VtaTarget
 
 RESIDUAL = ("torch:tiny:residual", (1, 3, 16, 16))
 MORE = """
@@ -147,15 +148,13 @@ def test_a_network_may_have_nothing_for_the_accelerator(project: Path, accelerat
 
 def test_a_searched_accelerator_is_one_for_the_whole_network(project: Path, accelerate: Any) -> None:
     def designs(tasks: Any) -> dict[str, Any]:
+        """Receipts of layers that were tried on two blocks, and were faster on the second."""
         receipts = {}
         for task in tasks:
-            from anole.targets.vta.target import VtaTarget
-
             target = VtaTarget(task.target)
-            own = [
-                target.with_geometry(Geometry(1, *each)).default_config(task.workload) for each in ((16, 16), (8, 32))
-            ]
-            plain = [{"config": config, "latency_s": (2 - n) * 1e-9} for n, config in enumerate(own)]
+            there = [target.with_geometry(Geometry(1, *block)) for block in ((16, 16), (8, 32))]
+            configs = [each.default_config(task.workload) for each in there]
+            plain = [{"config": config, "latency_s": (2 - n) * 1e-9} for n, config in enumerate(configs)]
             receipts[task.key] = {**plain[1], "run_key": "r" * 64, "trials": 2, "designs": plain}
         return receipts
 
