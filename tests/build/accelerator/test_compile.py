@@ -31,6 +31,9 @@ def plain():
 
 def stem():
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
+
+def twins():
+    return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1))
 """
 
 
@@ -144,6 +147,14 @@ def test_a_network_may_have_nothing_for_the_accelerator(project: Path, accelerat
         network = BuiltNetwork.load(project / "net")
         assert [type(step) for step in network.network.steps] == [HostCall]
         check(network, "torch:more:stem", (1, 3, 8, 8), 80)
+
+
+def test_the_first_layer_is_the_hosts_though_a_later_one_is_its_like(project: Path, accelerate: Any) -> None:
+    (project / "more.py").write_text(MORE)
+    said = accelerate("torch:more:twins", (1, 4, 6, 6))
+    network = BuiltNetwork.load(project / "net")
+    assert list(layers(network)) == ["2"] and [task["layers"] for task in said["tasks"]] == [["2"]]
+    check(network, "torch:more:twins", (1, 4, 6, 6), 20)
 
 
 def test_a_searched_accelerator_is_one_for_the_whole_network(project: Path, accelerate: Any) -> None:

@@ -73,13 +73,13 @@ def test_what_a_layer_reads_is_brought_to_its_scale():
 
 
 @pytest.mark.parametrize(
-    ("exponent", "expected"),
-    [(0, -5 + 1), (2, -20 + 1), (-1, -3 + 1), (-9, -1 + 1), (40, -127)],
+    ("number", "exponent", "expected"),
+    [(-5, 0, -5 + 1), (-5, 2, -20 + 1), (-5, -1, -3 + 1), (-5, -9, -1 + 1), (-4, 40, -127), (4, 40, 127)],
 )
-def test_a_residual_is_shifted_to_the_scale_of_the_sum_and_rounded_down(exponent, expected):
+def test_a_residual_is_shifted_to_the_scale_of_the_sum_and_rounded_down(number, exponent, expected):
     step = pointwise(residual="r", residual_exponent=exponent)
-    ones, fives = np.ones((1, 2, 2, 2), np.int8), np.full((1, 2, 2, 2), -5, np.int8)
-    found = run(step, [Quantized(ones, 0), Quantized(fives, exponent)], ("x", "r"))
+    ones = np.ones((1, 2, 2, 2), np.int8)
+    found = run(step, [Quantized(ones, 0), Quantized(number * ones, exponent)], ("x", "r"))
     assert (found.numbers == expected).all()
 
 
