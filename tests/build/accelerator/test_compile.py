@@ -32,6 +32,10 @@ def plain():
 def stem():
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
 
+def capped():
+    layers = [nn.Conv2d(4, 8, 3, padding=1), nn.ReLU6(), nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ReLU6()]
+    return nn.Sequential(*layers, nn.Conv2d(8, 4, 1), nn.Hardtanh(0, 0.25))
+
 def twins():
     return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1))
 """
@@ -155,6 +159,18 @@ def test_the_first_layer_is_the_hosts_though_a_later_one_is_its_like(project: Pa
     network = BuiltNetwork.load(project / "net")
     assert list(layers(network)) == ["2"] and [task["layers"] for task in said["tasks"]] == [["2"]]
     check(network, "torch:more:twins", (1, 4, 6, 6), 20)
+
+
+def test_clips_are_part_of_the_layers_before_them(project: Path, accelerate: Any) -> None:
+    (project / "more.py").write_text(MORE)
+    accelerate("torch:more:capped", (1, 4, 6, 6), first_layer="vta")
+    network = BuiltNetwork.load(project / "net")
+    first, last = layers(network).values()
+    assert (first.low, last.low) == (0, 0)
+    assert np.ldexp(last.high, last.result_exponent) <= 0.25 and last.high >= 64
+    check(network, "torch:more:capped", (1, 4, 6, 6), 20)
+    (output,) = network.outputs(network.run([np.full((1, 4, 6, 6), 100, np.float32)]))
+    assert 0.2 < output.max() <= 0.25 and output.min() >= 0
 
 
 def test_a_searched_accelerator_is_one_for_the_whole_network(project: Path, accelerate: Any) -> None:
