@@ -1,9 +1,11 @@
-"""What several tests share: spaces whose latencies a formula gives, in the place of hardware."""
+"""What several tests share: spaces whose latencies a formula gives, and a build for the accelerator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import numpy as np
@@ -93,3 +95,46 @@ def handful() -> Formula:
 def formula() -> Callable[[str], Formula]:
     """Makes a formula by its name: ``bowl`` (100,000 configs or so) or ``handful``."""
     return lambda name: {"bowl": bowl, "handful": handful}[name]()
+
+
+@pytest.fixture(scope="session")
+def accelerate() -> Callable[..., dict[str, Any]]:
+    """Extracts a tiny network for an accelerator and compiles it, without any tuning unless receipts are given.
+
+    The network's project, with ``tiny.py``, is the working directory; the build is ``<name>`` in it.
+    """
+    from anole.build import BuildSettings, compile_build
+    from anole.extract import extract
+    from anole.spec import ModelSpec
+    from anole.targets.vta.target import VtaTarget
+
+    def make(
+        source: str,
+        shape: tuple[int, ...],
+        name: str = "net",
+        receipts: Callable[[Any], dict[str, Any]] = lambda tasks: {},
+        calibration: str | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
+        model = ModelSpec(name, source, {"x": shape}, calibration)
+        target = VtaTarget(VtaTarget.describe(**settings))
+
+        def version(workload: Any) -> int:
+            return target.template_version(workload.operator)
+
+        manifest, tasks = extract(model, "npu", target.description, version, target.takes)
+        build = BuildSettings(f"{name}-npu", "random", 2, False, 0)
+        return compile_build(model, manifest, build, receipts(tasks), Path(name))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def accelerated(tmp_path_factory: pytest.TempPathFactory, accelerate: Callable[..., Any]) -> Path:
+    """A project in whose folder ``net`` a residual network is built for VTA++, its first layer and pooling included."""
+    folder = tmp_path_factory.mktemp("accelerated")
+    copy(Path(__file__).parent / "tiny_networks.py", folder / "tiny.py")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        accelerate("torch:tiny:residual", (1, 3, 16, 16), geometry={"variant": "vta++"}, first_layer="vta")
+    return folder

@@ -54,6 +54,42 @@ def leave_manifest(pipeline: Pipeline, build: BuildSpec, keys: list[str], **chan
     return path
 
 
+@pytest.fixture
+def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
+    """Builds for the processor and for two accelerators, of a model with samples."""
+    text = MODELS.replace("  one: {", "  one: {calibration: samples.npz, ").replace(
+        "  unused:", "  npu: {kind: vta}\n  wide: {kind: vta, geometry: {block_in: 32}}\n  unused:"
+    )
+    builds = "".join(f"  - {{model: one, target: {target}}}\n" for target in ("npu", "wide"))
+    (project / "models.yaml").write_text(text + builds)
+    (project / "samples.npz").write_bytes(b"")
+    return Pipeline.load(project / "models.yaml")
+
+
+def test_what_is_simulated_is_known_by_its_target(accelerated: Pipeline) -> None:
+    assert {name: accelerated.simulates(name) for name in accelerated.descriptions} == {
+        "cpu": False,
+        "npu": True,
+        "wide": True,
+    }
+    npu = accelerated.spec.builds["one-npu-random"]
+    assert accelerated.build_of("k", accelerated.run(npu, "k").key).name in accelerated.spec.builds
+    with pytest.raises(KeyError):
+        accelerated.build_of("k", "no such run")
+
+
+def test_samples_are_files_of_their_model(accelerated: Pipeline, pipeline: Pipeline) -> None:
+    assert accelerated.files("one") == [Path("nets.py"), Path("samples.npz")]
+    assert accelerated.files("two") == pipeline.files("one") == [Path("nets.py")]
+
+
+def test_another_geometry_or_calibration_is_another_order(accelerated: Pipeline, pipeline: Pipeline) -> None:
+    npu, wide = (accelerated.order(accelerated.spec.builds[f"one-{name}-random"]) for name in ("npu", "wide"))
+    assert npu["origin"]["target_description"] != wide["origin"]["target_description"]
+    entries = [each.order(each.spec.builds["one-cpu-random"])["origin"]["entry"] for each in (accelerated, pipeline)]
+    assert entries[0] == {**entries[1], "calibration": "samples.npz"}
+
+
 def test_equal_tasks_share_a_run_only_under_equal_tuners(pipeline: Pipeline) -> None:
     one, two, again, _ = pipeline.spec.builds.values()
     assert pipeline.run(one, "k").key == pipeline.run(again, "k").key

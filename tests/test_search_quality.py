@@ -1,6 +1,6 @@
 """The regression test of search quality: on a recorded layer every preset beats random search by a margin.
 
-All but `dcoc`, which was made for another target and does not (docs/methods/dcoc.md).
+`dcoc` was made for another target, and does not on a processor (docs/methods/dcoc.md): it has a layer on the accelerator.
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ from anole.presets import PRESETS
 from anole.quality import log_gap
 from anole.replay import Table, read_table, replay
 
-TABLE = Path(__file__).parents[1] / "benchmarks/tables/L8.json"
+TABLES = Path(__file__).parents[1] / "benchmarks/tables"
+PROCESSOR, ACCELERATOR = "L8", "vta/64-128_k1x1_s2_56x56"
 SEEDS, RANDOM_SEEDS = range(3), range(20)
 TRIALS = 128
 FASTEST = 16
 """How many of a run's fastest count, as many as a run confirms: a single one is mostly luck."""
 
 MARGIN = 0.02
-MARGINS: dict[str, float] = {}
+MARGINS = {"dcoc": 0.1}
 """By how much a preset is nearer to the best than random search, in natural logarithms, if not by `MARGIN`."""
 
 
 @cache
-def table() -> Table:
-    return read_table(TABLE)
+def table(name: str) -> Table:
+    return read_table(TABLES / f"{name}.json")
 
 
 @cache
-def gap(preset: str, seeds: range) -> float:
-    runs = (replay(table(), PRESETS[preset], TRIALS, seed) for seed in seeds)
+def gap(name: str, preset: str, seeds: range) -> float:
+    runs = (replay(table(name), PRESETS[preset], TRIALS, seed) for seed in seeds)
     latencies_s = ([trial.measurement.latency_s or np.nan for trial in run.trials] for run in runs)
-    return float(np.mean([log_gap(latencies, table().best_s, FASTEST) for latencies in latencies_s]))
+    return float(np.mean([log_gap(latencies, table(name).best_s, FASTEST) for latencies in latencies_s]))
 
 
-@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"random", "dcoc"}))
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"random"}))
 def test_a_preset_beats_random_search(preset: str) -> None:
-    assert gap(preset, SEEDS) + MARGINS.get(preset, MARGIN) <= gap("random", RANDOM_SEEDS)
+    name = ACCELERATOR if preset == "dcoc" else PROCESSOR
+    assert gap(name, preset, SEEDS) + MARGINS.get(preset, MARGIN) <= gap(name, "random", RANDOM_SEEDS)

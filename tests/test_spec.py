@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from anole.errors import SpecError
 from anole.spec import ModelSpec, load_spec, parse_spec
 from anole.targets import describe_target
+from anole.targets.vta.geometry import Geometry
 
 ISSUE = """
 models:
@@ -267,9 +268,68 @@ def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
         describe_target(spec.targets["cpu"])
 
 
-def test_a_model_survives_its_plain_form() -> None:
-    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)})
+ACCELERATORS = {
+    "unknown key": ({"block": 16}, "targets.npu.block: is not known", "geometry"),
+    "key of a cpu": ({"threads": 1}, "targets.npu.threads: is not known", "hardware"),
+    "geometry a name": ({"geometry": "large"}, "targets.npu: geometry: found 'large'; allowed are default, or", ""),
+    "geometry nothing": ({"geometry": None}, "targets.npu: geometry: found None; allowed are default, or", ""),
+    "unknown field": ({"geometry": {"blocks": 16}}, "targets.npu: geometry.blocks: is unknown; allowed", "block_in"),
+    "number as field": ({"geometry": {16: 16}}, "targets.npu: geometry.16: is unknown; allowed", "block_in"),
+    "no power of two": ({"geometry": {"block_in": 24}}, "targets.npu: geometry.block_in: found 24; allowed", "power"),
+    "list as size": ({"geometry": {"block_in": [16]}}, "targets.npu: geometry.block_in: found [16]; allowed", "power"),
+    "unknown variant": ({"geometry": {"variant": "tpu"}}, "targets.npu: geometry.variant: found 'tpu'", "vta++"),
+    "large element": ({"geometry": {"block_in": 4096}}, "targets.npu: geometry: an element of ", "4096 are allowed"),
+    "deep buffers": ({"geometry": {"wgt_bytes": 1 << 30}}, "targets.npu: geometry: the buffers are too deep", ""),
+    "unknown hardware": ({"hardware": "find"}, "targets.npu: hardware: found 'find'; allowed are fixed, search", ""),
+    "hardware a list": ({"hardware": ["search"]}, "targets.npu: hardware: found ['search']; allowed", ""),
+    "unknown place": ({"first_layer": "npu"}, "targets.npu: first_layer: found 'npu'; allowed are host, vta", ""),
+    "bound when fixed": ({"area_max": 2}, "targets.npu: area_max: is for `hardware: search`; this hardware", ""),
+    "bound of nothing": ({"hardware": "search", "area_max": 0}, "targets.npu: area_max: found 0; a number", "above 0"),
+    "text as bound": ({"hardware": "search", "penalty": "1"}, "targets.npu: penalty: found '1'; a number", "above 0"),
+    "no clock": ({"frequency_mhz": 0}, "targets.npu: frequency_mhz: found 0; a number above 0", ""),
+    "clock a text": ({"frequency_mhz": "fast"}, "targets.npu: frequency_mhz: found 'fast'; a number", ""),
+    "clock a bool": ({"frequency_mhz": True}, "targets.npu: frequency_mhz: found True; a number", ""),
+    "endless clock": ({"frequency_mhz": float("inf")}, "targets.npu: frequency_mhz: found inf; a number", ""),
+}
+
+
+@pytest.mark.parametrize(("settings", "start", "mention"), ACCELERATORS.values(), ids=ACCELERATORS.keys())
+def test_a_mistake_in_an_accelerator_is_named_with_its_place(
+    settings: dict[str, Any], start: str, mention: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        describe_target(parse_spec(changed(("targets", "npu"), {"kind": "vta", **settings})).targets["npu"])
+    assert str(caught.value).startswith(f"models.yaml: {start}")
+    assert mention in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_accelerator_is_described_whole() -> None:
+    settings = {"kind": "vta", "geometry": {"block_out": 32}, "hardware": "search", "memory_max": 2}
+    description = describe_target(parse_spec(changed(("targets", "npu"), settings)).targets["npu"])
+    assert description["geometry"] == Geometry(block_out=32).to_json()
+    assert (description["hardware"], description["memory_max"], description["area_max"]) == ("search", 2.0, 2.0)
+
+
+def test_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
+    mapping = changed(("models", "one", "calibration"), "data/samples.npz")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(mapping, project=tmp_path)
+    assert str(caught.value).startswith(
+        f"models.yaml: models.one.calibration: found no file data/samples.npz in {tmp_path}"
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/samples.npz").write_bytes(b"")
+    assert parse_spec(mapping, project=tmp_path).models["one"].calibration == "data/samples.npz"
+    with pytest.raises(SpecError, match=r"models\.one\.calibration: found \[1\]"):
+        parse_spec(changed(("models", "one", "calibration"), [1]), project=tmp_path)
+
+
+@pytest.mark.parametrize("calibration", [None, "samples.npz"])
+def test_a_model_survives_its_plain_form(calibration: str | None) -> None:
+    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)}, calibration)
     assert ModelSpec.from_json("m", model.to_json()) == model
+    assert ("calibration" in model.to_json()) == (calibration is not None)
     assert (model.scheme, model.location) == ("torch", "nets:tiny")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from anole.machine import describe_cpu
 from anole.presets import read_tuner
 from anole.stages import merge_builds
 from anole.store.shard import read_shard
-from anole.task import Dense, Task, Workload
+from anole.targets.vta.target import VtaTarget
+from anole.task import Conv2d, Dense, Task, Workload
 from anole.tuning import tune_model, tune_task
 
 RANDOM = read_tuner({"preset": "random", "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1})
@@ -23,8 +25,8 @@ RANDOM = read_tuner({"preset": "random", "evaluator": {"number": 1, "repeats": 2
 class Project:
     """A task and what tuning leaves."""
 
-    def __init__(self, folder: Path, workload: Workload) -> None:
-        self.task = Task(workload, describe_cpu(threads=1), 1)
+    def __init__(self, folder: Path, workload: Workload, target: Mapping[str, Any] | None = None) -> None:
+        self.task = Task(workload, target or describe_cpu(threads=1), 1)
         self.path = folder / f"{self.task.key}.json"
         self.path.write_text(json.dumps(self.task.to_json()))
         self.shards, self.folder = folder / "shards", folder
@@ -66,6 +68,7 @@ def test_a_receipt_tells_what_came_of_it(project: Project, two: dict[str, Any]) 
     assert sum(two["statuses"].values()) == 2
     assert two["gflops"] == pytest.approx(project.task.workload.flop / two["latency_s"] / 1e9)
     assert two["config"] in [trial.config for trial in read_shard(project.shard).trials[:2]]
+    assert two["designs"] == []
 
 
 def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: dict[str, Any]) -> None:
@@ -205,3 +208,56 @@ def test_a_warm_start_says_what_it_learned_from_and_keeps_to_it(tmp_path: Path, 
         assert [(source.task_key, source.trials) for source in content.sources or ()] == [(project.task.key, 4)]
         assert len(content.trials) == trials
     assert shard.read_text().count('"warm_start","sources"') == 1
+
+
+def simulated(folder: Path, **settings: Any) -> Project:
+    folder.mkdir()
+    return Project(folder, Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)), VtaTarget.describe(**settings))
+
+
+def test_what_is_simulated_is_not_confirmed_and_yet_certain(tmp_path: Path) -> None:
+    project = simulated(tmp_path / "fixed")
+    receipt = project.tune(4)
+    content = read_shard(project.shard)
+    assert RANDOM.n_confirm > 0 and content.confirmations == ()
+    assert (receipt["status"], receipt["confirmed"], receipt["designs"]) == ("tuned", True, [])
+    assert receipt["latency_s"] == min(trial.measurement.latency_s or 1.0 for trial in content.trials)
+    assert receipt["latency_s"] == VtaTarget(project.task.target).simulate(project.task.workload, receipt["config"])
+    assert (len(content.trials), content.run.threads) == (4, 1)
+    before = project.shard.read_bytes()
+    assert project.tune(4) == receipt and project.shard.read_bytes() == before
+
+
+def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None:
+    project = simulated(tmp_path / "search", hardware="search", area_max=1.5)
+    receipt = project.tune(30)
+    trials = [trial for trial in read_shard(project.shard).trials if trial.measurement.latency_s is not None]
+    blocks: dict[Any, list[float]] = {}
+    for trial in trials:
+        block = tuple(trial.config[name] for name in ("tile_b", "tile_ci", "tile_co"))
+        blocks.setdefault(block, []).append(trial.measurement.latency_s or 0.0)
+    assert len(blocks) > 3
+    found = {
+        tuple(design["config"][name] for name in ("tile_b", "tile_ci", "tile_co")): design["latency_s"]
+        for design in receipt["designs"]
+    }
+    assert found == {block: min(latencies_s) for block, latencies_s in blocks.items()}
+    assert len(receipt["designs"]) == len(found)
+    # The best is not the fastest of all, but that of what it is worth.
+    worth = VtaTarget(project.task.target).space(project.task.workload).worth
+    costs = [(trial.measurement.latency_s or 0.0) / max(worth(trial.config), 1e-9) for trial in trials]
+    assert receipt["latency_s"] / max(worth(receipt["config"]), 1e-9) == min(costs)
+    again = simulated(tmp_path / "again", hardware="search", area_max=1.5).tune(30)
+    assert {**again, "elapsed_s": 0} == {**receipt, "elapsed_s": 0}
+
+
+def test_tasks_of_a_simulator_may_share_a_budget(tmp_path: Path) -> None:
+    tasks = [Task(workload, VtaTarget.describe(), 1) for workload in (SMALL, LARGE)]
+    for task in tasks:
+        (tmp_path / f"{task.key}.json").write_text(json.dumps(task.to_json()))
+    entries = [{"key": task.key, "weight": 1} for task in tasks]
+    (tmp_path / "manifest.json").write_text(json.dumps({"model": "pair", "tasks": entries}))
+    receipts = tune_pair(tmp_path, 4)
+    assert {receipt["status"] for receipt in receipts.values()} == {"tuned"}
+    assert all(receipt["confirmed"] and receipt["designs"] == [] for receipt in receipts.values())
+    assert all(not read_shard(path).confirmations for path in (tmp_path / "shards").glob("*/*.jsonl"))

@@ -40,3 +40,17 @@ def test_batch_norms_are_folded_and_convolutions_are_channels_last(project: Path
     convolutions = [call for call in calls if call.op.name == "relax.nn.conv2d"]
     assert {(call.attrs.data_layout, call.attrs.kernel_layout) for call in convolutions} == {("NHWC", "HWIO")}
     assert all(isinstance(call.args[1], ir.GenericConst) for call in convolutions)
+
+
+def test_clips_stand_in_the_layout_of_what_they_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clips.py").write_text(
+        "from torch import nn\n\n"
+        "def clips():\n"
+        "    layers = [nn.Conv2d(3, 8, 3), nn.ReLU6(), nn.Conv2d(8, 8, 1), nn.Hardtanh(-1, 2), nn.Conv2d(8, 4, 1)]\n"
+        "    return nn.Sequential(*layers, nn.ReLU6())\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    main = load_model(ModelSpec("clips", "torch:clips:clips", {"x": (1, 3, 8, 8)})).module["main"]
+    names = [binding.value.op.name for block in main.body.blocks for binding in block.bindings]
+    layer = ["relax.nn.conv2d", "relax.add", "relax.clip"]
+    assert names == ["relax.permute_dims", *layer, *layer, *layer, "relax.permute_dims"]

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError
+from anole.record import Measurement, Status
+from anole.roles import History
 from anole.space import Constraint, Space, option_knob, split_knob
 
 
@@ -78,3 +80,43 @@ def test_denormalized_undoes_normalized_and_forgives_half_a_step(cardinalities, 
     nudges = rng.uniform(-0.49, 0.49, points.shape) / np.maximum(space.cardinalities - 1, 1)
     np.testing.assert_array_equal(space.denormalized(points), vectors)
     np.testing.assert_array_equal(space.denormalized((points + nudges).astype(np.float32)), vectors)
+
+
+def test_only_a_discount_makes_a_config_worth_less():
+    space = make_space()
+    vectors = space.vectors(space.valid_indices)
+    assert (space.discounts(vectors) == 1).all() and space.worth(space.config(vectors[0])) == 1.0
+    half = Space(space.knobs, space.constraints, discount=lambda columns: 1 / (1 + (columns["unroll"] > 0)))
+    expected = [1.0 if half.config(vector)["unroll"] == 0 else 0.5 for vector in vectors]
+    assert half.discounts(vectors).tolist() == expected == [half.worth(half.config(vector)) for vector in vectors]
+
+
+def test_a_part_of_a_space_keeps_its_discount():
+    space = Space(make_space().knobs, discount=lambda columns: np.where(columns["unroll"] == 64, 0.25, 1.0))
+    part = space.restricted({"unroll": [16, 64]})
+    assert sorted(set(part.discounts(part.vectors(part.valid_indices)))) == [0.25, 1.0]
+
+
+def test_an_agent_has_the_knobs_that_leave_a_choice():
+    knobs = [
+        option_knob("block", (8, 16), agent="hardware"),
+        option_knob("batch", (1,), agent="hardware"),
+        option_knob("tile", (1, 2), agent="mapping"),
+    ]
+    space = Space(knobs)
+    assert (space.names_of("hardware"), space.names_of("mapping"), space.names_of("nobody")) == (
+        ["block"],
+        ["tile"],
+        [],
+    )
+    assert space.restricted({"block": [8]}).names_of("hardware") == []
+
+
+def test_a_history_holds_what_configs_are_worth():
+    space = Space(make_space().knobs, discount=lambda columns: np.where(columns["unroll"] == 64, 0.25, 1.0))
+    history = History(space, 10**9)
+    configs = [{"tile_f": (64, 1, 1), "unroll": unroll, "pad_at": "root"} for unroll in (0, 64, 64)]
+    measured = [Measurement(Status.OK, latency_s=0.5), Measurement(Status.OK, latency_s=0.5)]
+    vectors = np.array([space.vector(config) for config in configs])
+    history.add(vectors, [*measured, Measurement(Status.RUN_ERROR, error="no result")])
+    assert history.gflops.tolist() == [2.0, 0.5, 0.0]

@@ -153,6 +153,12 @@ def onnx_writer() -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
+def empty_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """Makes a project in a folder of its own."""
+    return lambda name: Project(tmp_path_factory.mktemp(name))
+
+
+@pytest.fixture(scope="session")
 def tuned_two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Outcome]:
     """A torch factory and an ONNX file that share their first convolution, tuned."""
     project = Project(tmp_path_factory.mktemp("two"))

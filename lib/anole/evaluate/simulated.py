@@ -50,6 +50,7 @@ def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[
     wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
     noise = np.concatenate([each.ravel() for each in outputs]) - wide
     error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))
+    error = error if math.isfinite(error) else 1e300
     snr_db = -20 * math.log10(error) if error else None
     accelerator = build["accelerator"]
     latency_s, untuned_s = accelerator["latency_s"], accelerator["untuned_latency_s"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import ir, relax, tirx
+from tvm.relax.dpl import DFPattern, is_op, rewrite_call, wildcard
 
 from anole.errors import ExtractError
 from anole.extract.fold import fold_constants
@@ -48,7 +49,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     module = imported.module
     try:
         with tvm.target.Target({"kind": "llvm"}):
-            for step in (*inference, *fold, transform.ConvertLayout(_LAYOUTS), *fold, share):
+            for step in (*inference, *fold, transform.ConvertLayout(_LAYOUTS), _clip_before_permuting, *fold, share):
                 module = step(module)
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
@@ -85,6 +86,25 @@ def workload_of(call: ir.Call) -> Workload | None:
     if call.op.name == "relax.matmul":
         return _dense(call)
     return None
+
+
+def _clip_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with clips in the layout of what they read: of these, converting the layout knows nothing."""
+    data, low, high = wildcard(), wildcard(), wildcard()
+    inner = is_op("relax.permute_dims")(data)
+    clip, outer = is_op("relax.clip")(inner, low, high), is_op("relax.permute_dims")(inner)
+
+    def swap(call: ir.Call, found: Mapping[DFPattern, ir.Expr]) -> ir.Expr:
+        return relax.op.permute_dims(relax.op.clip(found[data], found[low], found[high]), found[inner].attrs.axes)
+
+    def cancel(call: ir.Call, found: Mapping[DFPattern, ir.Expr]) -> ir.Expr:
+        first, second = (list(found[each].attrs.axes or ()) for each in (inner, outer))
+        is_undone = first and [int(first[int(axis)]) for axis in second] == list(range(len(first)))
+        return found[data] if is_undone else call
+
+    changed = module.clone()
+    changed["main"] = rewrite_call(outer, cancel, rewrite_call(clip, swap, module["main"]))
+    return changed
 
 
 def _conv2d(call: ir.Call) -> Conv2d | None:

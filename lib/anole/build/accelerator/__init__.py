@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from anole.build.accelerator.calibrate import observe, read_samples, snr_db
 from anole.build.accelerator.geometry import Chosen
 from anole.build.accelerator.partition import Partition, partition
-from anole.build.accelerator.quantize import quantize
+from anole.build.accelerator.quantize import integer_pool, quantize
 from anole.build.lower import Choice, lower
 from anole.errors import BuildError
 from anole.extract.graph import find_layers, workloads_of
@@ -27,7 +27,7 @@ from anole.targets import get_device
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.artifact import HOST_LIBRARY, host_of, save_network
 from anole.targets.vta.design import default_config
-from anole.targets.vta.hardware import Loaded, can_add, epilogue_of, load_layer, load_pool
+from anole.targets.vta.hardware import Loaded, can_add, can_pool, epilogue_of, load_layer, load_pool
 from anole.targets.vta.integer import IntegerReference
 from anole.targets.vta.network import HostCall, Layer, Network, Value, float_of, run_network
 from anole.targets.vta.target import VtaTarget, as_conv2d
@@ -64,7 +64,7 @@ def compile_for_accelerator(
         [layer.name for layer in find_layers(imported)],
         lambda workload, position: workload in configs and target.takes(workload, position),
         lambda workload: can_add(as_conv2d(workload), configs[workload], fixed.geometry),
-        pools=fixed.geometry.variant == "vta++",
+        lambda pool, shape: can_pool(integer_pool(pool, 0), shape, fixed.geometry),
     )
     _export_host(model, parts, folder / HOST_LIBRARY)
     host = host_of(folder / HOST_LIBRARY)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
     try:
         loaded = np.load(path)
         arrays = {inputs[0].name: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise BuildError(f"{path}: is neither .npy nor .npz: {error}") from error
     for info in inputs:
         found = arrays.get(info.name)
@@ -46,6 +47,8 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
             shown = f"shape {found.shape}" if found is not None else "none of that name"
             expected = f"(samples, {', '.join(map(str, info.shape))})"
             raise BuildError(f"{path}: found {shown} for input {info.name}; allowed is shape {expected}")
+        if found.dtype.kind not in "biuf" or not np.isfinite(found).all():
+            raise BuildError(f"{path}: input {info.name}: found what is no finite number")
     n = min(len(arrays[info.name]) for info in inputs)
     return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]
 
@@ -88,10 +91,10 @@ def best_exponent(values: NDArray[np.float32]) -> int:
 
 
 def snr_db(expected: NDArray[Any], found: NDArray[Any]) -> float | None:
-    """Returns the signal-to-noise ratio in decibels; None where there is no noise, or no signal."""
+    """Returns the signal-to-noise ratio in decibels; None where there is no noise, no signal, or no finite one."""
     wide = expected.astype(np.float64)
     signal, noise = float(np.square(wide).sum()), float(np.square(wide - found).sum())
-    return 10 * math.log10(signal / noise) if signal and noise else None
+    return 10 * math.log10(signal / noise) if 0 < signal < math.inf and 0 < noise < math.inf else None
 
 
 def _random(info: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:

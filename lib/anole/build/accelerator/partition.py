@@ -6,6 +6,7 @@ is between, as few functions as possible.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,7 @@ def partition(
     names: Sequence[str],
     takes: Callable[[Workload, int], bool],
     can_add: Callable[[Workload], bool],
-    pools: bool,
+    can_pool: Callable[[MaxPool, tuple[int, ...]], bool],
 ) -> Partition:
     """Splits a network.
 
@@ -105,9 +106,9 @@ def partition(
         names: of its anchor operators, in order.
         takes: whether the accelerator takes an anchor operator, given its position among all.
         can_add: whether a layer has room to add a residual.
-        pools: whether the accelerator can find the maximum over windows.
+        can_pool: whether the accelerator can find the maximum over windows of data of a shape.
     """
-    return _Partitioner(main, names, takes, can_add, pools).run()
+    return _Partitioner(main, names, takes, can_add, can_pool).run()
 
 
 class _Partitioner:
@@ -117,16 +118,21 @@ class _Partitioner:
         names: Sequence[str],
         takes: Callable[[Workload, int], bool],
         can_add: Callable[[Workload], bool],
-        pools: bool,
+        can_pool: Callable[[MaxPool, tuple[int, ...]], bool],
     ) -> None:
         self._main, self._layer_names = main, names
-        self._takes, self._can_add, self._pools = takes, can_add, pools
+        self._takes, self._can_add, self._can_pool = takes, can_add, can_pool
         self._bindings = [binding for block in main.body.blocks for binding in block.bindings]
+        self._outputs = _variables(main.body.body)
+        last = self._bindings[-1] if self._bindings else None
+        if last is not None and isinstance(last.value, relax.Tuple) and last.var.same_as(main.body.body):
+            # The tuple of several outputs is none of the values that are run.
+            self._outputs = _variables(self._bindings.pop().value)
         self._users: dict[relax.Var, list[int]] = {}
         for position, binding in enumerate(self._bindings):
             for var in dict.fromkeys(_variables(binding.value)):
                 self._users.setdefault(var, []).append(position)
-        self._returned = set(_variables(main.body.body))
+        self._returned = set(self._outputs)
         self._names = {param: f"input{number}" for number, param in enumerate(main.params)}
         self._names |= {binding.var: f"v{position}" for position, binding in enumerate(self._bindings)}
 
@@ -143,7 +149,7 @@ class _Partitioner:
             elif position not in inner:
                 waiting.append(position)
         self._flush(waiting, parts, builder)
-        outputs = tuple(self._names[var] for var in _variables(self._main.body.body))
+        outputs = tuple(self._names[var] for var in self._outputs)
         return Partition(tuple(self._names[p] for p in self._main.params), outputs, tuple(parts), builder.get())
 
     def _chains(self) -> tuple[dict[int, Chain], set[int]]:
@@ -179,13 +185,14 @@ class _Partitioner:
                 constant = _channels(other, weight.shape[-1])
                 if constant is not None and bias is None:
                     bias = constant
-                elif residual is None and _like(other, user) and self._can_add(workload):
+                elif residual is None and _are_added(var, other, user) and self._can_add(workload):
                     residual = other
                 else:
                     break
             elif kind in (_RELU, _RELU6) or (kind == _CLIP and _number(user.args[1]) == 0):
                 positive = True
-                cap = 6.0 if kind == _RELU6 else _number(user.args[2]) if kind == _CLIP else None
+                most = 6.0 if kind == _RELU6 else _number(user.args[2]) if kind == _CLIP else math.inf
+                cap = None if most == math.inf else most
                 positions.append(following)
                 break
             else:
@@ -213,7 +220,7 @@ class _Partitioner:
 
     def _max_pool(self, binding: Any, accelerated: set[str]) -> MaxPool | None:
         call = binding.value
-        if not self._pools or not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
+        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
             return None
         if call.op.name != "relax.nn.max_pool2d" or self._names.get(call.args[0]) not in accelerated:
             return None
@@ -224,7 +231,7 @@ class _Partitioner:
         (kernel_h, kernel_w), (stride_h, stride_w) = attrs.pool_size, attrs.strides
         top, left, bottom, right = (int(each) for each in attrs.padding)
         name = self._names[binding.var]
-        return MaxPool(
+        pool = MaxPool(
             f"max_pool_{name}",
             (int(kernel_h), int(kernel_w)),
             (int(stride_h), int(stride_w)),
@@ -232,6 +239,7 @@ class _Partitioner:
             self._names[call.args[0]],
             name,
         )
+        return pool if self._can_pool(pool, tuple(int(extent) for extent in call.args[0].ty.shape)) else None
 
     def _flush(self, waiting: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
         """Makes a host part of the operators that wait for one."""
@@ -303,11 +311,12 @@ def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
     return None
 
 
-def _like(expr: ir.Expr, call: ir.Call) -> bool:
-    """Whether an operand is a variable of the shape and type of a call's result."""
-    if not isinstance(expr, relax.Var) or str(expr.ty.dtype) != str(call.ty.dtype):
+def _are_added(value: relax.Var, other: ir.Expr, call: ir.Call) -> bool:
+    """Whether a call adds two different variables, both of the shape and type of its result."""
+    if not isinstance(other, relax.Var) or other.same_as(value):
         return False
-    return [int(extent) for extent in expr.ty.shape] == [int(extent) for extent in call.ty.shape]
+    types = [(str(ty.dtype), [int(extent) for extent in ty.shape]) for ty in (value.ty, other.ty, call.ty)]
+    return types[0] == types[1] == types[2]
 
 
 def _number(expr: ir.Expr) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,7 @@ class BuiltNetwork:
             loaded: dict[str, Loaded] = {}
             steps = [_load_step(folder, each, loaded) for each in plain["steps"]]
             network = Network(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps))
-        except (OSError, ValueError, KeyError, TypeError, StreamError) as error:
+        except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
             raise BuildError(f"{folder}: is no build for vta: {type(error).__name__}: {error}") from error
         return cls(network, Hardware(loaded), host_of(folder / HOST_LIBRARY))
 

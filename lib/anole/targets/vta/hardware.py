@@ -52,6 +52,15 @@ def can_add(workload: Conv2d, config: Config, geometry: Geometry) -> bool:
     return True
 
 
+def can_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> bool:
+    """Returns whether the accelerator can run a pooling of data of a shape, NHWC."""
+    try:
+        load_pool(pool, shape, geometry)
+    except ConfigError:
+        return False
+    return True
+
+
 def load_layer(layer: Layer, geometry: Geometry) -> Loaded:
     """Returns the program of a layer, and its packed weight and bias.
 

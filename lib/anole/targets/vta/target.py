@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -150,6 +151,6 @@ def _choice(name: str, found: object, allowed: tuple[str, ...]) -> None:
 
 
 def _positive(name: str, found: object) -> float:
-    if not isinstance(found, (int, float)) or isinstance(found, bool) or not found > 0:
+    if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 < found <= sys.float_info.max:
         raise TargetError(f"{name}: found {found!r}; a number above 0 is expected")
     return float(found)

@@ -1,0 +1,122 @@
+"""Random steps of quantised networks: layers and poolings of every shape that a small accelerator can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from anole.targets.vta.design import conv2d_space
+from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.hardware import can_add
+from anole.targets.vta.network import Layer, Network, Pool, Quantized
+from anole.task import Conv2d
+
+GEOMETRIES = [
+    DEFAULT,
+    Geometry(variant="vta++"),
+    Geometry(batch=2, variant="vta++"),
+    Geometry(block_in=8, block_out=32, variant="vta++"),
+    Geometry(block_in=32, block_out=32),
+    # So small that most layers take several tiles.
+    Geometry(block_in=8, block_out=8, inp_bytes=1 << 10, wgt_bytes=1 << 11, acc_bytes=1 << 11),
+    Geometry(inp_bytes=1 << 12, acc_bytes=1 << 12, variant="vta++"),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network of one step, and what it reads."""
+
+    geometry: Geometry
+    step: Any
+    inputs: list[Any]
+
+    @property
+    def network(self) -> Network:
+        residual = getattr(self.step, "residual", None)
+        names = (self.step.data,) if residual is None else (self.step.data, residual)
+        return Network(names, (self.step.result,), (self.step,))
+
+
+@st.composite
+def layer_cases(draw: Any, geometries: Any = tuple(GEOMETRIES), most: int = 9) -> Case:
+    g = draw(st.sampled_from(list(geometries)))
+    extent, stride = st.integers(1, most), st.integers(1, 3)
+    w = Conv2d(
+        g.batch * draw(st.integers(1, 2)),
+        draw(extent),
+        draw(extent),
+        draw(st.integers(1, 2 * g.block_in + 1)),
+        draw(st.integers(1, 2 * g.block_out + 1)),
+        (draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+        (draw(stride), draw(stride)),
+        draw(st.one_of(st.just((0, 0, 0, 0)), st.tuples(*[st.integers(0, 2)] * 4))),
+    )
+    assume(w.out_height > 0 and w.out_width > 0)
+    space = conv2d_space(w, g)
+    assume(len(space.valid_indices))
+    config = space.config(space.vectors([draw(st.sampled_from(space.valid_indices.tolist()))])[0])
+    has_residual = draw(st.booleans()) and can_add(w, config, g)
+    data_exponent, weight_exponent = draw(st.integers(-9, 3)), draw(st.integers(-9, 3))
+    shift = draw(st.sampled_from([0, 0, 1, 5, 8, 11, 14]))
+    high = draw(st.sampled_from([127, 127, 96, 1, 0]))
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    half = 1 << shift - 1 if shift else 0
+    shape = (w.batch, w.out_height, w.out_width, w.out_channels)
+    layer = Layer(
+        name="layer",
+        workload=w,
+        config=config,
+        data="x",
+        result="y",
+        residual="r" if has_residual else None,
+        data_exponent=data_exponent,
+        weight_exponent=weight_exponent,
+        residual_exponent=data_exponent + weight_exponent + draw(st.integers(-9, 24)) if has_residual else 0,
+        result_exponent=data_exponent + weight_exponent + shift,
+        low=draw(st.sampled_from([0, -high, -127])),
+        high=high,
+        result_shape=shape,
+        weight=rng.integers(-128, 128, (*w.kernel, w.in_channels, w.out_channels), np.int8),
+        bias=(rng.integers(-(1 << 29), 1 << 29, w.out_channels) >> draw(st.integers(0, 29))).astype(np.int32) + half,
+    )
+    data = Quantized(rng.integers(-128, 128, (w.batch, w.height, w.width, w.in_channels), np.int8), data_exponent)
+    residual = Quantized(rng.integers(-128, 128, shape, np.int8), layer.residual_exponent)
+    return Case(g, layer, [data, residual] if has_residual else [data])
+
+
+@st.composite
+def pool_cases(draw: Any) -> Case:
+    g = draw(st.sampled_from([g for g in GEOMETRIES if g.variant == "vta++"]))
+    kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    strides = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    padding = tuple(draw(st.integers(0, kernel[axis % 2] - 1)) for axis in range(4))
+    height, width = draw(st.integers(1, 11)), draw(st.integers(1, 11))
+    assume(height + padding[0] + padding[2] >= kernel[0] and width + padding[1] + padding[3] >= kernel[1])
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    shape = (g.batch * draw(st.integers(1, 2)), height, width, draw(st.integers(1, 2 * g.block_out + 1)))
+    data = Quantized(rng.integers(-128, 128, shape, np.int8), -4)
+    return Case(g, Pool("pool", kernel, strides, padding, "x", "y", -4), [data])
+
+
+@pytest.fixture(scope="session")
+def layers() -> Any:
+    """A strategy: a layer that some accelerator can run, with data and perhaps a residual."""
+    return layer_cases()
+
+
+@pytest.fixture(scope="session")
+def tiny_layers() -> Any:
+    """The same, so small that Python's own loops are fast enough."""
+    return layer_cases([Geometry(block_in=4, block_out=4, inp_bytes=1 << 10, wgt_bytes=1 << 10, acc_bytes=1 << 10)], 4)
+
+
+@pytest.fixture(scope="session")
+def pools() -> Any:
+    """A strategy: a pooling that VTA++ can run."""
+    return pool_cases()

@@ -1,0 +1,158 @@
+"""The accelerator as a target: how it is described, what it takes, and what its simulation says."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anole.errors import ConfigError, TargetError
+from anole.targets.vta.area import Bounds
+from anole.targets.vta.conv2d import lower_conv2d
+from anole.targets.vta.design import EPILOGUE, design_of, whole_blocks
+from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.target import VtaTarget, as_conv2d
+from anole.targets.vta.timing import simulate
+from anole.task import Conv2d, Dense
+
+CONV = Conv2d(1, 8, 8, 16, 24, (3, 3), padding=(1, 1, 1, 1))
+
+
+def make(**settings):
+    return VtaTarget(VtaTarget.describe(**settings))
+
+
+def test_what_is_not_said_is_vtas_own():
+    assert VtaTarget.describe() == {
+        "kind": "vta",
+        "geometry": DEFAULT.to_json(),
+        "hardware": "fixed",
+        "frequency_mhz": 100.0,
+        "first_layer": "host",
+    }
+    assert VtaTarget.describe("default") == VtaTarget.describe({}) == VtaTarget.describe({"batch": 1})
+
+
+def test_only_what_is_searched_has_bounds():
+    default = Bounds()
+    description = VtaTarget.describe(hardware="search", area_max=3)
+    assert {name: description[name] for name in ("area_max", "memory_max", "penalty")} == {
+        "area_max": 3.0,
+        "memory_max": default.memory_max,
+        "penalty": default.penalty,
+    }
+    assert VtaTarget(description).bounds == Bounds(area_max=3.0)
+    assert make().bounds is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hardware": "found"}, "hardware: found 'found'; allowed are fixed, search"),
+        ({"first_layer": "gpu"}, "first_layer: found 'gpu'; allowed are host, vta"),
+        ({"geometry": "large"}, "geometry: found 'large'; allowed are default, or a mapping"),
+        ({"geometry": {"blocks": 16}}, "geometry.blocks: is unknown; allowed are batch, block_in"),
+        ({"geometry": {"block_in": 24}}, "geometry.block_in: found 24; allowed is a power of two"),
+        ({"geometry": {"block_in": 16.0}}, "geometry.block_in: found 16.0; allowed is a power of two"),
+        ({"geometry": {"variant": "vta+"}}, "geometry.variant: found 'vta[+]'; allowed are vta, vta[+][+]"),
+        ({"area_max": 2}, "area_max: is for `hardware: search`; this hardware is fixed"),
+        ({"penalty": 1, "hardware": "fixed"}, "penalty: is for `hardware: search`"),
+        ({"hardware": "search", "area_max": 0}, "area_max: found 0; a number above 0"),
+        ({"hardware": "search", "memory_max": "1"}, "memory_max: found '1'; a number above 0"),
+        ({"hardware": "search", "penalty": True}, "penalty: found True; a number above 0"),
+        *(
+            ({"frequency_mhz": value}, "frequency_mhz: found .*; a number above 0")
+            for value in (0, -1, "100", None, True, float("nan"), float("inf"), 10**400)
+        ),
+    ],
+)
+def test_a_wrong_setting_is_named(settings, message):
+    with pytest.raises(TargetError, match=message):
+        VtaTarget.describe(**settings)
+
+
+@given(st.fixed_dictionaries({}, optional={name: st.integers(0, 20) for name in Geometry().to_json() if "_" in name}))
+def test_a_geometry_is_described_whole_or_refused(powers):
+    fields = {name: 1 << power for name, power in powers.items()}
+    try:
+        description = VtaTarget.describe(geometry=fields)
+    except TargetError:
+        return
+    assert json.loads(json.dumps(description)) == description
+    assert VtaTarget(description).geometry == Geometry(**fields)
+
+
+def test_the_first_convolution_is_the_hosts_unless_it_is_asked_for():
+    on_host, on_vta = make(), make(first_layer="vta")
+    assert not on_host.takes(CONV, 0) and on_host.takes(CONV, 1)
+    assert on_vta.takes(CONV, 0)
+    assert on_host.takes(Dense(1, 8, 8), 0)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Conv2d(1, 8, 8, 16, 16, (3, 3), groups=16),
+        Conv2d(1, 8, 8, 16, 16, (3, 3), dilation=(2, 2)),
+        Conv2d(1, 40, 40, 16, 16, (3, 3), padding=(16, 16, 16, 16)),
+    ],
+    ids=["grouped", "dilated", "wide border"],
+)
+def test_what_the_accelerator_cannot_run_is_not_taken(workload):
+    assert not make().takes(workload, 5)
+
+
+def test_a_matrix_product_is_a_convolution_of_single_pixels():
+    assert as_conv2d(Dense(3, 20, 50)) == Conv2d(1, 3, 1, 20, 50, (1, 1))
+    assert as_conv2d(CONV) == CONV
+
+
+def test_only_a_search_has_knobs_of_the_hardware():
+    assert make().space(CONV).names_of("hardware") == []
+    assert make(hardware="search").space(CONV).names_of("hardware") == ["tile_b", "tile_ci", "tile_co"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_seconds_are_the_cycles_of_the_canonical_program(data):
+    workload = data.draw(st.sampled_from([CONV, Dense(2, 40, 24)]))
+    target = make(hardware="search", frequency_mhz=250, memory_max=4)
+    space = target.space(workload)
+    config = space.config(space.vectors([data.draw(st.sampled_from(space.valid_indices.tolist()))])[0])
+    w = as_conv2d(workload)
+    design = design_of(w, DEFAULT, config)
+    program = lower_conv2d(whole_blocks(w, design.geometry), design.schedule, design.geometry, EPILOGUE)
+    cycles = simulate(program.instructions, design.geometry).cycles
+    assert target.cycles(workload, config) == cycles
+    assert target.simulate(workload, config) == cycles / 250e6
+    assert target.geometry_of(config) == design.geometry
+    there = target.with_geometry(design.geometry)
+    assert there.cycles(workload, config) == cycles and there.bounds is None
+    assert there.space(workload).rejection(config) is None
+
+
+def test_a_faster_clock_takes_less():
+    config = make().default_config(CONV)
+    slow_s, fast_s = (make(frequency_mhz=mhz).simulate(CONV, config) for mhz in (100, 400))
+    assert slow_s == pytest.approx(4 * fast_s)
+
+
+def test_a_config_that_cannot_be_run_has_a_reason():
+    config = make().default_config(CONV)
+    with pytest.raises(ConfigError, match="tile_h 5 does not divide 8"):
+        make().simulate(CONV, {**config, "tile_h": 5})
+    with pytest.raises(ConfigError, match="at most 4096 are allowed"):
+        make().simulate(CONV, {**config, "tile_ci": 128, "tile_co": 128})
+
+
+def test_worth_falls_with_what_exceeds_the_bounds():
+    space = make(hardware="search", area_max=1.5, penalty=0.25).space(CONV)
+    vectors = space.vectors(space.valid_indices)
+    target = make(hardware="search", area_max=1.5, penalty=0.25)
+    excess = np.array([target.bounds.excess(target.geometry_of(space.config(vector))) for vector in vectors])
+    assert (excess > 0).any() and (excess == 0).any()
+    np.testing.assert_allclose(space.discounts(vectors), np.maximum(0, 1 - 0.25 * excess))
+    assert space.worth(space.config(vectors[0])) == space.discounts(vectors)[0]

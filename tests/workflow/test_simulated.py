@@ -1,0 +1,94 @@
+"""A network for the accelerator from models.yaml to the database, and again after a change."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.workflow
+
+# The first layer is the host's.
+TUNED = ["conv2d 16->16 k3x3 s1 8x8", "conv2d 16->24 k3x3 s1 8x8"]
+BUILD = "chain-npu-random"
+
+
+@pytest.fixture(scope="module")
+def built(empty_project: Any, onnx_writer: Callable[..., None]) -> Any:
+    project = empty_project("simulated")
+    onnx_writer(project.folder / "chain.onnx", [16, 16, 24])
+    save_samples(project, 1)
+    project.write(
+        {"chain": {"source": "onnx:chain.onnx", "calibration": "samples.npy"}},
+        targets={"npu": {"kind": "vta", "geometry": {"block_out": 16}}},
+        builds=[{"model": "chain", "target": "npu"}],
+    )
+    outcome = project.snakemake()
+    assert outcome.code == 0, outcome.output
+    return project, outcome
+
+
+@pytest.fixture
+def project(built: Any, tmp_path: Any) -> Any:
+    return built[0].copy(tmp_path)
+
+
+def save_samples(project: Any, scale: float) -> None:
+    samples = scale * np.random.default_rng(0).standard_normal((2, 1, 3, 8, 8))
+    np.save(project.folder / "samples.npy", samples.astype(np.float32))
+
+
+def test_a_network_is_tuned_built_and_evaluated(built: Any) -> None:
+    project, outcome = built
+    assert project.tuned_labels(outcome) == TUNED
+    assert {rule: outcome.jobs[rule] for rule in ("extract", "compile", "evaluate", "merge")} == {
+        "extract": ["chain-npu"],
+        "compile": [BUILD],
+        "evaluate": [BUILD],
+        "merge": [""],
+    }
+    with sqlite3.connect(project.folder / "db/tuning.sqlite") as db:
+        ((reference, latency_s, speedup, snr_db),) = db.execute(
+            "select reference, latency_s, speedup, snr_db from evaluation"
+        ).fetchall()
+        assert reference == "untuned" and latency_s > 0 and speedup >= 1 and snr_db > 15
+        assert db.execute("select count(*) from trial").fetchall() == [(4,)]
+        assert db.execute("select count(*) from confirmation").fetchall() == [(0,)]
+
+
+def test_what_is_simulated_is_tuned_side_by_side(built: Any) -> None:
+    _, outcome = built
+    events = re.findall(r"^(?:local)?rule (tune):|\(Rule: (tune)\)", outcome.output, re.MULTILINE)
+    assert [("begin" if began else "end") for began, _ in events] == ["begin", "begin", "end", "end"]
+
+
+def test_then_nothing_is_left_to_do(project: Any) -> None:
+    outcome = project.snakemake()
+    assert (outcome.code, outcome.jobs) == (0, {})
+
+
+def test_another_geometry_is_tuned_anew(project: Any) -> None:
+    project.edit("models.yaml", "block_out: 16", "block_out: 32")
+    outcome = project.snakemake("tuned")
+    assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
+    assert project.tuned_labels(outcome) == TUNED
+    assert len(project.shards()) == 4
+
+
+def test_other_samples_compile_again_and_broken_ones_are_told_in_one_line(project: Any) -> None:
+    save_samples(project, 8)
+    stages = [step["stage"] for step in json.loads(project.anole("plan", "--json").stdout)["steps"]]
+    assert "tune" not in stages and stages[-3:] == ["compile", "evaluate", "merge"]
+
+    (project.folder / "samples.npy").write_text("no numbers")
+    outcome = project.snakemake()
+    assert outcome.code != 0 and outcome.jobs["compile"] == [BUILD] and "tune" not in outcome.jobs
+    log = (project.folder / f"logs/compile/{BUILD}.log").read_text()
+    (line,) = [line for line in log.splitlines() if line.startswith("anole: ")]
+    assert line.startswith("anole: samples.npy: is neither .npy nor .npz: ")
+    assert "Traceback" not in log and line in outcome.output
