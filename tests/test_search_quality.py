@@ -1,6 +1,6 @@
 """The regression test of search quality: on a recorded layer every preset beats random search by a margin.
 
-`dcoc` was made for another target, and does not on a processor (docs/methods/dcoc.md): it has a layer on the accelerator.
+`dcoc` was made for another target, and does not on a processor (docs/methods/dcoc.md): its layer is the accelerator's.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[
         BuildError: the folder cannot be run, or computes something else than the integer reference.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
+    if "accelerator" not in build:
+        raise BuildError(f"{folder}: build.json says nothing of the accelerator; compile it again")
     built = BuiltNetwork.load(folder)
     found, expected = built.run(inputs), built.run(inputs, IntegerReference())
     for name, value in expected.items():
@@ -47,6 +49,8 @@ def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[
     model = ModelSpec.from_json(build["model"], build["entry"])
     with reference_engines(model, inputs, available_cores()) as references:
         precise = references[0].compute()
+    if [each.shape for each in precise] != [each.shape for each in outputs]:
+        raise BuildError(f"{folder}: has other outputs than the model has now; compile it again")
     wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
     noise = np.concatenate([each.ravel() for each in outputs]) - wide
     error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))
