@@ -232,17 +232,27 @@ def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
 
 
 @vta.command(name="report")
-@click.option("--schedules", type=_PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
+@click.option("--schedules", type=_PATH, help="Rows of shape, workload and schedule, as JSON.")
 @click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Which of them.")
+@click.option("--build", type=_PATH, help="Folder of a build, instead of schedules.")
+@click.option("--step", help="Which of its layers, with --build.")
 @click.option("--picture", type=_PATH, help="When each module runs what, as SVG, which is written.")
 @click.option("--until", type=click.IntRange(1), help="The last cycle of the picture.")
-def report_(schedules: Path, row: int, picture: Path | None, until: int | None) -> None:
-    """Say how well a row of SCHEDULES uses the accelerator."""
+def report_(
+    schedules: Path | None, row: int, build: Path | None, step: str | None, picture: Path | None, until: int | None
+) -> None:
+    """Say how well a row of schedules, or a layer of a build, uses the accelerator."""
     from anole.keys import write_atomically
+    from anole.targets.vta.artifact import BuiltNetwork
     from anole.targets.vta.report import draw_timeline, summarize
     from anole.targets.vta.schedules import program_of, read_row
 
-    program = program_of(read_row(schedules, row))
+    if schedules is not None and build is None:
+        program = program_of(read_row(schedules, row))
+    elif build is not None and step is not None and schedules is None:
+        program = BuiltNetwork.load(build).program(step)
+    else:
+        raise click.UsageError("give --schedules, or --build and --step")
     text, timeline = summarize(program)
     click.echo(text)
     if picture is not None:

@@ -191,7 +191,7 @@ def test_a_searched_accelerator_is_one_for_the_whole_network(project: Path, acce
     block = [said["accelerator"]["geometry"][name] for name in ("batch", "block_in", "block_out")]
     assert block == [1, 8, 32] == said["accelerator"]["candidates"][0]["block"]
     network = BuiltNetwork.load(project / "net")
-    assert {loaded.program.geometry.block_out for loaded in network.hardware._loaded.values()} == {32}
+    assert {loaded.program.geometry.block_out for loaded in network.hardware.loaded.values()} == {32}
     check(network, *RESIDUAL, 15)
 
 

@@ -44,7 +44,7 @@ def test_a_layer_is_loaded_as_it_was_saved(layers, tmp_path_factory, data):
     (step,) = built.network.steps
     np.testing.assert_array_equal(step.weight, case.step.weight)
     np.testing.assert_array_equal(step.bias, case.step.bias)
-    assert built.hardware._loaded["y"].program == loaded.program
+    assert built.hardware.loaded["y"].program == loaded.program
     assert agree(built, case.inputs, "y")
 
 

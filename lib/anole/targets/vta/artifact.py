@@ -68,7 +68,7 @@ class BuiltNetwork:
     """
 
     network: Network
-    hardware: Accelerator
+    hardware: Hardware
     host: Host
 
     @classmethod
@@ -92,6 +92,17 @@ class BuiltNetwork:
     def run(self, inputs: Sequence[NDArray[Any]], accelerator: Accelerator | None = None) -> Mapping[str, Value]:
         """Runs the network, on the simulated hardware unless another accelerator is given, and returns all values."""
         return run_network(self.network, inputs, self.host, accelerator or self.hardware)
+
+    def program(self, name: str) -> Program:
+        """Returns the program of a step of the accelerator.
+
+        Raises:
+            BuildError: there is no such step.
+        """
+        steps = {step.name: step.result for step in self.network.steps if not isinstance(step, HostCall)}
+        if name not in steps:
+            raise BuildError(f"found step {name!r}; the accelerator's steps are {', '.join(steps)}")
+        return self.hardware.loaded[steps[name]].program
 
     def outputs(self, values: Mapping[str, Value]) -> list[NDArray[Any]]:
         """Returns the outputs among the values of a run."""

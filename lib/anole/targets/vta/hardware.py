@@ -97,11 +97,11 @@ class Hardware(Accelerator):
     """
 
     def __init__(self, loaded: Mapping[str, Loaded]) -> None:
-        self._loaded = loaded
+        self.loaded = loaded
 
     def layer(self, layer: Layer, data: Data, residual: Sum | None) -> Data:
         """Runs a layer's program."""
-        loaded = self._loaded[layer.result]
+        loaded = self.loaded[layer.result]
         g, w = loaded.program.geometry, layer.workload
         tensors = {"data": pack_data(_filled(data, g.block_in), g), **loaded.constants}
         if residual is not None:
@@ -110,7 +110,7 @@ class Hardware(Accelerator):
 
     def pool(self, pool: Pool, data: Data) -> Data:
         """Runs a pooling's program."""
-        program = self._loaded[pool.result].program
+        program = self.loaded[pool.result].program
         block = program.geometry.block_out
         wide = pack_out(_filled(data, block), program.geometry).astype(np.int32)
         n, h, w, c = data.shape
