@@ -59,6 +59,7 @@ bench-tuners: env  ## compare the search methods on this machine, for hours; goe
 bench-vta: env  ## simulate whole design spaces of the accelerator and compare the search methods on them, for hours
 	python benchmarks/vta_tables.py --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
 	python benchmarks/vta_tuners.py runs docs/results/vta_runs.csv
+	python benchmarks/vta_tuners.py summary < docs/results/vta_runs.csv > docs/results/vta_summary.csv
 	python benchmarks/vta_tuners.py models < docs/results/vta_runs.csv > docs/results/vta_models.csv
 	python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
 	python benchmarks/vta_rate.py > docs/results/vta_rate.csv

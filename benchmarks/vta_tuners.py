@@ -1,6 +1,7 @@
 """The search methods on the accelerator's design spaces, whose optima are known, as CSV.
 
     python benchmarks/vta_tuners.py runs docs/results/vta_runs.csv        # a line for each run; adds what is missing
+    python benchmarks/vta_tuners.py summary < docs/results/vta_runs.csv > docs/results/vta_summary.csv
     python benchmarks/vta_tuners.py models < docs/results/vta_runs.csv > docs/results/vta_models.csv
     python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
 
@@ -65,11 +66,14 @@ def main() -> None:
     runs.add_argument("--seeds", type=int, default=20)
     runs.add_argument("--trials", type=int, default=CHECKPOINTS[-1])
     runs.add_argument("--processes", type=int, default=available_cores())
+    kinds.add_parser("summary")
     kinds.add_parser("models")
     kinds.add_parser("picture").add_argument("path", type=Path)
     arguments = parser.parse_args()
     if arguments.kind == "runs":
         print_runs(arguments)
+    elif arguments.kind == "summary":
+        print_summary(list(csv.DictReader(sys.stdin)))
     elif arguments.kind == "models":
         print_models(list(csv.DictReader(sys.stdin)))
     else:
@@ -144,6 +148,53 @@ def costs_of(layer: str) -> NDArray[np.float64]:
     worth = table.space.discounts(table.space.vectors(table.space.valid_indices))
     with np.errstate(divide="ignore"):
         return np.where(np.isnan(table.latencies_s), np.inf, table.latencies_s / worth)
+
+
+SUMMARY_COLUMNS = (
+    *("variant", "runs", "within_5%", "median_trials_to_5%", "median_s_to_5%"),
+    *("within_1%", "median_trials_to_1%", "median_s_to_1%"),
+    *(f"mean_gap_at_{trials}" for trials in CHECKPOINTS),
+    *(f"throughput_of_autotvm_at_{trials}" for trials in CHECKPOINTS),
+)
+
+
+def print_summary(runs: Sequence[Mapping[str, str]]) -> None:
+    """Prints a line for each variant: over all layers whose space has more configs than a run has trials.
+
+    Runs of all variants are of the same layers and seeds. Medians are empty where half of the runs did not get there.
+    Seconds are of searching and of simulating; throughput is the geometric mean over runs of AutoTVM's cost over
+    that of the variant, after equal trials.
+    """
+    larger = [run for run in runs if len(costs_of(run["layer"])) > CHECKPOINTS[-1]]
+    by_variant: dict[str, dict[tuple[str, str], Mapping[str, str]]] = {}
+    for run in larger:
+        by_variant.setdefault(run["variant"], {})[run["layer"], run["seed"]] = run
+    common = sorted(set.intersection(*(set(own) for own in by_variant.values())))
+    writer = csv.writer(sys.stdout)
+    writer.writerow(SUMMARY_COLUMNS)
+    for variant, of_variant in by_variant.items():
+        own = [of_variant[place] for place in common]
+        row: list[object] = [variant, len(own)]
+        for quality in ("5%", "1%"):
+            reached = [run for run in own if run[f"trials_to_{quality}"]]
+            trials = [float(run[f"trials_to_{quality}"]) for run in reached]
+            seconds = [
+                float(run[f"search_s_to_{quality}"]) + n * _simulate_s(run["layer"])
+                for run, n in zip(reached, trials, strict=True)
+            ]
+            row += [len(reached), _median(trials, len(own), 0), _median(seconds, len(own), 2)]
+        gaps = {at: [1 + float(run[f"gap_at_{at}"]) for run in own] for at in CHECKPOINTS}
+        base = {at: [1 + float(by_variant["autotvm"][p][f"gap_at_{at}"]) for p in common] for at in CHECKPOINTS}
+        row += [f"{statistics.fmean(gaps[at]) - 1:.4f}" for at in CHECKPOINTS]
+        row += [f"{np.exp(np.mean(np.log(np.array(base[at]) / np.array(gaps[at])))):.3f}" for at in CHECKPOINTS]
+        writer.writerow(row)
+
+
+def _median(values: Sequence[float], n: int, digits: int) -> str:
+    """Returns the median of n values of which some are unknown, and larger than all others; empty if it is so."""
+    filled = sorted(values) + [np.inf] * (n - len(values))
+    middle = (filled[(n - 1) // 2] + filled[n // 2]) / 2
+    return f"{middle:.{digits}f}" if np.isfinite(middle) else ""
 
 
 MODEL_COLUMNS = (
