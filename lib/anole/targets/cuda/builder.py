@@ -12,6 +12,7 @@ from tvm import tirx
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.cuda.architecture import Limits
+from anole.targets.cuda.runtime import prepare_to_compile, source_only
 from anole.targets.kernel import define, link
 from anole.task import Workload
 
@@ -32,12 +33,16 @@ def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
 
 def compile_kernel(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
     """Returns a scheduled function, compiled by TVM for the target and its host."""
-    return tvm.compile(tvm.IRModule({"main": func}), cuda_target(description))
+    prepare_to_compile()
+    # Within the target's scope, where the CUDA compiler looks for the architecture; else it asks a GPU.
+    with cuda_target(description) as target:
+        return tvm.compile(tvm.IRModule({"main": func}), target)
 
 
 def source(func: tirx.PrimFunc, description: Mapping[str, Any]) -> str:
     """Returns the CUDA C++ that TVM makes of a scheduled function."""
-    return str(compile_kernel(func, description).mod.imports[0].inspect_source())
+    with source_only():
+        return str(compile_kernel(func, description).mod.imports[0].inspect_source())
 
 
 def build(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 
 import tvm
-from tvm import tirx
+from tvm import s_tir, tirx
 from tvm.s_tir import dlight
+
+from anole.targets.cuda.runtime import source_only
 
 _log = logging.getLogger(__name__)
 
@@ -23,8 +25,8 @@ _RULES = (
 def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
     """Returns an equal function that runs on the GPU.
 
-    Never fails: a rule that cannot schedule the function, or whose result TVM cannot lower, makes way for the next;
-    without any left the function stays as it was.
+    Never fails: a rule that cannot schedule the function, or whose result TVM cannot build, makes way for the next.
+    Where none is left, which is said, the function stays as it was, for the host.
     """
     for rule in _RULES:
         try:
@@ -35,15 +37,21 @@ def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pri
             continue
         if scheduled is not None:
             return scheduled
+    _log.warning("a function that no rule can schedule for the GPU: %s", _name(func))
     return func
 
 
 def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
     """The function as one rule schedules it, or None where the rule is for others."""
     with target:
-        module = dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func}))
-    scheduled = module["main"]
-    if not scheduled.attrs or not scheduled.attrs.get("tirx.is_scheduled"):
+        scheduled = dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func}))["main"]
+    if not scheduled.attrs.get("tirx.is_scheduled"):
         return None
-    tvm.tirx.build(module, target)
+    with source_only():
+        tvm.tirx.build(scheduled.with_attr("global_symbol", "main"), target)
     return scheduled
+
+
+def _name(func: tirx.PrimFunc) -> str:
+    blocks = s_tir.Schedule(func)
+    return ", ".join(str(blocks.get(rv).name_hint) for rv in blocks.get_child_blocks(blocks.get_sblock("root")))

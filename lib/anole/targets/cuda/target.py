@@ -11,6 +11,7 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.cuda import conv2d_space, depthwise_space, gemm_space, gemv_space
 from anole.targets.cuda.architecture import Limits, describe_cuda, present_architecture
+from anole.targets.cuda.toolchain import compiler_environment
 from anole.task import Conv2d, Workload
 
 if TYPE_CHECKING:
@@ -88,14 +89,16 @@ class CudaTarget:
         return schedule_default(func, self.compiler_target())
 
     def compiler_target(self) -> tvm.target.Target:
-        """Returns what TVM calls this target."""
+        """Returns what TVM calls this target; from here on, this process compiles for it to binaries."""
         from anole.targets.cuda.builder import cuda_target
+        from anole.targets.cuda.runtime import prepare_to_compile
 
+        prepare_to_compile()
         return cuda_target(self.description)
 
     def environment(self) -> Mapping[str, str]:
-        """Returns one thread for the host: all that it does is to launch kernels."""
-        return {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        """Returns where the CUDA compiler finds its headers, and one thread for a host that but launches kernels."""
+        return {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **compiler_environment()}
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         """Builds one candidate with the canonical epilogue into a shared library; needs no GPU."""

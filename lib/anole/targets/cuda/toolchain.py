@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 _TIMEOUT_S = 20.0
@@ -40,6 +41,28 @@ def nvrtc_version() -> str | None:
         return None
     bindings = metadata.version("cuda-bindings")
     return f"{major}.{minor} (cuda-bindings {bindings})" if error == nvrtc.nvrtcResult.NVRTC_SUCCESS else None
+
+
+def compiler_environment() -> dict[str, str]:
+    """Returns the environment variables by which TVM's call of NVRTC finds CUDA's headers.
+
+    By itself TVM takes the folder above nvcc's, which is wrong for a wrapper script, and needs nvcc.
+    """
+    nvcc = find_nvcc()
+    usual = [Path(nvcc).resolve().parents[1]] if nvcc else []
+    for root in (*usual, Path("/usr/local/cuda"), *_packaged()):
+        if (root / "include" / "cuda_runtime.h").is_file():
+            cccl = root / "include" / "cccl"
+            extra = {"TVM_CUDA_NVRTC_EXTRA_OPTS": f"-I{cccl}"} if cccl.is_dir() else {}
+            return {"CUDA_PATH": str(root), **extra}
+    return {}
+
+
+def _packaged() -> list[Path]:
+    """Where PyPI's packages of CUDA have their headers."""
+    package = find_spec("nvidia")
+    folders = [Path(place) for place in package.submodule_search_locations or ()] if package else []
+    return [path for folder in folders for path in sorted(folder.glob("cu[0-9]*"), reverse=True)]
 
 
 def compilers() -> str:
