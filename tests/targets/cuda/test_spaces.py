@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anole.errors import ConfigError
 from anole.record import Config
 from anole.targets.cuda.architecture import Limits
 from anole.targets.cuda.builder import source
@@ -94,6 +95,21 @@ def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Workload, see
         assert taken["many threads"][0] < least
     else:
         assert named in exceeded
+
+
+def test_every_limit_rejects_something() -> None:
+    target = CudaTarget({**TARGET.description, "limits": replace(SMALL, grid_y=40).to_json()})
+    space = target.space(Conv2d(2, 14, 14, 32, 64, (3, 3), padding=PADDED))
+    columns = space.columns(space.vectors(np.random.default_rng(0).integers(0, space.size, 4096)))
+    share = {constraint.reason: float(constraint.holds(columns).mean()) for constraint in space.constraints}
+    assert len(share) == 9
+    assert all(0 < held < 1 for held in share.values())
+
+
+def test_a_workload_that_fits_no_device_is_said() -> None:
+    target = CudaTarget({**TARGET.description, "limits": replace(SMALL, grid_x=1, threads_per_block=1).to_json()})
+    with pytest.raises(ConfigError, match="limits leave no config"):
+        target.default_config(Conv2d(3, 4, 4, 4, 4, (1, 1)))
 
 
 def taken_by(target: CudaTarget, workload: Workload, config: Config) -> dict[str, tuple[int, int]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.errors import ConfigError
 from anole.record import Config
 from anole.space import Constraint, Knob, Space
 from anole.space.space import Columns, Description
@@ -99,15 +100,21 @@ def limit_constraints(limits: Limits, measure: Measure) -> list[Constraint]:
 
 
 def best_of(space: Space, n: int, merit: Callable[[Columns], NDArray[np.float64]]) -> Config:
-    """Returns the config of most merit among many drawn ones and those that take least."""
-    plainest = Space(_plainest(space.knobs), space.constraints)
-    drawn = [*_configs(space, n), *_configs(plainest, n)]
-    vectors = np.array([space.vector(config) for config in drawn])
+    """Returns the config of most merit among many drawn ones and those that take least.
+
+    Raises:
+        ConfigError: there is none within the limits.
+    """
+    knobs = _plainest(space.knobs)
+    plain = Space(knobs, space.constraints).sample(n, np.random.default_rng(0))
+    places = [
+        np.array([whole.index(value) for value in few.values]) for whole, few in zip(space.knobs, knobs, strict=True)
+    ]
+    widened = np.stack([place[plain[:, position]] for position, place in enumerate(places)], axis=1)
+    vectors = np.concatenate([space.sample(n, np.random.default_rng(0)), widened])
+    if not len(vectors):
+        raise ConfigError("the device's limits leave no config for this workload")
     return space.config(vectors[int(np.argmax(merit(space.columns(vectors))))])
-
-
-def _configs(space: Space, n: int) -> list[Config]:
-    return [space.config(vector) for vector in space.sample(n, np.random.default_rng(0))]
 
 
 def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: Measure) -> int:
