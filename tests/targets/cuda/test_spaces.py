@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 import pytest
@@ -106,6 +105,21 @@ def test_every_limit_rejects_something() -> None:
     assert all(0 < held < 1 for held in share.values())
 
 
+@pytest.mark.parametrize("amount", [15, 16])
+def test_virtual_threads_within_the_limit_are_unrolled(amount: int) -> None:
+    workload = Conv2d(1, 4, 240, 8, 32, (1, 1))
+    config = {
+        **{"tile_f": [1, 2, 16, 1], "tile_y": [2, 1, 2, 1], "tile_x": [240 // amount, amount, 1, 1]},
+        **{"tile_rc": [4, 2], "tile_ry": [1, 1], "tile_rx": [1, 1]},
+        **{"auto_unroll_max_step": 0, "unroll_explicit": 0},
+    }
+    template = TARGET.template(workload)
+    text = source(template.schedule(define(template, workload, config), workload, config), TARGET.description)
+    is_unrolled = "int vthread" not in text
+    assert is_unrolled == (amount <= TARGET.limits.virtual_threads)
+    assert is_unrolled == (TARGET.space(workload).rejection(config) is None)
+
+
 def test_a_workload_that_fits_no_device_is_said() -> None:
     target = CudaTarget({**TARGET.description, "limits": replace(SMALL, grid_x=1, threads_per_block=1).to_json()})
     with pytest.raises(ConfigError, match="limits leave no config"):
@@ -127,7 +141,7 @@ def taken_by(target: CudaTarget, workload: Workload, config: Config) -> dict[str
     summed = "dense_local" if "dense_local_rf_ptr" in text else None
     local = [int(size) for place, name, size in arrays if not place and "_local_" in name and name != f"{summed}_ptr"]
     held = sum(local) + 8
-    virtual = prod(extent for axis, extent in loops.items() if axis.startswith("vthread"))
+    virtual = max((extent for axis, extent in loops.items() if axis.startswith("vthread")), default=1)
     return {
         "many threads": (threads, limits.threads_per_block),
         "many threads along z": (loops.get("threadIdx.z", 1), limits.threads_z),

@@ -31,7 +31,8 @@ class Limits:
         shared_bytes_per_block: of memory that is allocated statically.
         registers_per_block: of 32 bits each; a multiprocessor has no more.
         registers_per_thread: what an instruction can name.
-        virtual_threads: as many as TVM unrolls; accumulators of more would be indexed, and leave the registers.
+        virtual_threads: along one axis, as many as TVM unrolls; accumulators of more are indexed by a loop, which
+            takes them out of the registers.
         grid_x: blocks along ``blockIdx.x``.
         grid_y: blocks along ``blockIdx.y``.
     """
@@ -42,7 +43,7 @@ class Limits:
     shared_bytes_per_block: int = 48 << 10
     registers_per_block: int = 1 << 16
     registers_per_thread: int = 255
-    virtual_threads: int = 16
+    virtual_threads: int = 15
     grid_x: int = (1 << 31) - 1
     grid_y: int = (1 << 16) - 1
 

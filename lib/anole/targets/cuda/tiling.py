@@ -18,10 +18,12 @@ _THREAD_AXES = (Annotation.THREAD_Z, Annotation.THREAD_Y, Annotation.THREAD_X)
 ADDRESSING = 8
 """Registers that any thread has beside its values: addresses and counters."""
 
-_GOOD_THREADS = 8.0
+# Logarithms to the base of two, of what is said to work on most layers.
+_GOOD_THREADS = 7.5
 _GOOD_ACCUMULATORS = 5.0
 _GOOD_BLOCKS = 8.0
 _GOOD_STEPS = 4.0
+_GOOD_NEIGHBOURS = 4.0
 
 
 def window(outputs: Counts, stride: int, taps: Counts, dilation: int) -> Counts:
@@ -41,7 +43,7 @@ def usage(spatial: Sequence[NDArray[np.int64]], leading: int, shared_bytes: Coun
     return Usage(
         threads=np.prod([axis[:, 2] for axis in spatial], axis=0),
         threads_z=spatial[0][:, 2] if len(spatial) == 3 else np.ones_like(shared_bytes),
-        virtual_threads=np.prod([axis[:, 1] for axis in spatial], axis=0),
+        virtual_threads=np.max([axis[:, 1] for axis in spatial], axis=0),
         shared_bytes=shared_bytes,
         registers=accumulators + ADDRESSING,
         grid_x=leading * np.prod([axis[:, 0] for axis in spatial[:-1]], axis=0),
@@ -88,8 +90,8 @@ def merit(taken: Usage, along: Counts, columns: Counts, rows: Counts) -> NDArray
     threads, blocks = np.log2(taken.threads), np.log2(taken.blocks)
     accumulators = np.log2(columns * rows / taken.threads)
     reuse = np.log2(columns * rows / (columns + rows))
-    score = 2.0 * np.minimum(blocks, _GOOD_BLOCKS) - np.abs(threads - _GOOD_THREADS + 0.5)
-    score += -np.abs(accumulators - _GOOD_ACCUMULATORS) + reuse + np.minimum(np.log2(along), 4.0)
+    score = 2.0 * np.minimum(blocks, _GOOD_BLOCKS) - np.abs(threads - _GOOD_THREADS)
+    score += -np.abs(accumulators - _GOOD_ACCUMULATORS) + reuse + np.minimum(np.log2(along), _GOOD_NEIGHBOURS)
     return np.asarray(score - 0.25 * np.log2(taken.virtual_threads))
 
 
@@ -99,15 +101,8 @@ def merit_of_stage(steps: Counts, contiguous: Counts) -> NDArray[np.float64]:
 
 
 def merit_of_unrolling(columns: Columns) -> NDArray[np.float64]:
-    """Returns how promising the two unrolling knobs are, shape (n,): accumulators want it, compilers do it well."""
+    """Returns how promising the two unrolling knobs are, shape (n,): some is wanted, and compilers do it well."""
     return np.asarray(0.2 * (columns["auto_unroll_max_step"] == 512) - 0.1 * columns["unroll_explicit"])
-
-
-def _annotation(part: int, at: int, axes: int) -> Annotation:
-    """The annotation of one part of one of some spatial axes."""
-    if part == 0:
-        return _BLOCK_AXES[at == axes - 1]
-    return Annotation.VIRTUAL_THREAD if part == 1 else _THREAD_AXES[at - axes]
 
 
 def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:
@@ -118,3 +113,10 @@ def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[
         steps = steps * extent
         marked.append((name, axis, extent, np.where(steps <= max_step, Annotation.UNROLLED, Annotation.SERIAL)))
     return marked[::-1]
+
+
+def _annotation(part: int, at: int, axes: int) -> Annotation:
+    """The annotation of one part of one of some spatial axes."""
+    if part == 0:
+        return _BLOCK_AXES[at == axes - 1]
+    return Annotation.VIRTUAL_THREAD if part == 1 else _THREAD_AXES[at - axes]

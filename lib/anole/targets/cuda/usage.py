@@ -16,6 +16,7 @@ from anole.targets.cuda.architecture import Limits
 
 _FLOAT_BYTES = 4
 _ALIGNMENT_BYTES = 64
+"""Where TVM begins every buffer of shared memory."""
 
 Counts = NDArray[np.int64]
 """A number for each of n configs, shape (n,)."""
@@ -34,7 +35,7 @@ class Usage:
     Attributes:
         threads: of one block.
         threads_z: of one block, along ``threadIdx.z``.
-        virtual_threads: that every thread stands for.
+        virtual_threads: that a thread stands for, along the axis where these are most.
         shared_bytes: of one block.
         registers: of one thread that hold accumulators and operands at the same time, and no less than that.
         grid_x: blocks along ``blockIdx.x``.
@@ -93,7 +94,7 @@ def limit_constraints(limits: Limits, measure: Measure) -> list[Constraint]:
         at_most(
             limits.registers_per_block, "too many registers of a block", lambda usage: usage.registers * usage.threads
         ),
-        at_most(limits.virtual_threads, "too many virtual threads", lambda usage: usage.virtual_threads),
+        at_most(limits.virtual_threads, "too many virtual threads along an axis", lambda usage: usage.virtual_threads),
         at_most(limits.grid_x, "too many blocks along x", lambda usage: usage.grid_x),
         at_most(limits.grid_y, "too many blocks along y", lambda usage: usage.grid_y),
     ]
