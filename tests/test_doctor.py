@@ -15,3 +15,4 @@ def test_the_report_names_the_machine_and_its_measured_peak() -> None:
     peaks = [float(peak) for peak in re.findall(r"^peak, \d+ threads?\s+(\d+) GFLOP/s", text, re.MULTILINE)]
     assert len(peaks) == len({1, description["threads"]}) and min(peaks) > 1
     assert "MISSING" not in text and "apache-tvm 0.27" in text
+    assert re.search(r"^CUDA compilers\s+\S", text, re.MULTILINE) and re.search(r"^GPU\s+\S", text, re.MULTILINE)

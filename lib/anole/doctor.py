@@ -12,6 +12,8 @@ from anole.machine import describe_cpu, host_facts, software_versions
 from anole.measure.lock import device_lock, lock_path
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets import get_device
+from anole.targets.cuda.architecture import present_architecture
+from anole.targets.cuda.toolchain import compilers
 
 _TIMEOUT_S = 60.0
 
@@ -26,6 +28,8 @@ def report() -> str:
         "compiled for": f"{description['mcpu']} with {' '.join(description['features'])}",
         "threads": description["threads"],
         "linker": shutil.which("ld") or shutil.which("cc") or "MISSING: candidates cannot be built",
+        "CUDA compilers": compilers(),
+        "GPU": present_architecture() or "none; CUDA can be compiled for, but not measured",
         "device lock": lock_path("cpu"),
         **{f"peak, {threads} thread{'s'[: threads > 1]}": _peak(threads) for threads in _thread_counts(description)},
         "software": ", ".join(f"{name} {version}" for name, version in software_versions().items()),

@@ -20,6 +20,7 @@ _BUDGET = ("trials", "total_trials", "seed")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TARGET_KEYS = {
     "cpu": ("kind", "mcpu", "threads"),
+    "cuda": ("kind", "arch"),
     "vta": (
         *("kind", "geometry", "hardware", "frequency_mhz", "first_layer"),
         *("area_max", "memory_max", "penalty"),
@@ -190,6 +191,8 @@ def _target(name: str, node: Node) -> TargetSpec:
     node.mapping(allowed=_TARGET_KEYS[kind])
     if "mcpu" in entry:
         entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
+    if "arch" in entry:
+        entry["arch"].text()
     if "threads" in entry:
         entry["threads"].whole(least=1)
     return TargetSpec(name, kind, {key: setting.value for key, setting in entry.items() if key != "kind"}, node.file)

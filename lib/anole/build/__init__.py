@@ -137,7 +137,8 @@ def _compile(model: ModelSpec, imported: Imported, matches: list[Match], target:
     }
     try:
         lowered, failures = lower(imported.module, choices, target.schedule_default)
-        executable = tvm.compile(lowered, target.compiler_target())
+        with target.compiler_target() as compiler_target:
+            executable = tvm.compile(lowered, compiler_target)
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
         raise BuildError(f"model {model.name}: TVM cannot compile it: {type(error).__name__}: {last}") from error

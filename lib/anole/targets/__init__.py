@@ -10,7 +10,11 @@ from anole.errors import SpecError, TargetError
 from anole.spec import TargetSpec
 from anole.targets.base import Device, Simulator
 
-TARGETS = {"cpu": "anole.targets.cpu.target:CpuTarget", "vta": "anole.targets.vta.target:VtaTarget"}
+TARGETS = {
+    "cpu": "anole.targets.cpu.target:CpuTarget",
+    "cuda": "anole.targets.cuda.target:CudaTarget",
+    "vta": "anole.targets.vta.target:VtaTarget",
+}
 """The class of every kind of target, imported when it is asked for."""
 
 

@@ -97,7 +97,7 @@ def test_defaults_of_awkward_shapes_are_right(workload: Workload) -> None:
 
 def test_vectors_and_parallel_loops_are_there() -> None:
     workload = Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1))
-    from anole.targets.cpu.builder import define
+    from anole.targets.kernel import define
 
     config, template = TARGET.default_config(workload), TARGET.template(workload)
     text = template.schedule(define(template, workload, config), workload, config).script()

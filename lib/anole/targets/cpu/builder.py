@@ -1,41 +1,22 @@
-"""Candidates for the CPU as shared libraries, with the epilogue that all of them share."""
+"""Candidates for the CPU as shared libraries."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import te, tirx
 
-from anole.errors import TargetError
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.reference import data_shape
+from anole.targets.kernel import define, link
 from anole.task import Workload
 
 
 def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
     """Returns what TVM calls this target."""
     return tvm.target.Target({"kind": "llvm", "mcpu": description["mcpu"], "num-cores": description["threads"]})
-
-
-def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
-    """Returns the unscheduled kernel: the anchor and the canonical epilogue, bias and relu.
-
-    Its parameters are data, packed weight, bias (out channels,) and the output.
-    """
-    data = te.placeholder(data_shape(workload), workload.dtype, name="data")
-    packed = te.placeholder(template.packed_shape(workload, config), workload.dtype, name="packed")
-    anchor = template.compute(workload, config, data, packed)
-    bias = te.placeholder((anchor.shape[-1],), workload.dtype, name="bias")
-    biased = te.compute(anchor.shape, lambda *at: anchor[at] + bias[at[-1]], name="add")
-    zero = tirx.const(0, workload.dtype)
-    out = te.compute(anchor.shape, lambda *at: tirx.max(biased[at], zero), name="relu")
-    return te.create_prim_func([data, packed, bias, out])
 
 
 def build(
@@ -45,19 +26,3 @@ def build(
     func = template.schedule(define(template, workload, config), workload, config)
     library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description))
     library.export_library(str(artifact), fcompile=link)
-
-
-def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-    """Links objects into a shared library, by the bare linker: a compiler's driver costs as much as LLVM.
-
-    Raises:
-        TargetError: there is no linker.
-        subprocess.CalledProcessError: the linker failed.
-    """
-    linker = shutil.which("ld") or shutil.which("cc")
-    if linker is None:
-        raise TargetError("found neither `ld` nor `cc`; a linker is needed to build for the cpu")
-    subprocess.run([linker, "-shared", "-o", output, *objects, *(options or ())], check=True, capture_output=True)
-
-
-link.object_format = "o"  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
 from anole.record import Config
+from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
 from anole.targets.cpu.conv2d_space import TILE_ORDERS, padded_filters, vector_width
@@ -39,7 +40,7 @@ class Conv2dTemplate:
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
         w, panel = workload, config["tile_f"][2]
-        padded = _pad(w, data) if any(w.padding) else data
+        padded = anchor.pad(w, data) if any(w.padding) else data
         channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
         rc = te.reduce_axis((0, channels), "rc")
         ry = te.reduce_axis((0, w.kernel[0]), "ry")
@@ -60,9 +61,9 @@ class Conv2dTemplate:
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the nest that the config says."""
         sch = s_tir.Schedule(func)
-        anchor = nest.find_anchor(sch)
-        epilogue = nest.join_epilogue(sch, anchor)
-        n, y, x, f, rc, ry, rx = sch.get_loops(anchor)
+        block = anchor.find_anchor(sch)
+        epilogue = anchor.join_epilogue(sch, block)
+        n, y, x, f, rc, ry, rx = sch.get_loops(block)
         panel = config["tile_f"][2]
         lanes = vector_width(self.unit, panel)
 
@@ -88,11 +89,11 @@ class Conv2dTemplate:
         if config["unroll_explicit"]:
             steps = config["tile_y"][2] * config["tile_x"][1] * (panel // lanes)
             nest.unroll_reduction(sch, inner, steps, config["auto_unroll_max_step"])
-        sch.decompose_reduction(anchor, outer[0])
-        return nest.scheduled(sch)
+        sch.decompose_reduction(block, outer[0])
+        return anchor.scheduled(sch)
 
     def _place_padding(self, sch: s_tir.Schedule, pad_at: str, parallel: Any) -> None:
-        pad = nest.find_block(sch, "pad")
+        pad = anchor.find_block(sch, "pad")
         if pad is None:
             return
         if pad_at == "inline":
@@ -104,14 +105,3 @@ class Conv2dTemplate:
         if pad_at == "root":
             batch, row = sch.get_loops(pad)[:2]
             sch.parallel(sch.fuse(batch, row))
-
-
-def _pad(w: Conv2d, data: te.Tensor) -> te.Tensor:
-    top, left, bottom, right = w.padding
-    shape = (w.batch, w.height + top + bottom, w.width + left + right, w.in_channels)
-
-    def point(n: Any, y: Any, x: Any, c: Any) -> Any:
-        inside = tirx.all(y >= top, y < w.height + top, x >= left, x < w.width + left)
-        return tirx.if_then_else(inside, data[n, y - top, x - left, c], tirx.const(0, w.dtype))
-
-    return te.compute(shape, point, name="pad")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
 from anole.record import Config
+from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
 from anole.targets.cpu.vector_unit import VectorUnit
@@ -51,9 +52,9 @@ class DenseTemplate:
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
         """Returns the function with the nest that the config says."""
         sch = s_tir.Schedule(func)
-        anchor = nest.find_anchor(sch)
-        epilogue = nest.join_epilogue(sch, anchor)
-        y, x, k = sch.get_loops(anchor)
+        block = anchor.find_anchor(sch)
+        epilogue = anchor.join_epilogue(sch, block)
+        y, x, k = sch.get_loops(block)
         vectors = config["tile_x"][2] // self.unit.lanes
 
         y_tile, y_register = sch.split(y, config["tile_y"])
@@ -69,5 +70,5 @@ class DenseTemplate:
             sch.unroll(loop)
         if config["unroll_explicit"]:
             nest.unroll_reduction(sch, [k_inner], config["tile_y"][1] * vectors, config["auto_unroll_max_step"])
-        sch.decompose_reduction(anchor, k_outer)
-        return nest.scheduled(sch)
+        sch.decompose_reduction(block, k_outer)
+        return anchor.scheduled(sch)

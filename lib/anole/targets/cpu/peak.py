@@ -12,8 +12,9 @@ import numpy as np
 import tvm
 from tvm import s_tir, te, tirx
 
-from anole.targets.cpu.builder import link, llvm_target
+from anole.targets.cpu.builder import llvm_target
 from anole.targets.cpu.vector_unit import VectorUnit
+from anole.targets.kernel import link
 
 _STEPS = 200_000
 

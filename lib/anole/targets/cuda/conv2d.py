@@ -1,0 +1,69 @@
+"""Direct convolution on CUDA: NHWC data, weights packed into panels of one block's filters, both staged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import s_tir, te, tirx
+
+from anole.record import Config
+from anole.targets import anchor
+from anole.targets.base import ANCHOR
+from anole.targets.cuda import nest
+from anole.targets.cuda.conv2d_space import panel_width
+from anole.task import Conv2d
+
+
+@dataclass(frozen=True)
+class Conv2dTemplate:
+    """Direct convolution with any number of groups; `conv2d_space` says what its knobs mean."""
+
+    def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
+        """Returns (panels, kernel height, kernel width, in, panel width)."""
+        panel, channels = panel_width(config), workload.in_channels // workload.groups
+        return (workload.out_channels // panel, *workload.kernel, channels, panel)
+
+    def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns HWIO weights in panels, each of which one block of threads reads."""
+        panels = weight.reshape(*weight.shape[:3], -1, panel_width(config))
+        return np.ascontiguousarray(panels.transpose(3, 0, 1, 2, 4))
+
+    def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        w, panel = workload, panel_width(config)
+        padded = anchor.pad(w, data) if any(w.padding) else data
+        channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
+        rc = te.reduce_axis((0, channels), "rc")
+        ry = te.reduce_axis((0, w.kernel[0]), "ry")
+        rx = te.reduce_axis((0, w.kernel[1]), "rx")
+
+        def point(n: Any, y: Any, x: Any, f: Any) -> Any:
+            channel = rc if w.groups == 1 else f // filters_of_group * channels + rc
+            row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
+            value = padded[n, row, column, channel] * packed[f // panel, ry, rx, rc, f % panel]
+            return te.sum(value, axis=[rc, ry, rx])
+
+        shape = (w.batch, w.out_height, w.out_width, w.out_channels)
+        return te.compute(shape, point, name="conv2d", attrs={ANCHOR: w.operator})
+
+    def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the nest that the config says."""
+        sch = s_tir.Schedule(func)
+        block = anchor.find_anchor(sch)
+        epilogue = anchor.join_epilogue(sch, block, "local")
+        n, y, x, filters, rc, ry, rx = sch.get_loops(block)
+        group, f = sch.split(filters, [workload.groups, None])
+        splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in ((rc, "rc"), (ry, "ry"), (rx, "rx"))]
+        outer, inner = zip(*splits, strict=True)
+        spatial = [(y, config["tile_y"]), (x, config["tile_x"]), (f, config["tile_f"])]
+        tiles = nest.bind_tiles(sch, [n, group], spatial, outer, inner)
+
+        nest.stage(sch, block, 0, outer[-1], tiles.extents, config["tile_rc"][1])
+        nest.stage(sch, block, 1, outer[-1], tiles.extents, panel_width(config))
+        nest.place_epilogue(sch, epilogue, tiles.threads[-1])
+        nest.unroll(sch, tiles.grid, config)
+        sch.decompose_reduction(block, outer[0])
+        return anchor.scheduled(sch)

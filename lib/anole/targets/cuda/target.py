@@ -1,0 +1,123 @@
+"""An NVIDIA GPU as a target; what needs no GPU works on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import TargetError
+from anole.record import Config
+from anole.space.space import Space
+from anole.targets.cuda import conv2d_space, depthwise_space, gemm_space, gemv_space
+from anole.targets.cuda.architecture import Limits, describe_cuda, present_architecture
+from anole.targets.cuda.toolchain import compiler_environment
+from anole.task import Conv2d, Workload
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm import tirx
+
+    from anole.targets.base import Runner, Template
+
+_VERSIONS = {"conv2d": 1, "dense": 1}
+
+
+class CudaTarget:
+    """GPUs of one architecture.
+
+    Args:
+        description: its ``arch``, such as ``sm_90``, and its ``limits``.
+    """
+
+    shares_cores = False
+    preload = ("anole.targets.cuda.builder",)
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self.description = description
+        self.limits = Limits.from_json(description["limits"])
+
+    @staticmethod
+    def describe(arch: object = None) -> dict[str, Any]:
+        """Returns the description of a GPU; see `anole.targets.cuda.architecture.describe_cuda`."""
+        return describe_cuda(arch)
+
+    def template_version(self, operator: str) -> int:
+        """Returns the version of an operator's templates.
+
+        Raises:
+            TargetError: there is no template for the operator.
+        """
+        if operator not in _VERSIONS:
+            raise TargetError(f"cuda has no template for {operator!r}; it has {', '.join(_VERSIONS)}")
+        return _VERSIONS[operator]
+
+    def takes(self, workload: Workload, position: int) -> bool:
+        """Returns True: the GPU runs everything."""
+        return True
+
+    def space(self, workload: Workload) -> Space:
+        """Returns the knobs of a workload."""
+        if isinstance(workload, Conv2d):
+            if depthwise_space.is_depthwise(workload):
+                return depthwise_space.depthwise_space(self.limits, workload)
+            return conv2d_space.conv2d_space(self.limits, workload)
+        if workload.batch <= gemv_space.MOST_ROWS:
+            return gemv_space.gemv_space(self.limits, workload)
+        return gemm_space.gemm_space(self.limits, workload)
+
+    def default_config(self, workload: Workload) -> Config:
+        """Returns a valid config that should be decent without any tuning."""
+        if isinstance(workload, Conv2d):
+            if depthwise_space.is_depthwise(workload):
+                return depthwise_space.depthwise_default(self.limits, workload)
+            return conv2d_space.conv2d_default(self.limits, workload)
+        if workload.batch <= gemv_space.MOST_ROWS:
+            return gemv_space.gemv_default(self.limits, workload)
+        return gemm_space.gemm_default(self.limits, workload)
+
+    def template(self, workload: Workload) -> Template:
+        """Returns the template of a workload's operator."""
+        from anole.targets.cuda.templates import template_of
+
+        return template_of(workload)
+
+    def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Returns a function that is no anchor, scheduled by TVM's own rules for GPUs."""
+        from anole.targets.cuda.default_schedule import schedule_default
+
+        return schedule_default(func, self.compiler_target())
+
+    def compiler_target(self) -> tvm.target.Target:
+        """Returns what TVM calls this target; from here on, this process compiles for it to binaries."""
+        from anole.targets.cuda.builder import cuda_target
+        from anole.targets.cuda.runtime import prepare_to_compile
+
+        prepare_to_compile()
+        return cuda_target(self.description)
+
+    def environment(self) -> Mapping[str, str]:
+        """Returns where the CUDA compiler finds its headers, and one thread for a host that but launches kernels."""
+        return {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **compiler_environment()}
+
+    def build(self, workload: Workload, config: Config, artifact: Path) -> None:
+        """Builds one candidate with the canonical epilogue into a shared library; needs no GPU."""
+        from anole.targets.cuda.builder import build
+
+        build(self.template(workload), workload, config, self.description, artifact)
+
+    def runner(self, workload: Workload) -> Runner:
+        """Raises TargetError: candidates cannot be run yet."""
+        raise self._cannot_measure()
+
+    def peak_gflops(self) -> float:
+        """Raises TargetError: the peak cannot be measured yet."""
+        raise self._cannot_measure()
+
+    def _cannot_measure(self) -> TargetError:
+        present, wanted = present_architecture(), self.description["arch"]
+        if present is None:
+            return TargetError(f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one")
+        if present != wanted:
+            return TargetError(f"cuda {wanted}: this machine's GPU is {present}; give `arch: {present}` to run on it")
+        return TargetError(f"cuda {wanted}: running candidates on a GPU is not built yet; compiling for it works")

@@ -1,0 +1,72 @@
+"""The CUDA compilers that are there: nvcc, and NVRTC through PyPI's cuda-bindings."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+_TIMEOUT_S = 20.0
+
+
+def find_nvcc() -> str | None:
+    """Returns where nvcc is, or None."""
+    usual = Path("/usr/local/cuda/bin/nvcc")
+    return shutil.which("nvcc") or (str(usual) if usual.is_file() else None)
+
+
+def nvcc_version() -> str | None:
+    """Returns nvcc's version, or None without one that runs."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        return None
+    try:
+        said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"release [\d.]+, V([\d.]+)", said.stdout)
+    return found[1] if found else None
+
+
+def nvrtc_version() -> str | None:
+    """Returns the version of NVRTC that Python can load, or None without one."""
+    try:
+        from cuda.bindings import nvrtc
+
+        error, major, minor = nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError):
+        return None
+    bindings = metadata.version("cuda-bindings")
+    return f"{major}.{minor} (cuda-bindings {bindings})" if error == nvrtc.nvrtcResult.NVRTC_SUCCESS else None
+
+
+def compiler_environment() -> dict[str, str]:
+    """Returns the environment variables by which TVM's call of NVRTC finds CUDA's headers.
+
+    By itself TVM takes the folder above nvcc's, which is wrong for a wrapper script, and needs nvcc.
+    """
+    nvcc = find_nvcc()
+    usual = [Path(nvcc).resolve().parents[1]] if nvcc else []
+    for root in (*usual, Path("/usr/local/cuda"), *_packaged()):
+        if (root / "include" / "cuda_runtime.h").is_file():
+            cccl = root / "include" / "cccl"
+            extra = {"TVM_CUDA_NVRTC_EXTRA_OPTS": f"-I{cccl}"} if cccl.is_dir() else {}
+            return {"CUDA_PATH": str(root), **extra}
+    return {}
+
+
+def _packaged() -> list[Path]:
+    """Where PyPI's packages of CUDA have their headers."""
+    package = find_spec("nvidia")
+    folders = [Path(place) for place in package.submodule_search_locations or ()] if package else []
+    return [path for folder in folders for path in sorted(folder.glob("cu[0-9]*"), reverse=True)]
+
+
+def compilers() -> str:
+    """Returns, for people, which compilers there are and which of them builds."""
+    nvcc, nvrtc = nvcc_version(), nvrtc_version()
+    found = [f"{name} {version}" for name, version in (("NVRTC", nvrtc), ("nvcc", nvcc)) if version]
+    return ", ".join(found) or "MISSING: neither NVRTC (cuda-bindings) nor nvcc, nothing can be built for CUDA"

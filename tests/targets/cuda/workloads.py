@@ -1,0 +1,48 @@
+"""What the tests of the CUDA target share: random workloads of every template, and one target."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from anole.targets.cuda.target import CudaTarget
+from anole.task import Conv2d, Dense
+
+TARGET = CudaTarget(CudaTarget.describe("sm_90"))
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Conv2d:
+    """Convolutions of odd sizes, strides, paddings and dilations; some of them grouped, some depthwise."""
+    kernel = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    dilation = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    padding = draw(st.tuples(*[st.integers(0, 2)] * 4))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    kind = draw(st.sampled_from(["plain", "plain", "grouped", "depthwise"]))
+    groups = {"plain": 1, "grouped": draw(st.integers(2, 3)), "depthwise": draw(st.integers(2, 24))}[kind]
+    return Conv2d(
+        batch=draw(st.integers(1, 2)),
+        height=max(reach[0] - padding[0] - padding[2], draw(st.integers(1, 13))),
+        width=max(reach[1] - padding[1] - padding[3], draw(st.integers(1, 13))),
+        in_channels=groups if kind == "depthwise" else groups * draw(st.integers(1, 12)),
+        out_channels=groups if kind == "depthwise" else groups * draw(st.integers(1, 24)),
+        kernel=kernel,
+        strides=draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+    )
+
+
+dense_layers = st.builds(Dense, st.integers(1, 50), st.integers(1, 48), st.integers(1, 72))
+"""Dense layers of few and of many rows."""
+
+workloads = convolutions() | dense_layers
+
+ONE_OF_EACH = {
+    "conv2d": Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1)),
+    "grouped": Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1), groups=4),
+    "depthwise": Conv2d(1, 14, 14, 32, 32, (3, 3), padding=(1, 1, 1, 1), groups=32),
+    "gemm": Dense(64, 48, 40),
+    "gemv": Dense(1, 128, 40),
+}
+"""A workload of every template."""
