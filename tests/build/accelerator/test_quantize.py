@@ -76,6 +76,28 @@ def test_nothing_leaves_its_bits_whatever_the_magnitudes(
     assert ratio is None or ratio > 20 or step.cap is not None
 
 
+def test_a_channel_of_zeros_gives_its_bias() -> None:
+    step = chain()
+    step.weight[..., 2] = 0
+    sample = [normal(1.0)]
+    observed, plain = quantized(parts(step), [sample])
+    (layer,) = plain.steps
+    found = float_of(run_network(plain, sample, None, IntegerReference())["y"])
+    assert np.ptp(found[..., 2]) == 0
+    assert abs(found[0, 0, 0, 2] - step.bias[2]) <= 2.0 ** (layer.result_exponent - 1)
+    assert snr_db(observed["y"][0], found) > 20
+
+
+@pytest.mark.parametrize(("weight", "value"), [(0.5, 0.0), (0.5, 3.0), (0.5, -1e-6), (0.0, 1.0), (0.0, 0.0)], ids=str)
+def test_constant_values_and_weights_of_zero_are_no_special_case(weight: float, value: float) -> None:
+    step, sample = chain(weight=weight), [np.full(SHAPE, value, np.float32)]
+    observed, plain = quantized(parts(step), [sample])
+    found = float_of(run_network(plain, sample, None, IntegerReference())["y"])
+    assert np.isfinite(found).all()
+    ratio = snr_db(observed["y"][0], found)
+    assert ratio is None or ratio > 20
+
+
 @pytest.mark.parametrize("has_residual", [False, True])
 def test_a_bias_is_in_units_of_the_sum_with_half_a_unit_of_the_result(has_residual: bool) -> None:
     step = chain(residual="r" if has_residual else None)

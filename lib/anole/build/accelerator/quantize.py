@@ -68,7 +68,8 @@ def _layer(
 ) -> Layer:
     w = as_conv2d(chain.workload)
     # Of weights that are tiny beside what is added to the products, the finest parts do not matter.
-    weight_exponent = max(best_exponent(chain.weight), _finest_sum(chain, residual_exponent) - data_exponent)
+    best = best_exponent(chain.weight) if chain.weight.any() else result_exponent - data_exponent
+    weight_exponent = max(best, _finest_sum(chain, residual_exponent) - data_exponent)
     sum_exponent = data_exponent + weight_exponent
     # Finer than the sum itself, a result would be but shifted left.
     result_exponent = max(result_exponent, sum_exponent)
