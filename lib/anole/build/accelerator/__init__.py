@@ -26,8 +26,7 @@ from anole.spec import ModelSpec
 from anole.targets import get_device
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.artifact import HOST_LIBRARY, host_of, save_network
-from anole.targets.vta.design import default_config
-from anole.targets.vta.hardware import Loaded, can_add, can_pool, epilogue_of, load_layer, load_pool
+from anole.targets.vta.hardware import Loaded, can_add, can_pool, load_layer, load_pool
 from anole.targets.vta.integer import IntegerReference
 from anole.targets.vta.network import HostCall, Layer, Network, Value, float_of, run_network
 from anole.targets.vta.target import VtaTarget, as_conv2d
@@ -129,15 +128,19 @@ def _performance(network: Network, loaded: Mapping[str, Loaded], frequency_hz: f
 
 
 def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
-    """Returns the cycles of all steps with the default config for every layer."""
+    """Returns the cycles of all steps with the default config for every layer.
+
+    Where that one has no room for the residual, the host would add it.
+    """
     cycles = 0
     for step in network.steps:
         if isinstance(step, HostCall):
             continue
         program = loaded[step.result].program
         if isinstance(step, Layer):
-            config = default_config(step.workload, target.geometry, epilogue_of(step, target.geometry))
-            program = load_layer(replace(step, config=config), target.geometry).program
+            config = target.default_config(step.workload)
+            residual = step.residual if can_add(step.workload, config, target.geometry) else None
+            program = load_layer(replace(step, config=config, residual=residual), target.geometry).program
         cycles += cycles_of(program.instructions, program.geometry)
     return cycles
 

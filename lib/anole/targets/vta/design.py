@@ -70,7 +70,7 @@ def conv2d_space(w: Conv2d, base: Geometry, bounds: Bounds | None = None) -> Spa
 
     def can_be_lowered(columns: Columns) -> NDArray[np.bool_]:
         rows = zip(*(columns[name].tolist() for name in _KNOBS), strict=True)
-        return np.array([_is_possible(w, base, row, EPILOGUE) for row in rows], dtype=bool)
+        return np.array([_is_possible(w, base, row) for row in rows], dtype=bool)
 
     def discount(columns: Columns) -> NDArray[np.float64]:
         blocks = zip(*(columns[name].tolist() for name in HARDWARE), strict=True)
@@ -131,9 +131,9 @@ def _discount(base: Geometry, bounds: Bounds, block: tuple[int, ...]) -> float:
 
 
 @cache
-def _is_possible(w: Conv2d, base: Geometry, values: tuple[int, ...], epilogue: tuple[Step, ...]) -> bool:
+def _is_possible(w: Conv2d, base: Geometry, values: tuple[int, ...]) -> bool:
     try:
-        _design(w, base, values, epilogue)
+        _design(w, base, values, EPILOGUE)
     except ConfigError:
         return False
     return True
@@ -158,13 +158,8 @@ def _design(w: Conv2d, base: Geometry, values: tuple[int, ...], epilogue: tuple[
     return Design(geometry, schedule)
 
 
-def default_config(w: Conv2d, base: Geometry, epilogue: tuple[Step, ...] = EPILOGUE) -> Config:
+def default_config(w: Conv2d, base: Geometry) -> Config:
     """Returns a config on `base` itself: whole rows if possible, as many as fit, and then two threads if possible.
-
-    Args:
-        w: the convolution.
-        base: the accelerator.
-        epilogue: what there must be room for.
 
     Raises:
         ConfigError: there is none.
@@ -175,7 +170,7 @@ def default_config(w: Conv2d, base: Geometry, epilogue: tuple[Step, ...] = EPILO
     merit = columns["tile_w"] * 1e4 + columns["tile_h"] * 10 + (threads == 2)
     for vector in vectors[np.argsort(-merit, kind="stable")]:
         config = space.config(vector)
-        if _is_possible(w, base, tuple(config[name] for name in _KNOBS), epilogue):
+        if _is_possible(w, base, tuple(config[name] for name in _KNOBS)):
             return config
     raise ConfigError("the accelerator cannot run it at all")
 
