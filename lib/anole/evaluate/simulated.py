@@ -60,8 +60,8 @@ def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[
     latency_s, untuned_s = accelerator["latency_s"], accelerator["untuned_latency_s"]
     speedup = untuned_s / latency_s if latency_s else 1.0
     _log.info(
-        "%s: bit-equal to whole numbers in NumPy; %s of %s: signal to noise %.1f dB",
-        *(build["name"], "all outputs beside those", references[0].name, snr_db or math.inf),
+        "%s: bit-equal to whole numbers in NumPy; outputs beside those of %s: signal to noise %.1f dB",
+        *(build["name"], references[0].name, math.inf if snr_db is None else snr_db),
     )
     _log.info(
         "%s: %.3f ms simulated beside %.3f ms untuned (%.2fx)",

@@ -57,6 +57,31 @@ def pad(w: Conv2d, data: te.Tensor) -> te.Tensor:
     return te.compute(shape, point, name="pad")
 
 
+def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int) -> te.Tensor:
+    """Returns the convolution of NHWC data with weights in panels, as NHWC, by a block that is marked as the anchor.
+
+    Args:
+        w: the convolution.
+        data: NHWC.
+        packed: (panels, kernel height, kernel width, in, panel width).
+        filters: in all panels together; more than there are where the last panel is filled up.
+    """
+    padded, panel = pad(w, data) if any(w.padding) else data, int(packed.shape[-1])
+    channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
+    rc = te.reduce_axis((0, channels), "rc")
+    ry = te.reduce_axis((0, w.kernel[0]), "ry")
+    rx = te.reduce_axis((0, w.kernel[1]), "rx")
+
+    def point(n: Any, y: Any, x: Any, f: Any) -> Any:
+        channel = rc if w.groups == 1 else f // filters_of_group * channels + rc
+        row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
+        value = padded[n, row, column, channel] * packed[f // panel, ry, rx, rc, f % panel]
+        return te.sum(value, axis=[rc, ry, rx])
+
+    shape = (w.batch, w.out_height, w.out_width, filters)
+    return te.compute(shape, point, name="conv2d", attrs={ANCHOR: w.operator})
+
+
 def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:
     """Returns the only function of a schedule."""
     return sch.mod["main"]

@@ -16,6 +16,7 @@ from anole.errors import BuildError
 from anole.extract.imported import TensorInfo
 from anole.spec import ModelSpec
 from anole.targets.reference import anchor
+from anole.targets.vta.integer import windows_of
 from anole.targets.vta.network import MOST, Host
 
 _N_RANDOM = 4
@@ -114,7 +115,4 @@ def _chain(chain: Chain, data: NDArray[Any], residual: NDArray[Any] | None) -> N
 
 
 def _max_pool(pool: MaxPool, data: NDArray[Any]) -> NDArray[np.float32]:
-    top, left, bottom, right = pool.padding
-    padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=-np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, pool.kernel, axis=(1, 2))
-    return np.asarray(windows[:, :: pool.strides[0], :: pool.strides[1]].max(axis=(4, 5)))
+    return np.asarray(windows_of(data, pool.kernel, pool.strides, pool.padding, -np.inf).max(axis=(4, 5)))

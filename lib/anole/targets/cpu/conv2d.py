@@ -11,7 +11,6 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets import anchor
-from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
 from anole.targets.cpu.conv2d_space import TILE_ORDERS, padded_filters, vector_width
 from anole.targets.cpu.vector_unit import VectorUnit
@@ -39,24 +38,12 @@ class Conv2dTemplate:
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
-        w, panel = workload, config["tile_f"][2]
-        padded = anchor.pad(w, data) if any(w.padding) else data
-        channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
-        rc = te.reduce_axis((0, channels), "rc")
-        ry = te.reduce_axis((0, w.kernel[0]), "ry")
-        rx = te.reduce_axis((0, w.kernel[1]), "rx")
-
-        def point(n: Any, y: Any, x: Any, f: Any) -> Any:
-            channel = rc if w.groups == 1 else f // filters_of_group * channels + rc
-            row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
-            value = padded[n, row, column, channel] * packed[f // panel, ry, rx, rc, f % panel]
-            return te.sum(value, axis=[rc, ry, rx])
-
-        shape, filters = (w.batch, w.out_height, w.out_width), padded_filters(self.unit, w)
-        conv = te.compute((*shape, filters), point, name="conv2d", attrs={ANCHOR: w.operator})
+        w, filters = workload, padded_filters(self.unit, workload)
+        conv = anchor.convolve(w, data, packed, filters)
         if filters == w.out_channels:
             return conv
-        return te.compute((*shape, w.out_channels), lambda n, y, x, f: conv[n, y, x, f], name="crop")
+        shape = (w.batch, w.out_height, w.out_width, w.out_channels)
+        return te.compute(shape, lambda n, y, x, f: conv[n, y, x, f], name="crop")
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the nest that the config says."""

@@ -11,7 +11,6 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets import anchor
-from anole.targets.base import ANCHOR
 from anole.targets.cuda import nest
 from anole.targets.cuda.conv2d_space import panel_width
 from anole.task import Conv2d
@@ -33,21 +32,7 @@ class Conv2dTemplate:
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
-        w, panel = workload, panel_width(config)
-        padded = anchor.pad(w, data) if any(w.padding) else data
-        channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
-        rc = te.reduce_axis((0, channels), "rc")
-        ry = te.reduce_axis((0, w.kernel[0]), "ry")
-        rx = te.reduce_axis((0, w.kernel[1]), "rx")
-
-        def point(n: Any, y: Any, x: Any, f: Any) -> Any:
-            channel = rc if w.groups == 1 else f // filters_of_group * channels + rc
-            row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
-            value = padded[n, row, column, channel] * packed[f // panel, ry, rx, rc, f % panel]
-            return te.sum(value, axis=[rc, ry, rx])
-
-        shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-        return te.compute(shape, point, name="conv2d", attrs={ANCHOR: w.operator})
+        return anchor.convolve(workload, data, packed, workload.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the nest that the config says."""

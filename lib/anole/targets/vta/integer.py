@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +16,7 @@ class IntegerReference(Accelerator):
     def layer(self, layer: Layer, data: Data, residual: Sum | None) -> Data:
         """Returns the result of a layer, NHWC."""
         w = layer.workload
-        windows = _windows(data, w.kernel, w.strides, w.padding, 0)
+        windows = windows_of(data, w.kernel, w.strides, w.padding, 0)
         # Sums of this size are exact in float64, whose products are much faster than those of whole numbers.
         products = np.tensordot(
             windows.astype(np.float64), layer.weight.astype(np.float64), axes=((4, 5, 3), (0, 1, 2))
@@ -28,16 +30,16 @@ class IntegerReference(Accelerator):
     def pool(self, pool: Pool, data: Data) -> Data:
         """Returns the maximum over windows, NHWC."""
         least = int(np.iinfo(np.int8).min)
-        return np.asarray(_windows(data, pool.kernel, pool.strides, pool.padding, least).max(axis=(4, 5)))
+        return np.asarray(windows_of(data, pool.kernel, pool.strides, pool.padding, least).max(axis=(4, 5)))
 
 
-def _windows(
-    data: NDArray[np.int8],
+def windows_of(
+    data: NDArray[Any],
     kernel: tuple[int, int],
     strides: tuple[int, int],
     padding: tuple[int, int, int, int],
-    border: int,
-) -> NDArray[np.int8]:
+    border: float,
+) -> NDArray[Any]:
     """Returns the windows of NHWC data, shape (n, rows, columns, channels, kernel rows, kernel columns)."""
     top, left, bottom, right = padding
     padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=border)

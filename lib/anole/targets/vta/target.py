@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -142,7 +141,7 @@ def as_conv2d(workload: Workload) -> Conv2d:
     """Returns a workload as a convolution: a matrix product is one of single pixels, its rows one above the other."""
     if isinstance(workload, Dense):
         return Conv2d(1, workload.batch, 1, workload.in_features, workload.out_features, (1, 1), dtype=workload.dtype)
-    return replace(workload)
+    return workload
 
 
 def _choice(name: str, found: object, allowed: tuple[str, ...]) -> None:
