@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,23 +58,13 @@ class CudaTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        if isinstance(workload, Conv2d):
-            if depthwise_space.is_depthwise(workload):
-                return depthwise_space.depthwise_space(self.limits, workload)
-            return conv2d_space.conv2d_space(self.limits, workload)
-        if workload.batch <= gemv_space.MOST_ROWS:
-            return gemv_space.gemv_space(self.limits, workload)
-        return gemm_space.gemm_space(self.limits, workload)
+        space, _ = _knobs_of(workload)
+        return space(self.limits, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config that should be decent without any tuning."""
-        if isinstance(workload, Conv2d):
-            if depthwise_space.is_depthwise(workload):
-                return depthwise_space.depthwise_default(self.limits, workload)
-            return conv2d_space.conv2d_default(self.limits, workload)
-        if workload.batch <= gemv_space.MOST_ROWS:
-            return gemv_space.gemv_default(self.limits, workload)
-        return gemm_space.gemm_default(self.limits, workload)
+        _, default = _knobs_of(workload)
+        return default(self.limits, workload)
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
@@ -121,3 +111,14 @@ class CudaTarget:
         if present != wanted:
             return TargetError(f"cuda {wanted}: this machine's GPU is {present}; give `arch: {present}` to run on it")
         return TargetError(f"cuda {wanted}: running candidates on a GPU is not built yet; compiling for it works")
+
+
+def _knobs_of(workload: Workload) -> tuple[Callable[[Limits, Any], Space], Callable[[Limits, Any], Config]]:
+    """Returns what makes the space of a workload's template, and its default config."""
+    if isinstance(workload, Conv2d):
+        if depthwise_space.is_depthwise(workload):
+            return depthwise_space.depthwise_space, depthwise_space.depthwise_default
+        return conv2d_space.conv2d_space, conv2d_space.conv2d_default
+    if workload.batch <= gemv_space.MOST_ROWS:
+        return gemv_space.gemv_space, gemv_space.gemv_default
+    return gemm_space.gemm_space, gemm_space.gemm_default
