@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -95,7 +96,7 @@ class ReadChannel:
         self._forget(ready)
         before = [other.end for other in known]
         self._reads = [*known, read]
-        self._plan(self._reads, 0)
+        self._plan(self._reads)
         return [*(other for other, end in zip(known, before, strict=True) if other.end != end), read]
 
     def state(self, earliest: int) -> ChannelState:
@@ -143,11 +144,15 @@ class ReadChannel:
             read.next -= 1
             read.left += read.bursts[read.next]
 
-    def _plan(self, reads: Sequence[Read], until: int) -> None:
+    def _plan(self, reads: Sequence[Read], until: float = -math.inf) -> None:
         """Plans the requests that have not left: at least those before a cycle, and when all reads end."""
         requests, latency = self._requests, self._latency
-        last = requests[-1] if requests else None
-        cycle, _, end, nonempty, owner, _ = last or (-1, 0, 0, 0, None, 0)
+        owner: Read | None
+        if requests:
+            cycle, _, end, nonempty, owner, _ = requests[-1]
+        else:
+            nonempty = end = min(read.ready for read in reads)
+            cycle, owner = end - 1, None
         waiting = sorted((read for read in reads if read.left), key=lambda read: read.client)
         while waiting:
             read = waiting[0]
