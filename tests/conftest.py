@@ -13,7 +13,7 @@ import pytest
 
 from anole.record import Config, Measurement, Status
 from anole.roles import History
-from anole.space import Constraint, Space, option_knob, split_knob
+from anole.space import ALGORITHM, Constraint, Space, option_knob, split_knob, union
 
 
 @dataclass
@@ -91,10 +91,28 @@ def handful() -> Formula:
     return Formula(space, lambda c: 1e-3 * (1.0 + c["a"] + 2 * c["b"]))
 
 
+def rivals() -> Formula:
+    """Returns a formula with a choice of two algorithms; the second is faster at its best, and slower elsewhere."""
+    direct = bowl()
+    space = union(
+        {
+            "direct": direct.space,
+            "winograd": Space([option_knob("tile_size", [2, 4, 6]), split_knob("tile_p", 3 << 8, 4)]),
+        }
+    )
+
+    def cost_s(columns: Any) -> Any:
+        p = np.log2(columns["tile_p"])
+        winograd_s = 4e-4 * (1 + 0.3 * (p[:, 1] - 3) ** 2 + 0.2 * (p[:, 3] - 2) ** 2 + (columns["tile_size"] != 4))
+        return np.where(columns[ALGORITHM] == "winograd", winograd_s, direct.cost_s(columns))
+
+    return Formula(space, cost_s)
+
+
 @pytest.fixture
 def formula() -> Callable[[str], Formula]:
-    """Makes a formula by its name: ``bowl`` (100,000 configs or so) or ``handful``."""
-    return lambda name: {"bowl": bowl, "handful": handful}[name]()
+    """Makes a formula by its name: ``bowl`` (100,000 configs or so), ``rivals`` (two algorithms) or ``handful``."""
+    return lambda name: {"bowl": bowl, "rivals": rivals, "handful": handful}[name]()
 
 
 @pytest.fixture(scope="session")

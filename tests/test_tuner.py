@@ -10,9 +10,10 @@ import pytest
 
 from anole.errors import ConfigError
 from anole.keys import canonical_json
-from anole.presets import read_tuner
+from anole.presets import PRESETS, read_tuner
 from anole.record import Confirmation, Measurement, Status, Trial
 from anole.roles import Examples
+from anole.space import ALGORITHM
 from anole.tuner import Search, Subject, Watch, tune
 
 BRISK = {
@@ -98,6 +99,15 @@ def test_autotvm_finds_what_random_search_does_not(bowl):
         excess[preset] = np.mean(bests)
     assert excess["autotvm"] < 0.06
     assert excess["autotvm"] < 0.4 * excess["random"]
+
+
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "random"])
+def test_every_tuner_chooses_between_algorithms_and_tunes_the_faster(formula, preset):
+    rivals = formula("rivals")
+    trials = Session(rivals, read_tuner({"preset": preset, "n_confirm": 0}), 128).run().trials
+    best = min((trial for trial in trials if trial.gflops), key=lambda trial: trial.measurement.latency_s)
+    assert best.config[ALGORITHM] == "winograd" and set(best.config) == {ALGORITHM, "tile_size", "tile_p"}
+    assert len(trials) == len(set(configs(trials))) == 128
 
 
 def test_similar_tasks_lead_half_of_the_first_batch_and_no_other(bowl):

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from anole.errors import ConfigError
 
+ALGORITHM = "algorithm"
+"""The knob that chooses between programs that have knobs of their own."""
+
 
 @dataclass(frozen=True, eq=False)
 class Knob:
@@ -24,6 +27,7 @@ class Knob:
         features: shape (n_values, n_features), what a surrogate sees of each value.
         feature_names: of the columns of `features`; equal names mean the same in the spaces of other tasks.
         agent: who moves the knob, where several agents search a space together.
+        algorithms: values of the space's knob `ALGORITHM` with which this one means something; all when None.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Knob:
     features: NDArray[np.float32]
     feature_names: tuple[str, ...]
     agent: str = ""
+    algorithms: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.values)

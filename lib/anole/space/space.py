@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from anole.errors import ConfigError
 from anole.record import Config
-from anole.space.knob import Knob
+from anole.space.knob import ALGORITHM, Knob
 
 Vectors = NDArray[np.int64]
 """Index vectors, shape (n, n_knobs): for every knob the index of its value."""
@@ -31,10 +31,21 @@ class Constraint:
     Attributes:
         reason: what a config that breaks it is told.
         holds: from the columns of n configs to shape (n,) of bool.
+        algorithm: whose configs it is asked of; of all when None.
     """
 
     reason: str
     holds: Callable[[Columns], NDArray[np.bool_]]
+    algorithm: str | None = None
+
+    def holds_for(self, columns: Columns) -> NDArray[np.bool_]:
+        """Returns, shape (n,), which configs obey it or are none of its business."""
+        if self.algorithm is None:
+            return self.holds(columns)
+        own = columns[ALGORITHM] == self.algorithm
+        held = ~own
+        held[own] = self.holds({name: values[own] for name, values in columns.items()})
+        return np.asarray(held)
 
 
 class Description(Protocol):
@@ -50,6 +61,10 @@ class Description(Protocol):
 
 class Space:
     """All knobs of a task.
+
+    Where a knob `ALGORITHM` chooses between programs, an index counts the configs of one algorithm after those of
+    another, and a knob that means nothing to an algorithm may have any value in an index vector: it counts as its
+    first, and is not in the config.
 
     Args:
         knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
@@ -67,13 +82,26 @@ class Space:
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
-        self._describe, self._discount = describe, discount
+        self.describe, self._discount = describe, discount
         self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
-        self.size = prod(len(knob) for knob in self.knobs)
-        self._strides = np.cumprod([1, *self.cardinalities[:-1]], dtype=np.int64)
+        self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
+        # Rows are algorithms, of which there is one without a knob for them; columns are knobs.
+        self._matters = np.array([[_matters(knob, name) for knob in self.knobs] for name in self.algorithms])
+        counted = np.where(self._matters, self.cardinalities, 1)
+        if self._algorithm_at is not None:
+            counted[:, self._algorithm_at] = 1
+        self._counted, self._strides = counted, np.cumprod(np.insert(counted[:, :-1], 0, 1, axis=1), axis=1)
+        sizes = [prod(map(int, row)) for row in counted]
+        self._begins = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
+        self.size = sum(sizes)
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """The programs that configs choose between; one without a name where there is no choice."""
+        return ("",) if self._algorithm_at is None else self.knobs[self._algorithm_at].values
 
     @property
     def agents(self) -> dict[str, list[int]]:
@@ -97,22 +125,39 @@ class Space:
         if unknown := sorted(set(values) - names):
             raise ConfigError(f"there are no knobs {unknown}; the space has {sorted(names)}")
         knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
-        return Space(knobs, self.constraints, self._describe, self._discount)
+        return Space(knobs, self.constraints, self.describe, self._discount)
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors, shape (n, n_knobs), of n indices."""
-        return (np.asarray(indices, dtype=np.int64)[:, None] // self._strides) % self.cardinalities
+        whole = np.asarray(indices, dtype=np.int64)
+        rows = np.searchsorted(self._begins, whole, side="right") - 1
+        vectors = ((whole - self._begins[rows])[:, None] // self._strides[rows]) % self._counted[rows]
+        if self._algorithm_at is not None:
+            vectors[:, self._algorithm_at] = rows
+        return vectors
 
     def indices(self, vectors: Vectors) -> NDArray[np.int64]:
         """Returns the indices, shape (n,), of index vectors of shape (n, n_knobs)."""
-        return np.asarray(vectors @ self._strides, dtype=np.int64)
+        if self._algorithm_at is None:
+            return np.asarray(vectors @ self._strides[0], dtype=np.int64)
+        rows, plain = vectors[..., self._algorithm_at], self.canonical(vectors).copy()
+        plain[..., self._algorithm_at] = 0
+        return np.asarray(self._begins[rows] + (plain * self._strides[rows]).sum(axis=-1), dtype=np.int64)
+
+    def canonical(self, vectors: Vectors) -> Vectors:
+        """Returns index vectors, shape (n, n_knobs), in which knobs without a meaning have their first value."""
+        if self._algorithm_at is None:
+            return vectors
+        return np.asarray(vectors * self._matters[vectors[..., self._algorithm_at]])
 
     def config(self, vector: Vectors) -> dict[str, Any]:
         """Returns the config, in plain JSON values, of one index vector of shape (n_knobs,)."""
+        matters = self._matters[0 if self._algorithm_at is None else vector[self._algorithm_at]]
         values = (knob.values[index] for knob, index in zip(self.knobs, vector, strict=True))
         return {
             knob.name: list(value) if isinstance(value, tuple) else value
-            for knob, value in zip(self.knobs, values, strict=True)
+            for knob, value, kept in zip(self.knobs, values, matters, strict=True)
+            if kept
         }
 
     def vector(self, config: Config) -> Vectors:
@@ -121,14 +166,16 @@ class Space:
         Raises:
             ConfigError: a knob is missing, unknown, or has no such value.
         """
-        names = {knob.name for knob in self.knobs}
+        names = {knob.name for knob in self.knobs if _matters(knob, config.get(ALGORITHM))}
         if set(config) != names:
             raise ConfigError(f"config has knobs {sorted(config)}; the space has {sorted(names)}")
-        return np.array([knob.index(config[knob.name]) for knob in self.knobs], dtype=np.int64)
+        indices = [knob.index(config[knob.name]) if knob.name in names else 0 for knob in self.knobs]
+        return np.array(indices, dtype=np.int64)
 
     def columns(self, vectors: Vectors) -> dict[str, NDArray[Any]]:
         """Returns for every knob the values of n configs."""
-        return {knob.name: knob.table[vectors[:, position]] for position, knob in enumerate(self.knobs)}
+        plain = self.canonical(vectors)
+        return {knob.name: knob.table[plain[:, position]] for position, knob in enumerate(self.knobs)}
 
     def valid(self, vectors: Vectors) -> NDArray[np.bool_]:
         """Returns, shape (n,), which of the index vectors obey every constraint."""
@@ -140,7 +187,7 @@ class Space:
     def rejection(self, config: Config) -> str | None:
         """Returns why a config cannot work, or None when it can."""
         columns = self.columns(self.vector(config)[None, :])
-        broken = (constraint.reason for constraint in self.constraints if not constraint.holds(columns)[0])
+        broken = (constraint.reason for constraint in self.constraints if not constraint.holds_for(columns)[0])
         return next(broken, None)
 
     def discounts(self, vectors: Vectors) -> NDArray[np.float64]:
@@ -155,16 +202,17 @@ class Space:
 
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
         """Returns what a surrogate sees, shape (n, n_features): the description, then the knobs' features."""
-        parts = [knob.features[vectors[:, position]] for position, knob in enumerate(self.knobs)]
-        if self._describe is not None:
-            parts.insert(0, self._describe(self.columns(vectors)).features())
+        plain = self.canonical(vectors)
+        parts = [knob.features[plain[:, position]] for position, knob in enumerate(self.knobs)]
+        if self.describe is not None:
+            parts.insert(0, self.describe(self.columns(vectors)).features())
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """The name of every column of `features`."""
         columns = self.columns(self.vectors([0]))
-        described = () if self._describe is None else self._describe(columns).feature_names
+        described = () if self.describe is None else self.describe(columns).feature_names
         return (*described, *(name for knob in self.knobs for name in knob.feature_names))
 
     def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
@@ -191,11 +239,11 @@ class Space:
         columns = self.columns(vectors)
         held = np.ones(len(vectors), dtype=bool)
         for constraint in self.constraints:
-            held &= constraint.holds(columns)
+            held &= constraint.holds_for(columns)
         return held
 
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Draws distinct valid index vectors uniformly.
+        """Draws distinct valid index vectors, of every algorithm about as many, and of one algorithm uniformly.
 
         Args:
             n: how many are wanted; fewer come when the space has no more.
@@ -208,13 +256,35 @@ class Space:
         excluded = np.asarray(exclude, dtype=np.int64)
         if self.valid_indices is not None:
             free = self.valid_indices[~np.isin(self.valid_indices, excluded)]
-            return self.vectors(rng.choice(free, size=min(n, len(free)), replace=False))
+            return self.vectors(rng.choice(free, size=min(n, len(free)), replace=False, p=self._odds(free)))
         drawn = np.empty(0, dtype=np.int64)
         for _ in range(1000):
-            indices = rng.integers(0, self.size, size=max(1024, 4 * n))
+            indices = self._draw(max(1024, 4 * n), rng)
             fresh = indices[self.valid(self.vectors(indices))]
             joined = np.concatenate([drawn, fresh[~np.isin(fresh, excluded)]])
             drawn = joined[np.sort(np.unique(joined, return_index=True)[1])]
             if len(drawn) >= n:
                 break
         return self.vectors(drawn[:n])
+
+    def _draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Returns n indices, valid or not: first an algorithm is drawn, and then one of its configs."""
+        if len(self._begins) == 1:
+            return rng.integers(0, self.size, size=n)
+        rows = rng.integers(0, len(self._begins), size=n)
+        return rng.integers(self._begins[rows], np.append(self._begins[1:], self.size)[rows])
+
+    def _odds(self, indices: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """Returns how probably each of n indices is drawn first, shape (n,); None where all are alike."""
+        if len(self._begins) == 1 or not len(indices):
+            return None
+        rows = np.searchsorted(self._begins, indices, side="right") - 1
+        present, counts = np.unique(rows, return_counts=True)
+        weights = np.zeros(len(self._begins))
+        weights[present] = 1.0 / (len(present) * counts)
+        return np.asarray(weights[rows])
+
+
+def _matters(knob: Knob, algorithm: object) -> bool:
+    """Returns whether a knob means something to an algorithm."""
+    return knob.algorithms is None or algorithm in knob.algorithms

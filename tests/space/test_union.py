@@ -1,0 +1,113 @@
+"""Unions of spaces: an algorithm is chosen, and only its own knobs mean anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.errors import ConfigError
+from anole.keys import canonical_json
+from anole.space import ALGORITHM, Constraint, Space, option_knob, split_knob, union
+from anole.space.loops import Annotation, Loop, LoopNest
+
+
+def nest(name, split):
+    return LoopNest((Loop(name, "i", split[:, 0], 0, Annotation.SERIAL),), ())
+
+
+DIRECT = Space(
+    [split_knob("tile_f", 64, 3), option_knob("unroll", (0, 16, 64))],
+    [Constraint("too wide", lambda columns: columns["tile_f"][:, 2] <= 16)],
+    lambda columns: nest("direct", columns["tile_f"]),
+)
+WINOGRAD = Space(
+    [option_knob("tile_size", (2, 4)), split_knob("tile_p", 8, 2), option_knob("unroll", (0, 16, 64))],
+    [Constraint("too deep", lambda columns: columns["tile_p"][:, 0] < 8)],
+    lambda columns: nest("winograd", columns["tile_p"]),
+)
+SPACE = union({"direct": DIRECT, "winograd": WINOGRAD}, agent="rest")
+
+
+def configs(space):
+    return [space.config(vector) for vector in space.vectors(space.valid_indices)]
+
+
+def test_a_union_has_the_configs_of_all_with_the_name_of_their_algorithm():
+    assert SPACE.size == DIRECT.size + WINOGRAD.size
+    expected = [{ALGORITHM: "direct", **config} for config in configs(DIRECT)]
+    expected += [{ALGORITHM: "winograd", **config} for config in configs(WINOGRAD)]
+    assert sorted(map(canonical_json, configs(SPACE))) == sorted(map(canonical_json, expected))
+
+
+@given(st.integers(0, SPACE.size - 1))
+def test_index_vector_and_config_are_one_and_the_same(index):
+    (vector,) = SPACE.vectors([index])
+    assert SPACE.indices(vector[None])[0] == index
+    np.testing.assert_array_equal(SPACE.vector(SPACE.config(vector)), vector)
+
+
+@given(st.integers(0, SPACE.size - 1), st.integers(0, 99))
+def test_what_means_nothing_may_be_anything(index, seed):
+    (vector,) = SPACE.vectors([index])
+    other = np.random.default_rng(seed).integers(0, SPACE.cardinalities)
+    own = {ALGORITHM, *SPACE.config(vector)}
+    for at, knob in enumerate(SPACE.knobs):
+        if knob.name in own:
+            other[at] = vector[at]
+    assert SPACE.indices(other[None])[0] == index
+    assert SPACE.config(other) == SPACE.config(vector)
+    np.testing.assert_array_equal(SPACE.canonical(other[None])[0], vector)
+    np.testing.assert_array_equal(SPACE.features(other[None]), SPACE.features(vector[None]))
+    assert (
+        SPACE.valid(other[None])[0] == SPACE.valid(vector[None])[0] == (SPACE.rejection(SPACE.config(vector)) is None)
+    )
+
+
+def test_only_its_own_constraints_reject_a_config():
+    assert SPACE.rejection({ALGORITHM: "direct", "tile_f": [1, 1, 64], "unroll": 0}) == "too wide"
+    assert SPACE.rejection({ALGORITHM: "winograd", "tile_size": 2, "tile_p": [8, 1], "unroll": 0}) == "too deep"
+
+
+def test_each_algorithm_is_described_as_in_its_own_space():
+    for name, space in (("direct", DIRECT), ("winograd", WINOGRAD)):
+        vectors = space.vectors(space.valid_indices)
+        same = np.array([SPACE.vector({ALGORITHM: name, **config}) for config in configs(space)])
+        columns = [SPACE.feature_names.index(feature) for feature in space.feature_names]
+        np.testing.assert_array_equal(SPACE.features(same)[:, columns], space.features(vectors))
+    assert len(set(SPACE.feature_names)) == SPACE.features(SPACE.vectors([0])).shape[1]
+
+
+def test_a_sample_has_about_as_many_of_each_algorithm():
+    drawn = SPACE.sample(16, np.random.default_rng(0))
+    counts = Counter(SPACE.config(vector)[ALGORITHM] for vector in drawn)
+    assert min(counts.values()) >= 4
+    assert len(set(SPACE.indices(SPACE.sample(1000, np.random.default_rng(0))))) == len(SPACE.valid_indices)
+
+
+def test_a_large_sample_has_about_as_many_of_each_algorithm():
+    large = Space([split_knob(f"tile_{name}", 2**10, 4) for name in "fyx"])
+    space = union({"winograd": WINOGRAD, "direct": large})
+    drawn = space.sample(24, np.random.default_rng(0))
+    counts = Counter(space.config(vector)[ALGORITHM] for vector in drawn)
+    assert len(drawn) == 24 and min(counts.values()) >= 6
+    assert space.valid(drawn).all()
+
+
+def test_one_algorithm_may_be_all_that_is_left():
+    assert configs(SPACE.restricted({ALGORITHM: ["winograd"]})) == [
+        config for config in configs(SPACE) if config[ALGORITHM] == "winograd"
+    ]
+
+
+def test_a_config_of_another_algorithm_is_refused():
+    with pytest.raises(ConfigError, match="config has knobs"):
+        SPACE.vector({ALGORITHM: "direct", "tile_size": 2, "tile_p": [8, 1], "unroll": 0})
+
+
+def test_knobs_of_one_name_must_be_the_same():
+    with pytest.raises(ConfigError, match="knob unroll of b has other values"):
+        union({"a": DIRECT, "b": Space([option_knob("unroll", (0, 1))])})
