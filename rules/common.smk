@@ -25,6 +25,9 @@ try:
 except AnoleError as error:
     give_up(error)
 
+for build, reason in pipeline.skipped.items():
+    print(f"anole: skips the build {build}: {reason}", file=sys.stderr)
+
 
 # Jobs run this workflow's library with the interpreter that runs Snakemake, whatever the working directory.
 shell.prefix(

@@ -24,7 +24,19 @@ def run(*arguments: str) -> Result:
 
 
 def test_every_stage_is_a_command_with_help() -> None:
-    names = {"extract", "tune", "tune-together", "merge", "compile", "evaluate", "run", "plan", "doctor", "vta"}
+    names = {
+        "extract",
+        "tune",
+        "tune-together",
+        "merge",
+        "compile",
+        "evaluate",
+        "run",
+        "plan",
+        "doctor",
+        "vta",
+        "import",
+    }
     assert set(main.commands) == names
     accelerator = main.commands["vta"]
     assert isinstance(accelerator, click.Group) and set(accelerator.commands) == {"cycles", "trace", "report"}

@@ -163,6 +163,12 @@ MISTAKES = {
         "targets.cpu.threads: found 0; a whole number",
         "at least 1",
     ),
+    "required a text": (
+        ("targets", "cpu", "required"),
+        "no",
+        "targets.cpu.required: found 'no'; true or false is expected",
+        "",
+    ),
     "threads a text": (("targets", "cpu", "threads"), "all", "targets.cpu.threads: found 'all'", "whole"),
     "unknown mcpu": (("targets", "cpu", "mcpu"), "znver9", "targets.cpu.mcpu: found 'znver9'", "'znver"),
     "negative trials": (

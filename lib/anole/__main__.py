@@ -175,6 +175,17 @@ def merge(builds: tuple[str, ...], shards: Path, database: Path, spec: Path) -> 
     merge_builds(builds or load_spec(spec).builds, shards, database)
 
 
+@main.command(name="import")
+@click.argument("source", type=_PATH)
+@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
+def import_(source: Path, shards: Path) -> None:
+    """Take over the trials in SOURCE, a database or a folder of shards that was filled on another machine."""
+    from anole.store.exchange import import_records
+
+    taken = import_records(source, shards)
+    click.echo(f"{source}: took over {taken.runs} runs with {taken.trials} trials; {taken.known} were known")
+
+
 @main.command()
 @_SPEC
 @click.option("--json", "as_json", is_flag=True, help="For programs.")

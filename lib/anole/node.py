@@ -81,6 +81,12 @@ class Node:
             raise self.error(f"found {_shown(self.value)}; a whole number of at least {least} is expected")
         return self.value
 
+    def flag(self) -> bool:
+        """Returns true or false."""
+        if not isinstance(self.value, bool):
+            raise self.error(f"found {_shown(self.value)}; true or false is expected")
+        return self.value
+
     def _child(self, key: str) -> Node:
         return Node(self.value[key], f"{self.path}.{key}" if self.path else key, self.file)
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from anole import layout
-from anole.errors import ExtractError
+from anole.errors import ExtractError, SpecError
 from anole.extract import EXTRACT_VERSION
 from anole.keys import content_key
 from anole.node import Node
+from anole.presence import any_records, look_for
 from anole.presets import read_tuner
 from anole.record import Run
 from anole.settings import TunerSettings
 from anole.source import model_files
 from anole.spec import BuildSpec, ModelSpec, Spec, load_spec
+from anole.store.shard import read_shard, shard_path
 from anole.targets import describe_target, get_target
 from anole.targets.base import Simulator
 from anole.task import WORKLOADS
@@ -34,12 +36,16 @@ class Pipeline:
         tuners: by the name of the build.
         descriptions: by the name of the target.
         project: the folder that all paths are relative to.
+        absences: why nothing can be measured on a target, by its name; it is not among them where it can.
+        skipped: the builds that are left out because their target is absent and not required, and why.
     """
 
     spec: Spec
     tuners: Mapping[str, TunerSettings] = field(hash=False)
     descriptions: Mapping[str, Mapping[str, Any]] = field(hash=False)
     project: Path
+    absences: Mapping[str, str] = field(default_factory=dict, hash=False)
+    skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def load(cls, path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Self:
@@ -50,14 +56,26 @@ class Pipeline:
             overrides: laid over it, as `load_spec` does.
 
         Raises:
-            SpecError: the first mistake found.
+            SpecError: the first mistake found; a target that is absent is one, unless it is not required or all that
+                its builds need of it is on record.
         """
         spec = load_spec(path, overrides)
         read_tuner(spec.tuning, "tuning")
         tuners = {name: read_tuner(build.tuning, build.path) for name, build in spec.builds.items()}
-        used = {build.target for build in spec.builds.values()}
-        descriptions = {name: describe_target(spec.targets[name]) for name in sorted(used)}
-        return cls(spec, tuners, descriptions, Path(path).parent)
+        used = sorted({build.target for build in spec.builds.values()})
+        found = {name: look_for(spec.targets[name]) for name in used}
+        absences = {name: hardware.absence for name, hardware in found.items() if hardware.absence is not None}
+        skipped = {
+            name: absences[build.target]
+            for name, build in spec.builds.items()
+            if build.target in absences and not spec.targets[build.target].required
+        }
+        spec = replace(spec, builds={name: build for name, build in spec.builds.items() if name not in skipped})
+        descriptions = {name: each.description for name, each in found.items() if each.description is not None}
+        made = cls(spec, tuners, descriptions, Path(path).parent, absences, skipped)
+        for build in spec.builds.values():
+            made._refuse_unmeasurable(build)
+        return made
 
     def files(self, model: str) -> list[Path]:
         """Returns the model's own files: when one of them changes, the model is extracted again."""
@@ -113,7 +131,9 @@ class Pipeline:
 
         Raises:
             ExtractError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
+            SpecError: trials are left to measure, and the target is absent.
         """
+        self._refuse_unmeasurable(build)
         of_tasks = self.receipts_of_tasks(build)
         for key, receipt in of_tasks.items() if build.trials else ():
             if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
@@ -132,6 +152,46 @@ class Pipeline:
             key = self.shared_key(build, tasks)
             return dict.fromkeys(keys, layout.shared_receipts_path(build.model, build.target, key, build.trials))
         return {key: layout.receipt_path(key, self.run(build, key).key, build.trials) for key in keys}
+
+    def unmeasured(self, build: BuildSpec) -> list[str]:
+        """Returns the labels of a build's tasks of which trials are left to measure.
+
+        Raises:
+            ExtractError: the manifest is missing, broken or stale.
+            StoreError: a shard is corrupt.
+        """
+        receipts = self.receipts_of_tasks(build)
+        tasks = [
+            task
+            for task in self.read_manifest(build.model, build.target)["tasks"]
+            if not (self.project / receipts[task["key"]]).exists()
+        ]
+        counts = {task["key"]: self._n_recorded(build, task["key"]) for task in tasks}
+        if build.shared:
+            counts = dict.fromkeys(counts, sum(counts.values()))
+        return [task["label"] for task in tasks if counts[task["key"]] < build.trials]
+
+    def _n_recorded(self, build: BuildSpec, task_key: str) -> int:
+        shard = shard_path(self.project / layout.SHARDS, self.run(build, task_key))
+        return len(read_shard(shard).trials) if shard.exists() and shard.stat().st_size else 0
+
+    def _refuse_unmeasurable(self, build: BuildSpec) -> None:
+        """Raises SpecError for a build that has trials to measure on a target that is absent."""
+        absence = self.absences.get(build.target)
+        if absence is None or not build.trials:
+            return
+        try:
+            missing = self.unmeasured(build)
+            lacking = f"{len(missing)} tasks, of which the first is {missing[0]}" if missing else ""
+        except ExtractError:
+            lacking = "" if any_records(self.project / layout.SHARDS, self.descriptions[build.target]) else "any task"
+        if lacking:
+            raise SpecError(
+                f"targets.{build.target}",
+                f"{absence}; build {build.name} lacks the records of {lacking}: bring them from where it was tuned "
+                "(anole import), or give the target `required: false` to skip its builds here",
+                self.spec.file,
+            )
 
     def shared_key(self, build: BuildSpec, tasks: Sequence[Mapping[str, Any]]) -> str:
         """Returns the content key of all that decides how tasks share a budget: runs and weights."""

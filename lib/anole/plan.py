@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +69,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """All tasks that are known, and the steps to come, in order."""
+    """All tasks that are known, and the steps to come, in order.
+
+    Attributes:
+        skipped: builds that are left out because their hardware is not here, and why.
+    """
 
     tasks: tuple[PlannedTask, ...]
     steps: tuple[Step, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain form."""
         return {
             "tasks": [{**asdict(task), "receipt": str(task.receipt)} for task in self.tasks],
             "steps": [asdict(step) for step in self.steps],
+            "skipped": dict(self.skipped),
         }
 
 
@@ -102,7 +108,7 @@ def make_plan(pipeline: Pipeline) -> Plan:
         steps += _build_steps(pipeline.project, build.name, ready)
     if steps or not (pipeline.project / layout.DATABASE).exists():
         steps.append(Step("merge", str(layout.DATABASE), "new results" if steps else "missing"))
-    return Plan(tuple(tasks), tuple(steps))
+    return Plan(tuple(tasks), tuple(steps), pipeline.skipped)
 
 
 def render_plan(plan: Plan) -> RenderableType:
@@ -121,13 +127,14 @@ def render_plan(plan: Plan) -> RenderableType:
             str(task.failures) if task.failures else "",
             "" if task.best_gflops is None else f"{task.best_gflops:.1f}",
         )
+    skipped = [Text(f"skips {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
     if not plan.steps:
-        return Group(table, Text("\nNothing to do."))
+        return Group(table, *skipped, Text("\nNothing to do."))
     steps = Table(box=None, show_header=False, pad_edge=False)
     for step in plan.steps:
         steps.add_row(Text(step.stage, style="bold"), step.subject, Text(step.reason, style="dim"))
     shown: list[RenderableType] = [table, Text()] if plan.tasks else []
-    return Group(*shown, Text("Next:", style="bold"), steps)
+    return Group(*shown, *skipped, Text("Next:", style="bold"), steps)
 
 
 def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, Step]]:

@@ -113,6 +113,21 @@ class Confirmation:
 
 
 @dataclass(frozen=True)
+class SpaceFacts:
+    """How large a task's space is, and how much of it can never work, by a random sample.
+
+    Attributes:
+        size: how many configs there are, valid or not.
+        sampled: how many were asked.
+        rejections: of the sampled, how many each constraint is the first to reject, by its reason.
+    """
+
+    size: int
+    sampled: int
+    rejections: Mapping[str, int] = field(hash=False)
+
+
+@dataclass(frozen=True)
 class Source:
     """A run of a similar task that another run learns from before it measures anything.
 

@@ -42,8 +42,10 @@ def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = N
         cycles, latency_s = accelerator["cycles"], accelerator["latency_s"]
         _log.info("%s: %d cycles on the accelerator, %.3f ms", build["name"], cycles, 1e3 * latency_s)
     else:
+        if (absence := target.absence()) is not None:
+            raise BuildError(f"{folder}: {absence}")
         os.environ.update(target.environment())
-        found = build_engine(folder, inputs, int(build["target_description"]["threads"])).compute()
+        found = build_engine(folder, inputs, target.runs_on, target.threads).compute()
     outputs = {info["name"]: array for info, array in zip(build["outputs"], found, strict=True)}
     if output is not None:
         _write(output, outputs)

@@ -19,10 +19,10 @@ DEFAULT_PRESET = "anole"
 _BUDGET = ("trials", "total_trials", "seed")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TARGET_KEYS = {
-    "cpu": ("kind", "mcpu", "threads"),
-    "cuda": ("kind", "arch"),
+    "cpu": ("mcpu", "threads"),
+    "cuda": ("arch",),
     "vta": (
-        *("kind", "geometry", "hardware", "frequency_mhz", "first_layer"),
+        *("geometry", "hardware", "frequency_mhz", "first_layer"),
         *("area_max", "memory_max", "penalty"),
     ),
 }
@@ -71,12 +71,14 @@ class TargetSpec:
 
     Attributes:
         settings: what was set beside the kind; `anole.targets.describe_target` detects the rest.
+        required: whether it is a mistake when the hardware is not here; else its builds are skipped.
     """
 
     name: str
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     file: str = "models.yaml"
+    required: bool = True
 
 
 @dataclass(frozen=True)
@@ -188,14 +190,16 @@ def _target(name: str, node: Node) -> TargetSpec:
     kinds = sorted(_TARGET_KEYS)
     entry = node.mapping(required=("kind",))
     kind = entry["kind"].choice(kinds, "a kind of target")
-    node.mapping(allowed=_TARGET_KEYS[kind])
+    node.mapping(allowed=("kind", "required", *_TARGET_KEYS[kind]))
     if "mcpu" in entry:
         entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
     if "arch" in entry:
         entry["arch"].text()
     if "threads" in entry:
         entry["threads"].whole(least=1)
-    return TargetSpec(name, kind, {key: setting.value for key, setting in entry.items() if key != "kind"}, node.file)
+    required = entry["required"].flag() if "required" in entry else True
+    settings = {key: setting.value for key, setting in entry.items() if key not in ("kind", "required")}
+    return TargetSpec(name, kind, settings, node.file, required)
 
 
 def _build(node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Collection[str]) -> BuildSpec:

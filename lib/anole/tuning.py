@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from anole import layout
 from anole.budget import spend
 from anole.confirm import fastest_of_each
@@ -20,8 +22,9 @@ from anole.machine import host_facts, software_versions
 from anole.measure import Measurer, Simulated, measurer_of
 from anole.pipeline import read_manifest
 from anole.progress import Progress
-from anole.record import Config, Confirmation, Measurement, Run, Status, Trial
+from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
 from anole.settings import TunerSettings
+from anole.space import Space
 from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.targets.base import Simulator
@@ -32,6 +35,9 @@ from anole.tuner import TUNER_VERSION, Search, Subject, Watch, settle
 logger = logging.getLogger(__name__)
 
 _OPEN_MEASURERS = 8
+
+_SAMPLED = 4096
+"""Configs that are asked whether they can work, to know which share of a space cannot."""
 
 
 def tune_task(
@@ -246,7 +252,8 @@ class TaskTuning:
         """
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
-        confirm = self._confirm if is_all and not isinstance(self._target, Simulator) else None
+        able = not isinstance(self._target, Simulator) and self._target.absence() is None
+        confirm = self._confirm if is_all and able else None
         watch = Watch(confirmation=self._shard.append_confirmation)
         space = self._target.space(self.task.workload)
         best = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch)
@@ -276,6 +283,8 @@ class TaskTuning:
     def _subject(self) -> Subject:
         workload = self.task.workload
         space = self._target.space(workload)
+        if self._shard.space is None:
+            self._shard.append_space(_facts_of(space))
         if self._settings.warm_start and self._shard.sources is None and not self._shard.trials:
             self._shard.append_sources(find_sources(self._shards_dir, self.task))
         prior = read_prior(self._shards_dir, self._shard.sources or (), space)
@@ -319,6 +328,12 @@ class _OpenWorkers:
         for other in self._open[_OPEN_MEASURERS:]:
             other.rest()
         del self._open[_OPEN_MEASURERS:]
+
+
+def _facts_of(space: Space) -> SpaceFacts:
+    """Returns what a space is like, by a sample that is the same every time."""
+    drawn = space.vectors(space.draw(_SAMPLED, np.random.default_rng(0)))
+    return SpaceFacts(space.size, _SAMPLED, space.rejections(drawn))
 
 
 def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:

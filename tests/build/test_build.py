@@ -118,5 +118,5 @@ def test_a_compiled_network_is_right_after_loading(project: Path) -> None:
     import tvm
 
     threads = int(tvm.get_global_func("runtime.NumThreads")())
-    engine = build_engine(project / "net", [arguments["x"].numpy()], threads)
+    engine = build_engine(project / "net", [arguments["x"].numpy()], "cpu", threads)
     np.testing.assert_allclose(engine.compute()[0], expected.numpy(), rtol=1e-3, atol=1e-4)

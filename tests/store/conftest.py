@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anole.record import Confirmation, Measurement, Run, Status, Trial
+from anole.record import Confirmation, Measurement, Run, SpaceFacts, Status, Trial
 from anole.store.database import Merged, merge
 from anole.store.shard import Shard, shard_path
 from anole.task import Conv2d, Dense, Task
@@ -164,6 +164,8 @@ class Project:
         """Tunes, extracts, compiles and evaluates two models that share a task."""
         runs = {task.key: run_of(task) for task in (CONV, WIDE, DENSE)}
         self.tune(runs[CONV.key], CONV, [4e-3, None, 2e-3, 3e-3, 2.1e-3, None], [2.2e-3, 2.05e-3])
+        with Shard.open(self.shards, runs[CONV.key], CONV) as shard:
+            shard.append_space(SpaceFacts(50_000, 4096, {"too many threads": 1024, "too wide": 512}))
         self.tune(run_of(CONV, "random"), CONV, [4e-3, 5e-3, None, 6e-3])
         self.tune(runs[WIDE.key], WIDE, [3e-3, 2.9e-3, 1e-3])
         self.tune(runs[DENSE.key], DENSE, [None, None])

@@ -57,6 +57,16 @@ def test_a_config_whose_confirmation_failed_is_not_best(project, run) -> None:
     assert best(project) == [(3, 2e-3, 0)]
 
 
+def test_the_rejected_share_of_a_space_is_told_by_reason(project) -> None:
+    project.fill()
+    project.merge()
+    rows = project.rows("select reason, share, size, target_kind from rejections order by share")
+    assert [tuple(row.values()) for row in rows] == [
+        ("too wide", 0.125, 50_000, "cpu"),
+        ("too many threads", 0.25, 50_000, "cpu"),
+    ]
+
+
 def test_a_run_of_failures_has_no_best(project) -> None:
     project.tune(project.run_of(project.CONV), project.CONV, [None, None])
     assert best(project) == []

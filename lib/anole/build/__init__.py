@@ -75,7 +75,7 @@ def compile_build(
         if isinstance(target, VtaTarget):
             matches, parts = _compile_for_accelerator(model, imported, matches, receipts, target, made)
         else:
-            matches, parts = _compile(model, imported, matches, cast(Device, target), made), {}
+            matches, parts = _compile(model, imported, matches, cast(Device, target), made)
         warn_of_untuned(settings.name, matches)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * coverage(matches)["share"])
         description = _describe(model, imported, manifest, settings, matches)
@@ -124,8 +124,10 @@ def _compile_for_accelerator(
     return chosen.matches, {"accelerator": compile_for_accelerator(model, imported, target, chosen, made)}
 
 
-def _compile(model: ModelSpec, imported: Imported, matches: list[Match], target: Device, made: Path) -> list[Match]:
-    """Writes the compiled network; returns the layers as they are built."""
+def _compile(
+    model: ModelSpec, imported: Imported, matches: list[Match], target: Device, made: Path
+) -> tuple[list[Match], dict[str, Any]]:
+    """Writes the compiled network; returns the layers as they are built, and what it runs on."""
     import tvm
 
     from anole.build.lower import Choice, lower
@@ -137,7 +139,8 @@ def _compile(model: ModelSpec, imported: Imported, matches: list[Match], target:
     }
     try:
         lowered, failures = lower(imported.module, choices, target.schedule_default)
-        with target.compiler_target() as compiler_target:
+        options = tvm.transform.PassContext(config=dict(target.compiler_options))
+        with target.compiler_target() as compiler_target, options:
             executable = tvm.compile(lowered, compiler_target)
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
@@ -147,7 +150,8 @@ def _compile(model: ModelSpec, imported: Imported, matches: list[Match], target:
         for workload, reason in failures.items()
     }
     write_library(made, executable)
-    return [
+    built = [
         match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
         for match in matches
     ]
+    return built, {"runs_on": target.runs_on, "threads": target.threads}

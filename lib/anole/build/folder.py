@@ -16,6 +16,8 @@ from anole.errors import BuildError
 from anole.keys import document
 
 _SNIPPETS = files("anole.build").joinpath("snippets")
+_DEVICES = {"cpu": "kDLCPU", "cuda": "kDLCUDA"}
+_LIBRARIES = {"cpu": ("tvm_runtime",), "cuda": ("tvm_runtime", "tvm_runtime_cuda")}
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
 
 
@@ -68,11 +70,19 @@ def _cpp_loader(description: Mapping[str, Any]) -> str:
     inputs = ", ".join(f"input({_braced(info['shape'])}, {_dl_type(info['dtype'])})" for info in description["inputs"])
     single = len(description["outputs"]) == 1
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
-        threads=description["target_description"]["threads"],
+        threads=description["threads"],
+        device=_DEVICES[description["runs_on"]],
+        devices=", ".join(_initialized(_DEVICES[name]) for name in dict.fromkeys((description["runs_on"], "cpu"))),
+        libraries=" ".join(f"-l{name}" for name in _LIBRARIES[description["runs_on"]]),
         inputs=inputs,
         first="found.cast<ffi::Tensor>()" if single else "found.cast<ffi::Array<ffi::Tensor>>()[0]",
         name=description["outputs"][0]["name"],
     )
+
+
+def _initialized(device: str) -> str:
+    """What the virtual machine is told of a device: its kind, its number, and that memory is pooled."""
+    return f"static_cast<int>({device}), 0, /*pooled allocator=*/2"
 
 
 def _braced(shape: list[int]) -> str:

@@ -45,7 +45,7 @@ def evaluate_build(
         pace: how long is measured.
 
     Returns:
-        The evaluation, as in the file.
+        The evaluation, as in the file; it says why where the device is absent and nothing can be run.
 
     Raises:
         BuildError: the folder is not a build that can run here, or the build is wrong.
@@ -60,13 +60,18 @@ def evaluate_build(
         evaluation = _evaluation(build, 1, evaluate_simulated(folder, build, inputs))
         write_atomically(output, document(evaluation))
         return evaluation
-    threads = int(build["target_description"]["threads"])
+    if (absence := target.absence()) is not None:
+        _log.warning("%s: is compiled, but neither checked nor timed: %s", build["name"], absence)
+        evaluation = {**_evaluation(build, target.threads, []), "absence": absence}
+        write_atomically(output, document(evaluation))
+        return evaluation
+    threads = target.threads
     os.environ.update(target.environment())
     from anole.evaluate.engines import build_engine, reference_engines
 
     model = ModelSpec.from_json(build["model"], build["entry"])
-    with reference_engines(model, inputs, threads) as references:
-        compiled = build_engine(folder, inputs, threads)
+    with reference_engines(model, inputs, threads, target.runs_on) as references:
+        compiled = build_engine(folder, inputs, target.runs_on, threads)
         found = compiled.compute()
         errors = {engine.name: _relative_error(found, engine.compute()) for engine in references}
         with device_lock(build["target_description"]["kind"]):

@@ -44,8 +44,14 @@ class Engine:
         return self.outputs(self.run())
 
 
-def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], threads: int) -> Engine:
+def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int) -> Engine:
     """Returns a compiled build.
+
+    Args:
+        folder: of the build.
+        inputs: what it is run on.
+        runs_on: what TVM calls the kind of device.
+        threads: of the processor.
 
     Raises:
         BuildError: its library cannot be loaded, or TVM was started with another number of threads before.
@@ -57,20 +63,36 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], threads: int) -> 
     if started != threads:
         raise BuildError(f"{folder}: is for {threads} threads; TVM was started with {started} in this process")
     try:
-        main = VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())["main"]
+        device = tvm.device(runs_on)
+        main = VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), device)["main"]
     except Exception as error:
         raise BuildError(f"{folder}: model.so cannot be loaded: {error}") from error
-    arguments = [tvm.runtime.tensor(array) for array in inputs]
+    arguments = [tvm.runtime.tensor(array, device) for array in inputs]
+
+    def run() -> Any:
+        found = main(*arguments)
+        device.sync()
+        return found
 
     def outputs(found: Any) -> Arrays:
         return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
 
-    return Engine("build", lambda: main(*arguments), outputs)
+    return Engine("build", run, outputs)
 
 
 @contextlib.contextmanager
-def reference_engines(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> Iterator[list[Engine]]:
+def reference_engines(
+    model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int, runs_on: str = "cpu"
+) -> Iterator[list[Engine]]:
     """Gives torch eager, where the model is torch's, and ONNX Runtime, where the model can be exported to it.
+
+    Beside a build for a GPU, torch runs there, too, without TF32, and ONNX Runtime only where there is no torch.
+
+    Args:
+        model: the network.
+        inputs: what it is run on.
+        threads: of the processor.
+        runs_on: the kind of device that the build runs on.
 
     Raises:
         ExtractError: the model cannot be loaded.
@@ -84,6 +106,10 @@ def reference_engines(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads:
 
     torch.set_num_threads(threads)
     network, arguments = make_network(model), tuple(map(torch.from_numpy, inputs))
+    if runs_on == "cuda" and torch.cuda.is_available():
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        yield [_torch(network.cuda(), tuple(each.cuda() for each in arguments))]
+        return
     engines = [_torch(network, arguments)]
     with tempfile.TemporaryDirectory() as scratch:
         exported = Path(scratch, "model.onnx")
@@ -103,9 +129,12 @@ def _torch(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> Eng
 
     def run() -> Any:
         with torch.inference_mode():
-            return network(*arguments)
+            found = network(*arguments)
+        if arguments[0].is_cuda:
+            torch.cuda.synchronize()
+        return found
 
-    return Engine("torch", run, lambda found: [tensor.numpy() for tensor in tensors_of(found)])
+    return Engine("torch", run, lambda found: [tensor.cpu().numpy() for tensor in tensors_of(found)])
 
 
 def _export(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:

@@ -190,6 +190,16 @@ class Space:
         broken = (constraint.reason for constraint in self.constraints if not constraint.holds_for(columns)[0])
         return next(broken, None)
 
+    def rejections(self, vectors: Vectors) -> dict[str, int]:
+        """Returns how many of n index vectors each constraint is the first to reject, by its reason."""
+        columns, left = self.columns(vectors), np.ones(len(vectors), dtype=bool)
+        counts: dict[str, int] = {}
+        for constraint in self.constraints:
+            broken = left & ~constraint.holds_for(columns)
+            counts[constraint.reason] = counts.get(constraint.reason, 0) + int(broken.sum())
+            left &= ~broken
+        return {reason: count for reason, count in counts.items() if count}
+
     def discounts(self, vectors: Vectors) -> NDArray[np.float64]:
         """Returns, shape (n,), which share of its speed each config is worth: 1 unless it costs something else, too."""
         if self._discount is None:
@@ -259,7 +269,7 @@ class Space:
             return self.vectors(rng.choice(free, size=min(n, len(free)), replace=False, p=self._odds(free)))
         drawn = np.empty(0, dtype=np.int64)
         for _ in range(1000):
-            indices = self._draw(max(1024, 4 * n), rng)
+            indices = self.draw(max(1024, 4 * n), rng)
             fresh = indices[self.valid(self.vectors(indices))]
             joined = np.concatenate([drawn, fresh[~np.isin(fresh, excluded)]])
             drawn = joined[np.sort(np.unique(joined, return_index=True)[1])]
@@ -267,8 +277,8 @@ class Space:
                 break
         return self.vectors(drawn[:n])
 
-    def _draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Returns n indices, valid or not: first an algorithm is drawn, and then one of its configs."""
+    def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draws n indices, valid or not, maybe some twice: first an algorithm, and then one of its configs."""
         if len(self._begins) == 1:
             return rng.integers(0, self.size, size=n)
         rows = rng.integers(0, len(self._begins), size=n)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from anole.errors import StoreError
 from anole.keys import canonical_json
-from anole.record import Confirmation, Run, Source, Status, Trial
+from anole.record import Confirmation, Run, Source, SpaceFacts, Status, Trial
 from anole.store.disk import read_bytes
 from anole.store.shape import (
     KEY,
@@ -75,6 +75,7 @@ _SHAPES: dict[str, Shape] = {
         **_MEASUREMENT,
     },
     "iteration": {"number": WHOLE, "log": OBJECT},
+    "space": {"size": WHOLE, "sampled": WHOLE, "rejections": OBJECT},
     "warm_start": {"sources": [{"task_key": KEY, "run_key": KEY, "trials": WHOLE}]},
 }
 _STATUSES = frozenset(Status)
@@ -91,6 +92,7 @@ class ShardContent:
         iterations: number of the iteration to the figures of its search.
         started_at: when the shard was begun.
         sources: the runs of similar tasks that the run learned from; None when it did not look for any.
+        space: what the task's space is like; None when that was not asked.
     """
 
     run: Run
@@ -101,6 +103,7 @@ class ShardContent:
     iterations: Mapping[int, SearchLog] = field(hash=False)
     started_at: str
     sources: tuple[Source, ...] | None = None
+    space: SpaceFacts | None = None
 
 
 def read_shard(path: Path) -> ShardContent:
@@ -162,9 +165,10 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
     confirmations: list[Confirmation] = []
     iterations: dict[int, SearchLog] = {}
     sources: tuple[Source, ...] | None = None
+    space: SpaceFacts | None = None
     measured: dict[str, int] = {}
     for line in lines[1:]:
-        plain = line.read(("trial", "confirmation", "iteration", "warm_start"))
+        plain = line.read(("trial", "confirmation", "iteration", "space", "warm_start"))
         if plain["kind"] == "trial":
             first = measured.setdefault(canonical_json(plain["config"]), line.number)
             if first != line.number:
@@ -176,10 +180,12 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
             confirmations.append(Confirmation.from_json(plain))
         elif plain["kind"] == "iteration":
             iterations[plain["number"]] = plain["log"]
+        elif plain["kind"] == "space":
+            space = SpaceFacts(plain["size"], plain["sampled"], plain["rejections"])
         else:
             sources = tuple(Source(**source) for source in plain["sources"])
     return ShardContent(
-        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"], sources
+        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"], sources, space
     )
 
 

@@ -37,6 +37,7 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
     """Puts a run, its task and all that its shard tells in place of what was known of the run."""
     run, key = content.run, content.run.key
     _fold_task(db, content.task)
+    _fold_space(db, content)
     _upsert(
         db,
         "run",
@@ -200,6 +201,18 @@ def _fold_task(db: Database, task: Task) -> None:
         "flop": task.workload.flop,
     }
     _upsert(db, "task", row, key="key")
+
+
+def _fold_space(db: Database, content: ShardContent) -> None:
+    facts = content.space
+    if facts is not None:
+        row = {
+            "task_key": content.task.key,
+            "size": facts.size,
+            "sampled": facts.sampled,
+            "rejections": canonical_json(facts.rejections),
+        }
+        _upsert(db, "space", row, key="task_key")
 
 
 def _build_task(db: Database, build: Document, position: int, task: Row) -> Row:

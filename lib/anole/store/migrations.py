@@ -219,6 +219,22 @@ def signal_to_noise(db: Database) -> None:
     _execute(db, "alter table evaluation add column snr_db real;")
 
 
+@migrations()
+def spaces(db: Database) -> None:
+    """How large the tasks' spaces are, and how much of them can never work."""
+    _execute(
+        db,
+        """
+        create table space (
+            task_key text primary key references task (key),
+            size integer not null,
+            sampled integer not null,
+            rejections text not null check (json_valid(rejections))
+        ) strict;
+        """,
+    )
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the transaction at hand, which sqlite3's own `executescript` would commit."""
     for statement in _statements(script):

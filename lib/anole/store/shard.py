@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from anole.errors import StoreError
 from anole.keys import canonical_json
-from anole.record import Confirmation, Run, Source, Trial, utc_now
+from anole.record import Confirmation, Run, Source, SpaceFacts, Trial, utc_now
 from anole.store.content import SCHEMA, SearchLog, ShardContent, parse_shard, read_head, read_shard, whole_lines
 from anole.store.disk import sync
 from anole.task import Task
@@ -38,6 +38,7 @@ class Shard:
 
     Attributes:
         sources: the runs of similar tasks that the run learns from; None as long as none were looked for.
+        space: what the task's space is like; None as long as that was not asked.
     """
 
     def __init__(self, path: Path, descriptor: int, content: ShardContent, end: int) -> None:
@@ -48,7 +49,7 @@ class Shard:
         self._trials = list(content.trials)
         self._confirmations = list(content.confirmations)
         self._iterations = dict(content.iterations)
-        self.sources = content.sources
+        self.sources, self.space = content.sources, content.space
         self._measured = set(content.configs)
 
     @classmethod
@@ -147,6 +148,15 @@ class Shard:
         """
         self._append(_encoded({"kind": "warm_start", "sources": [asdict(source) for source in sources]}, self.path))
         self.sources = tuple(sources)
+
+    def append_space(self, facts: SpaceFacts) -> None:
+        """Stores what the task's space is like.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._append(_encoded({"kind": "space", **asdict(facts)}, self.path))
+        self.space = facts
 
     def close(self) -> None:
         """Lets go of the file and its lock; closing twice is harmless."""

@@ -146,3 +146,16 @@ select
 from trial
 where status <> 'ok'
 group by status, substr(error, 1, instr(error || char(10), char(10)) - 1);
+
+create view rejections as
+-- Which share of each task's space can never work, and why: the first constraint that a config breaks.
+select
+    space.task_key,
+    task.label,
+    task.target ->> '$.kind' as target_kind,
+    space.size,
+    rejected.key as reason,
+    1.0 * rejected.value / space.sampled as share
+from space
+join task on task.key = space.task_key,
+json_each(space.rejections) as rejected;

@@ -66,6 +66,9 @@ class Target(Protocol):
 
     description: Mapping[str, Any]
 
+    def absence(self) -> str | None:
+        """Returns why nothing can be run or measured on it from this machine, or None when it can."""
+
     def template_version(self, operator: str) -> int:
         """Returns the version of an operator's template; a part of a task's key."""
 
@@ -90,10 +93,16 @@ class Device(Target, Protocol):
     Attributes:
         shares_cores: whether building candidates disturbs the device, because it is the processor itself.
         preload: the modules that its worker processes import once, before they fork.
+        runs_on: what TVM's runtime calls the kind of device, such as ``cpu``.
+        threads: of the processor, that run kernels or launch them.
+        compiler_options: of TVM, for whole networks.
     """
 
     shares_cores: bool
     preload: tuple[str, ...]
+    runs_on: str
+    threads: int
+    compiler_options: Mapping[str, Any]
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""

@@ -33,6 +33,8 @@ class CpuTarget:
 
     shares_cores = True
     preload = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
+    runs_on = "cpu"
+    compiler_options: Mapping[str, Any] = {}
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
@@ -43,6 +45,10 @@ class CpuTarget:
     def describe(mcpu: str | None = None, threads: int | None = None) -> dict[str, Any]:
         """Returns the description of this machine's processor; see `anole.machine.describe_cpu`."""
         return describe_cpu(mcpu, threads)
+
+    def absence(self) -> str | None:
+        """Returns None: the processor is here."""
+        return None
 
     def template_version(self, operator: str) -> int:
         """Returns the version of an operator's template.

@@ -32,6 +32,10 @@ class CudaTarget:
 
     shares_cores = False
     preload = ("anole.targets.cuda.builder",)
+    runs_on = "cuda"
+    threads = 1
+    # What has fixed shapes is recorded once, and then launched by a single call.
+    compiler_options: Mapping[str, Any] = {"relax.backend.use_cuda_graph": True}
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
@@ -41,6 +45,15 @@ class CudaTarget:
     def describe(arch: object = None) -> dict[str, Any]:
         """Returns the description of a GPU; see `anole.targets.cuda.architecture.describe_cuda`."""
         return describe_cuda(arch)
+
+    def absence(self) -> str | None:
+        """Returns why candidates cannot be run here: there is no GPU, or one of another architecture."""
+        present, wanted = present_architecture(), self.description["arch"]
+        if present is None:
+            return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
+        if present != wanted:
+            return f"cuda {wanted}: this machine's GPU is {present}; give `arch: {present}` to run on it"
+        return None
 
     def template_version(self, operator: str) -> int:
         """Returns the version of an operator's templates.
@@ -88,7 +101,8 @@ class CudaTarget:
 
     def environment(self) -> Mapping[str, str]:
         """Returns where the CUDA compiler finds its headers, and one thread for a host that but launches kernels."""
-        return {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **compiler_environment()}
+        threads = str(self.threads)
+        return {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **compiler_environment()}
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         """Builds one candidate with the canonical epilogue into a shared library; needs no GPU."""
@@ -105,12 +119,10 @@ class CudaTarget:
         raise self._cannot_measure()
 
     def _cannot_measure(self) -> TargetError:
-        present, wanted = present_architecture(), self.description["arch"]
-        if present is None:
-            return TargetError(f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one")
-        if present != wanted:
-            return TargetError(f"cuda {wanted}: this machine's GPU is {present}; give `arch: {present}` to run on it")
-        return TargetError(f"cuda {wanted}: running candidates on a GPU is not built yet; compiling for it works")
+        unbuilt = (
+            f"cuda {self.description['arch']}: running candidates on a GPU is not built yet; compiling for it works"
+        )
+        return TargetError(self.absence() or unbuilt)
 
 
 def _knobs_of(workload: Workload) -> tuple[Callable[[Limits, Any], Space], Callable[[Limits, Any], Config]]:

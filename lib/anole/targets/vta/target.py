@@ -80,6 +80,10 @@ class VtaTarget:
             return None
         return Bounds(**{name: self.description[name] for name in _BOUNDS})
 
+    def absence(self) -> str | None:
+        """Returns None: a simulator is anywhere."""
+        return None
+
     def template_version(self, operator: str) -> int:
         """Returns the version of an operator's template.
 

@@ -1,0 +1,117 @@
+"""Records that were made elsewhere: a database or a folder of shards, turned into shards here."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anole.errors import StoreError
+from anole.keys import write_atomically
+from anole.store.content import SCHEMA, ShardContent, parse_shard, whole_lines
+from anole.store.disk import read_bytes
+from anole.store.shard import Shard, shard_path
+
+_JSON = frozenset({"config", "log", "settings", "host", "versions", "workload", "target", "rejections"})
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of an import.
+
+    Attributes:
+        runs: how many were new here, or longer than here.
+        known: how many were here already, as long or longer.
+        trials: of the runs that were taken over.
+    """
+
+    runs: int
+    known: int
+    trials: int
+
+
+def import_records(source: Path, shards_dir: Path) -> Imported:
+    """Takes over all runs of a database or of a folder of shards; of two states of a run the longer one is kept.
+
+    A tuner that is at work on one of the runs is not disturbed: it has the run's shard locked.
+
+    Args:
+        source: a ``tuning.sqlite``, or a folder such as ``db/shards``.
+        shards_dir: of all shards here.
+
+    Raises:
+        StoreError: there is nothing at the source, it is corrupt, or a shard here is in use or cannot be written.
+    """
+    runs = known = trials = 0
+    for content, data in _shards(source) if source.is_dir() else _runs(source):
+        if _take_over(content, data, shards_dir):
+            runs, trials = runs + 1, trials + len(content.trials)
+        else:
+            known += 1
+    return Imported(runs, known, trials)
+
+
+def _take_over(content: ShardContent, data: bytes, shards_dir: Path) -> bool:
+    """Writes a run's shard, unless there is one that holds as many trials and confirmations."""
+    with Shard.open(shards_dir, content.run, content.task) as mine:
+        longer = (len(content.trials), len(content.confirmations)) > (len(mine.trials), len(mine.confirmations))
+        if longer:
+            write_atomically(shard_path(shards_dir, content.run), data.decode())
+    return longer
+
+
+def _shards(folder: Path) -> Iterator[tuple[ShardContent, bytes]]:
+    """Yields what every shard of a folder holds, and its lines."""
+    for path in sorted(folder.glob("*/*.jsonl")):
+        data = whole_lines(read_bytes(path))
+        content = parse_shard(path, data)
+        if content is not None:
+            yield content, data
+
+
+def _runs(database: Path) -> Iterator[tuple[ShardContent, bytes]]:
+    """Yields what a database holds of every run, and the lines that its shard would have."""
+    if not database.is_file():
+        raise StoreError(f"{database}: there is no such database, and no such folder of shards")
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            for run in connection.execute("select * from run order by key").fetchall():
+                data = b"".join(json.dumps(line).encode() + b"\n" for line in _lines(connection, run))
+                content = parse_shard(database, data)
+                assert content is not None, "a run has a first line"
+                yield content, data
+    except sqlite3.Error as error:
+        raise StoreError(f"{database}: is no database of trials: {error}") from error
+
+
+def _lines(connection: sqlite3.Connection, run: sqlite3.Row) -> Iterator[dict[str, Any]]:
+    """Yields the lines of a run's shard: its head, what it learned from, its iterations, trials and confirmations."""
+
+    def rows(table: str, order: str) -> list[dict[str, Any]]:
+        found = connection.execute(f"select * from {table} where run_key = ? order by {order}", [run["key"]])
+        return [_without_json(row) for row in found.fetchall()]
+
+    (task,) = connection.execute("select * from task where key = ?", [run["task_key"]]).fetchall()
+    yield {"kind": "run", "schema": SCHEMA, **_without_json(run), "task": _without_json(task)}
+    for space in connection.execute("select * from space where task_key = ?", [run["task_key"]]).fetchall():
+        yield {"kind": "space", **_without_json(space)}
+    sources = rows("warm_start", "source_run_key")
+    if sources:
+        named = [
+            {"task_key": row["source_task_key"], "run_key": row["source_run_key"], "trials": row["trials"]}
+            for row in sources
+        ]
+        yield {"kind": "warm_start", "sources": named}
+    for kind, order in (("iteration", "number"), ("trial", "number"), ("confirmation", "number")):
+        for row in rows(kind, order):
+            yield {"kind": kind, **row}
+
+
+def _without_json(row: sqlite3.Row) -> dict[str, Any]:
+    """A row, with what its columns of JSON say."""
+    return {name: json.loads(row[name]) if name in _JSON else row[name] for name in row.keys()}
