@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from anole.presets import PRESETS
-from anole.task import Conv2d
+from anole.spec import TargetSpec
+from anole.targets import describe_target, get_target
+from anole.task import Conv2d, Task
 
 SAME = (1, 1, 1, 1)
 LAYERS = {
@@ -44,6 +49,31 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "RFEI+CSA+CV": {"preset": "adatune"},
 }
 """Every tuner that is compared, as `anole.presets.read_tuner` reads it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where search methods are compared.
+
+    Attributes:
+        kind: of the target, which is this machine's own.
+        folder: of everything that is measured.
+    """
+
+    kind: str = "cpu"
+    folder: Path = Path("db/tuners")
+
+    def task_of(self, layer: str) -> Task:
+        """Returns a layer's task."""
+        description = describe_target(TargetSpec(self.kind, self.kind))
+        version = get_target(description).template_version(LAYERS[layer].operator)
+        return Task(LAYERS[layer], description, version)
+
+
+def add_place(parser: ArgumentParser) -> None:
+    """Lets a command say where it compares."""
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="this machine's own")
+    parser.add_argument("--folder", type=Path, default=Path("db/tuners"), help="of everything that is measured")
 
 
 def chosen(names: str, allowed: Mapping[str, Any]) -> list[str]:

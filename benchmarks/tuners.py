@@ -1,4 +1,4 @@
-"""The search methods on this machine's processor: every tuner on every layer, what they found measured together.
+"""The search methods on this machine's processor or GPU: every tuner on every layer, what they found measured together.
 
     python benchmarks/tuners.py --minutes 120        # goes on where it stopped
     python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from anole.keys import canonical_json, content_key, document, write_atomically
-from anole.machine import describe_cpu
 from anole.measure import Measurer
 from anole.measure.evaluator import Fixed
 from anole.presets import read_tuner
@@ -31,12 +30,9 @@ from anole.quality import incumbents
 from anole.record import Config, Trial
 from anole.settings import TunerSettings
 from anole.store.content import ShardContent, read_shard
-from anole.targets import get_target
-from anole.task import Task
 from anole.tuning import tune_task
-from protocol import BASELINE, LAYERS, VARIANTS, chosen
+from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place, chosen
 
-FOLDER = Path("db/tuners")
 FIRST_TRIAL = 16
 RIVALS = 15
 """Configs that are confirmed at once, the yardstick aside."""
@@ -53,7 +49,9 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=192)
     parser.add_argument("--reference-trials", type=int, default=0, help=f"raise the runs of {BASELINE} to so many")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing more after so many")
+    add_place(parser)
     arguments = parser.parse_args()
+    place = Place(arguments.target, arguments.folder)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     ends_s = time.monotonic() + 60 * arguments.minutes
     layers = chosen(arguments.layers, LAYERS)
@@ -69,9 +67,11 @@ def main() -> None:
                     return
                 logger.info("%s, %s, seed %d", layer, variant, seed)
                 n_trials = max(arguments.trials, arguments.reference_trials if variant == BASELINE else 0)
-                receipt = FOLDER / f"receipts/{layer}/{variant}/{seed}.json"
-                tune_task(_task_file(layer), settings, seed, n_trials, _shards_dir(settings, seed), receipt)
-            confirm(layer, ends_s)
+                receipt = place.folder / f"receipts/{layer}/{variant}/{seed}.json"
+                tune_task(
+                    _task_file(place, layer), settings, seed, n_trials, _shards_dir(place, settings, seed), receipt
+                )
+            confirm(place, layer, ends_s)
 
 
 def settings_of(variant: str) -> TunerSettings:
@@ -79,15 +79,9 @@ def settings_of(variant: str) -> TunerSettings:
     return read_tuner({**VARIANTS[variant], "n_confirm": 0})
 
 
-def task_of(layer: str) -> Task:
-    """Returns a layer's task on this machine."""
-    description = describe_cpu()
-    return Task(LAYERS[layer], description, get_target(description).template_version(LAYERS[layer].operator))
-
-
-def runs_of(layer: str) -> Iterator[ShardContent]:
+def runs_of(place: Place, layer: str) -> Iterator[ShardContent]:
     """Reads all runs of a layer."""
-    for path in sorted(FOLDER.glob(f"shards/*/{task_of(layer).key}/*.jsonl")):
+    for path in sorted(place.folder.glob(f"shards/*/{place.task_of(layer).key}/*.jsonl")):
         yield read_shard(path)
 
 
@@ -96,16 +90,16 @@ def latencies_s(trials: Iterable[Trial]) -> list[float]:
     return [trial.measurement.latency_s or np.nan for trial in trials]
 
 
-def confirm(layer: str, ends_s: float = float("inf")) -> None:
+def confirm(place: Place, layer: str, ends_s: float = float("inf")) -> None:
     """Measures again what was a run's fastest and was not confirmed yet."""
-    runs = [content.trials for content in runs_of(layer)]
-    confirmed = read_confirmations(layer)
+    runs = [content.trials for content in runs_of(place, layer)]
+    confirmed = read_confirmations(place, layer)
     yardstick = confirmed["yardstick"] or _fastest(runs)
     known = {canonical_json(entry["config"]) for entry in confirmed["confirmed"]}
     missing = [config for name, config in _finds(runs).items() if name not in known]
     if not missing:
         return
-    with Measurer(task_of(layer), Fixed()) as measurer:
+    with Measurer(place.task_of(layer), Fixed()) as measurer:
         for first in range(0, len(missing), RIVALS):
             if time.monotonic() > ends_s:
                 return
@@ -119,27 +113,27 @@ def confirm(layer: str, ends_s: float = float("inf")) -> None:
                 latency_s = measurement.latency_s
                 ratio = latency_s / base.latency_s if latency_s else None
                 confirmed["confirmed"].append({"config": dict(config), "latency_s": latency_s, "ratio": ratio})
-            write_atomically(_confirmations_path(layer), document(confirmed))
+            write_atomically(_confirmations_path(place, layer), document(confirmed))
 
 
-def read_confirmations(layer: str) -> dict[str, Any]:
+def read_confirmations(place: Place, layer: str) -> dict[str, Any]:
     """Returns a layer's yardstick, and the configs that were confirmed with their ratios to it."""
-    path = _confirmations_path(layer)
+    path = _confirmations_path(place, layer)
     return dict(json.loads(path.read_text())) if path.exists() else {"yardstick": None, "confirmed": []}
 
 
-def _confirmations_path(layer: str) -> Path:
-    return FOLDER / f"confirmations/{task_of(layer).key}.json"
+def _confirmations_path(place: Place, layer: str) -> Path:
+    return place.folder / f"confirmations/{place.task_of(layer).key}.json"
 
 
-def _shards_dir(settings: TunerSettings, seed: int) -> Path:
+def _shards_dir(place: Place, settings: TunerSettings, seed: int) -> Path:
     """Returns a folder for one tuner and seed: who starts warm learns from its own runs of the layers before."""
-    return FOLDER / f"shards/{content_key(settings.to_json())[:16]}-{seed}"
+    return place.folder / f"shards/{content_key(settings.to_json())[:16]}-{seed}"
 
 
-def _task_file(layer: str) -> Path:
-    task = task_of(layer)
-    path = FOLDER / f"tasks/{task.key}.json"
+def _task_file(place: Place, layer: str) -> Path:
+    task = place.task_of(layer)
+    path = place.folder / f"tasks/{task.key}.json"
     write_atomically(path, document(task.to_json()))
     return path
 

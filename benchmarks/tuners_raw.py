@@ -14,9 +14,10 @@ from anole.errors import SpecError
 from anole.keys import canonical_json, document
 from anole.quality import incumbents
 from anole.store.content import ShardContent
+from anole.task import Task
 from anole.tuner import TUNER_VERSION
-from protocol import LAYERS, VARIANTS
-from tuners import latencies_s, read_confirmations, runs_of, settings_of, task_of
+from protocol import LAYERS, VARIANTS, Place
+from tuners import latencies_s, read_confirmations, runs_of, settings_of
 
 RUN = ("layer", "variant", "seed")
 TRIAL = ("number", "iteration", "elapsed_s", "latency_s", "status", "cv", "repeats", "build_s", "run_s", "ratio")
@@ -28,14 +29,14 @@ Rows = list[dict[str, str]]
 Runs = dict[tuple[str, str, int], Rows]
 
 
-def export(folder: Path) -> None:
+def export(place: Place, folder: Path) -> None:
     """Writes the raw trials and iterations; a layer of which nothing is in the work folder keeps its old ones."""
     trials, iterations, layers, machine = [], [], [], {}
     for layer in LAYERS:
-        found = list(runs_of(layer))
+        found = list(runs_of(place, layer))
         if not found:
             continue
-        confirmed = read_confirmations(layer)
+        confirmed = read_confirmations(place, layer)
         ratios = {canonical_json(entry["config"]): entry["ratio"] for entry in confirmed["confirmed"]}
         for content in found:
             host = {name: value for name, value in content.run.host.items() if name != "name"}
@@ -44,7 +45,7 @@ def export(folder: Path) -> None:
                 name = (layer, variant, content.run.seed)
                 trials += [dict(zip(RUN, name, strict=True)) | row for row in _trial_rows(content, ratios)]
                 iterations += [dict(zip(RUN, name, strict=True)) | row for row in _iteration_rows(content)]
-        layers.append(_layer_row(layer, confirmed["confirmed"]))
+        layers.append(_layer_row(place.task_of(layer), layer, confirmed["confirmed"]))
     if not layers:
         return
     fresh = {row["layer"] for row in layers}
@@ -123,8 +124,7 @@ def _iteration_rows(content: ShardContent) -> Iterable[dict[str, Any]]:
         yield {"iteration": number, **{name: shown(log.get(name)) for name in ITERATION[1:]}}
 
 
-def _layer_row(layer: str, confirmed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    task = task_of(layer)
+def _layer_row(task: Task, layer: str, confirmed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     best = min((entry for entry in confirmed if entry["ratio"]), key=lambda entry: entry["ratio"], default=None)
     latency_s = best["latency_s"] if best else None
     return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +23,9 @@ from numpy.typing import NDArray
 from anole.presets import PRESETS
 from anole.quality import Curve, incumbents, quartiles
 from picture import panels
-from protocol import BASELINE, LAYERS, VARIANTS
+from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place
 from tuners_raw import ITERATIONS, RUN, TRIALS, Rows, Runs, by_run, export, number, read, shown, write
 
-RESULTS = Path("docs/results")
 BUDGET = 192
 """Trials of every run that count; the longer runs of the baseline are the reference."""
 CHECKPOINTS = (64, 128, 192)
@@ -53,9 +53,13 @@ class Summary:
 
 
 def main() -> None:
-    """Writes all files of this benchmark into docs/results."""
-    export(RESULTS)
-    report(RESULTS)
+    """Writes all files of this benchmark."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    add_place(parser)
+    parser.add_argument("--results", type=Path, default=Path("docs/results"), help="folder of what is written")
+    arguments = parser.parse_args()
+    export(Place(arguments.target, arguments.folder), arguments.results)
+    report(arguments.results)
 
 
 def report(folder: Path) -> None:

@@ -98,7 +98,7 @@ def reference_engines(
         ExtractError: the model cannot be loaded.
     """
     if model.scheme == "onnx":
-        yield [_onnxruntime(Path(model.location), inputs, threads)]
+        yield [onnxruntime_engine(Path(model.location), inputs, threads)]
         return
     import torch
 
@@ -108,21 +108,22 @@ def reference_engines(
     network, arguments = make_network(model), tuple(map(torch.from_numpy, inputs))
     if runs_on == "cuda" and torch.cuda.is_available():
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-        yield [_torch(network.cuda(), tuple(each.cuda() for each in arguments))]
+        yield [torch_engine(network.cuda(), tuple(each.cuda() for each in arguments))]
         return
-    engines = [_torch(network, arguments)]
+    engines = [torch_engine(network, arguments)]
     with tempfile.TemporaryDirectory() as scratch:
         exported = Path(scratch, "model.onnx")
         try:
-            _export(network, arguments, exported)
-            engines.append(_onnxruntime(exported, inputs, threads))
+            export_onnx(network, arguments, exported)
+            engines.append(onnxruntime_engine(exported, inputs, threads))
         except Exception as error:
             first = (str(error).strip().splitlines() or [""])[0]
             _log.warning("%s: no ONNX Runtime reference: %s: %s", model.name, type(error).__name__, first)
         yield engines
 
 
-def _torch(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> Engine:
+def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], name: str = "torch") -> Engine:
+    """Returns a network of torch, on the device where its arguments are."""
     import torch
 
     from anole.extract.torch import tensors_of
@@ -134,10 +135,10 @@ def _torch(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> Eng
             torch.cuda.synchronize()
         return found
 
-    return Engine("torch", run, lambda found: [tensor.cpu().numpy() for tensor in tensors_of(found)])
+    return Engine(name, run, lambda found: [tensor.cpu().numpy() for tensor in tensors_of(found)])
 
 
-def _export(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
+def export_onnx(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
     """Exports a network to ONNX, without the report of its progress."""
     import torch
 
@@ -154,7 +155,12 @@ def _export(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path:
             logger.setLevel(level)
 
 
-def _onnxruntime(path: Path, inputs: Sequence[NDArray[Any]], threads: int) -> Engine:
+def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int) -> Engine:
+    """Returns ONNX Runtime on the processor.
+
+    Raises:
+        BuildError: it cannot load the file.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

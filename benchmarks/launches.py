@@ -1,0 +1,60 @@
+"""Whether configs that pass for valid really run, as CSV: so many random ones of each layer, built and run.
+
+    python benchmarks/launches.py --target cuda --configs 40 > launches.csv
+
+One that does not fit the device although nothing rejected it, does not build, or answers wrongly, tells of a limit
+that is not known. `rejected_share` is what the known limits leave out of the layer's space, by a random sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections import Counter
+
+import numpy as np
+
+from anole.measure import Measurer
+from anole.measure.evaluator import Fixed
+from anole.record import Status
+from anole.targets import get_target
+from protocol import LAYERS, Place, add_place, chosen
+
+SAMPLED = 10_000
+
+
+def main() -> None:
+    """Prints a line for each layer, and one for all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_place(parser)
+    parser.add_argument("--layers", default="", help="with commas; all by default")
+    parser.add_argument("--configs", type=int, default=40, help="of each layer")
+    arguments = parser.parse_args()
+    place, total = Place(arguments.target, arguments.folder), Counter[Status]()
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["layer", "task", "size", "rejected_share", "configs", "ran_share", *Status, "first_error"])
+    for layer in chosen(arguments.layers, LAYERS):
+        task = place.task_of(layer)
+        target = get_target(task.target)
+        space = target.space(task.workload)
+        drawn = space.vectors(space.draw(SAMPLED, np.random.default_rng(0)))
+        rejected = sum(space.rejections(drawn).values()) / SAMPLED
+        configs = [space.config(vector) for vector in space.sample(arguments.configs, np.random.default_rng(1))]
+        with Measurer(task, Fixed(number=1, repeats=1)) as measurer:
+            measured = list(measurer.measure(configs))
+        counts = Counter(measurement.status for measurement in measured)
+        error = next((measurement.error for measurement in measured if measurement.error), "")
+        writer.writerow([layer, task.label, space.size, f"{rejected:.4f}", *_shares(counts), error])
+        sys.stdout.flush()
+        total += counts
+    writer.writerow(["all", "", "", "", *_shares(total), ""])
+
+
+def _shares(counts: Counter[Status]) -> list[object]:
+    """Returns how many there were, the share that ran and answered, and how many ended in each way."""
+    return [counts.total(), f"{counts[Status.OK] / counts.total():.4f}", *(counts[status] for status in Status)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""All that is measured on a device, by one command and without a network; running it again goes on.
+
+    python benchmarks/whole.py --target cuda --folder results/gpu --minutes 9
+
+Leaves in the folder: ``doctor.txt`` and ``machine.json``, what the machine is; ``launches.csv``, whether valid configs
+run; ``tuners*``, the search methods on the layers L1 to L8; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1
+beside other engines. What is measured on the way is kept in ``work/``, from which it goes on: a step that is complete
+is not repeated, and a search has more trials each time until it has all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+from anole import layout
+from anole.keys import document
+from anole.machine import host_facts, software_versions
+from anole.pipeline import Pipeline
+from anole.presets import PRESETS
+from anole.stages import compile_network, extract_model
+from anole.tuning import tune_model
+
+HERE = Path(__file__).resolve().parent
+NETWORKS = ("alexnet", "vgg16", "resnet18")
+PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset != "dcoc")
+RIVALS = {"cuda": "torch,torch.compile,untuned", "cpu": "onnxruntime,torch,untuned"}
+STEPS = (64, 192, 512, 1024)
+"""Trials of all layers of a network together, one level after another while there is time."""
+
+SHARES = {"launches": 0.15, "tuners": 0.45, "networks": 0.4}
+"""Of the time that is given."""
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Measures for so many minutes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="this machine's own")
+    parser.add_argument("--folder", type=Path, required=True, help="of all results")
+    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--networks", default=",".join(NETWORKS), help="torchvision's names, with commas")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    folder, target = arguments.folder.resolve(), arguments.target
+    (folder / "work").mkdir(parents=True, exist_ok=True)
+    ends_s = {name: 60 * arguments.minutes * share for name, share in SHARES.items()}
+    describe_machine(folder)
+    check_launches(folder, target)
+    compare_tuners(folder, target, ends_s["tuners"] / 60)
+    compare_networks(folder, target, arguments.networks.split(","), time.monotonic() + ends_s["networks"])
+
+
+def describe_machine(folder: Path) -> None:
+    """Writes what the machine is, and how fast it could be."""
+    facts = {"host": host_facts(), "versions": software_versions(), "gpus": _gpus()}
+    (folder / "machine.json").write_text(document(facts))
+    _write(folder / "doctor.txt", [sys.executable, "-m", "anole", "doctor"])
+
+
+def check_launches(folder: Path, target: str) -> None:
+    """Writes whether valid configs run, unless that was done."""
+    if not (folder / "launches.csv").exists():
+        _write(folder / "launches.csv", [*_benchmark("launches", target), "--configs", "24"])
+
+
+def compare_tuners(folder: Path, target: str, minutes: float) -> None:
+    """Lets every preset search every layer for some minutes, and writes what came of it."""
+    place = [*_benchmark("tuners", target), "--folder", str(folder / "work/tuners")]
+    compared = ["--variants", PRESETS_COMPARED, "--seeds", "0", "--minutes", f"{minutes:.2f}"]
+    subprocess.run([*place, *compared, "--trials", "64"], check=True)
+    report = [*_benchmark("tuners_report", target), "--folder", str(folder / "work/tuners"), "--results", str(folder)]
+    subprocess.run(report, check=True)
+
+
+def compare_networks(folder: Path, target: str, networks: Sequence[str], ends_s: float) -> None:
+    """Tunes networks a level further while there is time, and writes how they compare."""
+    project = folder / "work/networks"
+    project.mkdir(exist_ok=True)
+    with chdir(project):
+        builds = [tuned for network in networks if (tuned := _tune(network, target, ends_s)) is not None]
+    command = [*_benchmark("networks"), *map(str, builds), "--rivals", RIVALS[target], "--rounds", "20"]
+    if builds:
+        _write(folder / "networks.csv", command)
+
+
+def _tune(network: str, target: str, ends_s: float) -> Path | None:
+    """Returns the build of a network, tuned by as many trials as there is time for; None if there is for none."""
+    built = None
+    for trials in STEPS:
+        pipeline = _pipeline(network, target, trials)
+        (build,) = pipeline.spec.builds.values()
+        folder = Path(build.name).resolve()
+        known = json.loads((folder / "build.json").read_text())["trials"] if (folder / "build.json").exists() else 0
+        if known >= trials:
+            built = folder
+            continue
+        if time.monotonic() > ends_s:
+            break
+        logger.info("%s: %d trials", network, trials)
+        extract_model(
+            pipeline.spec.models[network], target, pipeline.descriptions[target], pipeline.manifest(build), layout.TASKS
+        )
+        receipts = pipeline.receipts(build)
+        tune_model(
+            *(pipeline.manifest(build), layout.TASKS, pipeline.tuners[build.name], build.seed, trials),
+            *(layout.SHARDS, receipts[0]),
+        )
+        compile_network(build.name, pipeline.order(build), pipeline.manifest(build), receipts, folder)
+        built = folder
+    return built
+
+
+def _pipeline(network: str, target: str, trials: int) -> Pipeline:
+    """Returns the pipeline of a single build."""
+    plain: Mapping[str, Any] = {
+        "models": {network: {"source": f"torchvision:{network}", "inputs": {"x": [1, 3, 224, 224]}}},
+        "targets": {target: {"kind": target}},
+        "tuning": {"preset": "anole", "total_trials": trials},
+        "builds": [{"model": network, "target": target}],
+    }
+    path = Path(f"{network}.yaml")
+    path.write_text(json.dumps(plain))
+    return Pipeline.load(path)
+
+
+def _benchmark(name: str, target: str | None = None) -> list[str]:
+    return [sys.executable, str(HERE / f"{name}.py"), *(["--target", target] if target else [])]
+
+
+def _write(path: Path, command: Sequence[str]) -> None:
+    """Writes what a command prints, whole or not at all."""
+    path.with_suffix(".part").write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    os.replace(path.with_suffix(".part"), path)
+
+
+def _gpus() -> list[str]:
+    """Returns the GPUs with their drivers, clocks and memory."""
+    query = "--query-gpu=name,driver_version,clocks.max.sm,memory.total"
+    try:
+        asked = subprocess.run(
+            ["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return asked.stdout.strip().splitlines()
+
+
+if __name__ == "__main__":
+    main()
