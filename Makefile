@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test lint format lock doctor bench-tuners bench-vta clean
+.PHONY: help env demo test fuzz lint format lock doctor bench-tuners bench-vta bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:  ## list what can be made
@@ -31,6 +31,10 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 
 test: env lint  ## everything that .ci/run checks
 	python -m pytest
+
+fuzz: env  ## look for counterexamples that the tests do not know, by new random examples
+	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/explore tests/extract tests/sample tests/space tests/store \
+		tests/surrogate tests/targets tests/contract
 
 lint: env  ## style, types, imports and workflow
 	ruff check .
@@ -63,6 +67,10 @@ bench-vta: env  ## simulate whole design spaces of the accelerator and compare t
 	python benchmarks/vta_tuners.py models < docs/results/vta_runs.csv > docs/results/vta_models.csv
 	python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
 	python benchmarks/vta_rate.py > docs/results/vta_rate.csv
+
+# Without `env`, which needs a network: any Python that has what requirements.lock names will do.
+bench-gpu:  ## measure all there is to measure on this machine's GPU, for MINUTES (9); goes on where it stopped
+	PYTHONPATH=lib python benchmarks/whole.py --target cuda --folder $(or $(FOLDER),docs/results/gpu) --minutes $(or $(MINUTES),9)
 
 clean:  ## remove what was built, but no measurement
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -64,6 +64,7 @@ def main() -> None:
             for variant, settings in tuners.items():
                 if time.monotonic() > ends_s:
                     logger.info("the time is up; running again continues here: %s, %s, seed %d", layer, variant, seed)
+                    confirm(place, layer)
                     return
                 logger.info("%s, %s, seed %d", layer, variant, seed)
                 n_trials = max(arguments.trials, arguments.reference_trials if variant == BASELINE else 0)
@@ -94,11 +95,11 @@ def confirm(place: Place, layer: str, ends_s: float = float("inf")) -> None:
     """Measures again what was a run's fastest and was not confirmed yet."""
     runs = [content.trials for content in runs_of(place, layer)]
     confirmed = read_confirmations(place, layer)
-    yardstick = confirmed["yardstick"] or _fastest(runs)
     known = {canonical_json(entry["config"]) for entry in confirmed["confirmed"]}
     missing = [config for name, config in _finds(runs).items() if name not in known]
     if not missing:
         return
+    yardstick = confirmed["yardstick"] or _fastest(runs)
     with Measurer(place.task_of(layer), Fixed()) as measurer:
         for first in range(0, len(missing), RIVALS):
             if time.monotonic() > ends_s:

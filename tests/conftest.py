@@ -10,10 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from anole.record import Config, Measurement, Status
 from anole.roles import History
 from anole.space import ALGORITHM, Constraint, Space, option_knob, split_knob, union
+
+# The same examples in every run, so that only a change of the code can break a build; `make fuzz` looks for new ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("new", print_blob=True)
+settings.load_profile("same")
 
 
 @dataclass
