@@ -23,11 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from anole import layout
+from anole.errors import AnoleError
 from anole.keys import document
 from anole.machine import host_facts, software_versions
 from anole.pipeline import Pipeline
 from anole.presets import PRESETS
+from anole.spec import TargetSpec
 from anole.stages import compile_network, extract_model
+from anole.targets import describe_target, get_target
 from anole.tuning import tune_model
 
 HERE = Path(__file__).resolve().parent
@@ -53,6 +56,8 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     folder, target = arguments.folder.resolve(), arguments.target
+    if (absence := _absence(target)) is not None:
+        raise SystemExit(f"nothing can be measured here: {absence}")
     (folder / "work").mkdir(parents=True, exist_ok=True)
     ends_s = {name: 60 * arguments.minutes * share for name, share in SHARES.items()}
     describe_machine(folder)
@@ -142,6 +147,14 @@ def _write(path: Path, command: Sequence[str]) -> None:
     """Writes what a command prints, whole or not at all."""
     path.with_suffix(".part").write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     os.replace(path.with_suffix(".part"), path)
+
+
+def _absence(target: str) -> str | None:
+    """Returns why nothing can be measured on a target of this machine, or None when it can."""
+    try:
+        return get_target(describe_target(TargetSpec(target, target))).absence()
+    except AnoleError as error:
+        return str(error)
 
 
 def _gpus() -> list[str]:
