@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test fuzz lint format lock doctor bench-tuners bench-vta bench-gpu clean
+.PHONY: help env demo test fuzz lint format lock doctor bench-tuners bench-vta bench-gpu papers clean
 .DEFAULT_GOAL := help
 
 help:  ## list what can be made
@@ -71,6 +71,10 @@ bench-vta: env  ## simulate whole design spaces of the accelerator and compare t
 # Without `env`, which needs a network: any Python that has what requirements.lock names will do.
 bench-gpu:  ## measure all there is to measure on this machine's GPU, for MINUTES (9); goes on where it stopped
 	PYTHONPATH=lib python benchmarks/whole.py --target cuda --folder $(or $(FOLDER),docs/results/gpu) --minutes $(or $(MINUTES),9)
+
+papers: env  ## tune, compile and time every network of the papers (models.papers.yaml), for hours
+	PYTHONPATH=lib python benchmarks/papers.py
+	snakemake --cores all --config spec=models.papers.yaml
 
 clean:  ## remove what was built, but no measurement
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

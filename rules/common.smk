@@ -21,7 +21,10 @@ def give_up(error):
 
 
 try:
-    pipeline = Pipeline.load("models.yaml", config)
+    pipeline = Pipeline.load(
+        config.get("spec", "models.yaml"),
+        {key: value for key, value in config.items() if key != "spec"},
+    )
 except AnoleError as error:
     give_up(error)
 

@@ -35,6 +35,14 @@ def test_a_missing_file_is_named(empty: Any) -> None:
     assert not (empty.folder / "work").exists()
 
 
+def test_another_file_than_models_yaml_may_be_named(one: Any) -> None:
+    (one.folder / "models.yaml").rename(one.folder / "others.yaml")
+    assert one.snakemake("tuned", "--config", "spec=others.yaml").jobs == {}
+    outcome = one.snakemake("--config", "spec=nothing.yaml")
+    assert (outcome.code, outcome.jobs) == (2, {})
+    assert "anole: nothing.yaml: there is no such file in " in outcome.output
+
+
 def test_a_corrupt_model_starts_no_tuning(empty: Any, onnx_writer: Callable[..., None]) -> None:
     onnx_writer(empty.folder / "good.onnx", [16])
     (empty.folder / "bad.onnx").write_bytes((empty.folder / "good.onnx").read_bytes()[:200])

@@ -1,0 +1,42 @@
+"""The networks of the papers that torchvision does not have, and the ONNX files of all that models.papers.yaml names.
+
+python benchmarks/papers.py    # writes the ONNX files that are missing
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import yaml
+from torch import nn
+
+from anole.evaluate.engines import export_onnx
+from anole.extract.torch import example_inputs, make_network
+from anole.spec import ModelSpec
+
+SPEC = Path("models.papers.yaml")
+
+
+def transformer_encoder() -> nn.Module:
+    """Returns the encoder of "Attention Is All You Need" (Vaswani et al., 2017): six layers, 512 wide, eight heads."""
+    layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+    return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+
+
+def main() -> None:
+    """Exports every network that is wanted from ONNX, from the torch model that has its name without ``_onnx``."""
+    models = yaml.safe_load(SPEC.read_text(encoding="utf-8"))["models"]
+    for name, entry in models.items():
+        path = Path(entry["source"].removeprefix("onnx:"))
+        if not entry["source"].startswith("onnx:") or path.exists():
+            continue
+        model = ModelSpec.from_json(name, models[name.replace("_onnx", "")])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        print(f"{path}: exported from {model.source}")
+        with torch.inference_mode():
+            export_onnx(make_network(model), tuple(example_inputs(model).values()), path)
+
+
+if __name__ == "__main__":
+    main()
