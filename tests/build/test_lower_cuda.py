@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +15,43 @@ from tvm import relax, tirx
 from anole.build.lower import Choice, lower
 from anole.targets.cuda.serial import serial
 from anole.targets.cuda.target import CudaTarget
+from anole.targets.cuda.winograd import WinogradTemplate
+from anole.targets.cuda.winograd_space import can_winograd, winograd_default
+from anole.task import Conv2d, Workload
 
 TARGET = CudaTarget(CudaTarget.describe("sm_90"))
 
 
-def lowered(network: Any, seed: int | None = None) -> tvm.IRModule:
-    """The network in CUDA's functions, each task by its default config or a random one."""
-    chosen = {}
-    for position, workload in enumerate(network.tasks):
-        config = TARGET.default_config(workload)
-        if seed is not None:
-            space = TARGET.space(workload)
-            config = space.config(space.sample(1, np.random.default_rng([seed, position]))[0])
-        chosen[workload] = Choice(TARGET.template(workload), config)
+def lowered(network: Any, choose: Callable[[Workload], Choice]) -> tvm.IRModule:
+    """The network in CUDA's functions, each task as it is chosen."""
+    chosen = {workload: choose(workload) for workload in network.tasks}
     module, failures = lower(network.imported.module, chosen, TARGET.schedule_default)
     assert not failures
     return module
+
+
+def by_default(workload: Workload) -> Choice:
+    return Choice(TARGET.template(workload), TARGET.default_config(workload))
+
+
+def at_random(workload: Workload) -> Choice:
+    space = TARGET.space(workload)
+    return Choice(TARGET.template(workload), space.config(space.sample(1, np.random.default_rng(0))[0]))
+
+
+def by_winograd(size: int, workload: Workload) -> Choice:
+    """Winograd wherever it can be."""
+    if not (isinstance(workload, Conv2d) and can_winograd(workload)):
+        return by_default(workload)
+    return Choice(WinogradTemplate(), {**winograd_default(TARGET.limits, workload), "tile_size": size})
 
 
 def functions(module: tvm.IRModule) -> dict[Any, tirx.PrimFunc]:
     return {variable: func for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)}
 
 
-@pytest.mark.parametrize("seed", [None, 0])
-@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied"])
-def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
-    net = network(name)
-    module = lowered(net, seed)
+def check_serially(net: Any, module: tvm.IRModule) -> None:
+    """Asserts that the module, all of which is on the GPU, computes what the network computes."""
     for variable, func in functions(module).items():
         assert "threadIdx.x" in func.script()
         module.update_func(variable, serial(func))
@@ -49,8 +60,28 @@ def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, 
     net.check([found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found])
 
 
-def test_a_network_is_compiled_to_binaries_without_a_gpu(network: Callable[[str], Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("choose", [by_default, at_random])
+@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied"])
+def test_any_configs_compute_the_same(
+    network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice]
+) -> None:
+    net = network(name)
+    check_serially(net, lowered(net, choose))
+
+
+@pytest.mark.parametrize(("name", "size"), [("residual", 2), ("branches", 4)])
+def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, size: int) -> None:
+    net = network(name)
+    module = lowered(net, partial(by_winograd, size))
+    assert any("winograd_product" in func.script() for func in functions(module).values())
+    check_serially(net, module)
+
+
+@pytest.mark.parametrize("choose", [by_default, partial(by_winograd, 4)], ids=["default", "winograd"])
+def test_a_network_is_compiled_to_binaries_without_a_gpu(
+    network: Callable[[str], Any], choose: Callable[[Workload], Choice], tmp_path: Path
+) -> None:
     with TARGET.compiler_target() as target:
-        executable = tvm.compile(lowered(network("residual")), target)
+        executable = tvm.compile(lowered(network("residual"), choose), target)
     executable.export_library(str(tmp_path / "network.so"))
     assert b".nv.info" in (tmp_path / "network.so").read_bytes()

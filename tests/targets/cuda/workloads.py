@@ -8,6 +8,7 @@ from anole.targets.cuda.target import CudaTarget
 from anole.task import Conv2d, Dense
 
 TARGET = CudaTarget(CudaTarget.describe("sm_90"))
+LIMITS = TARGET.limits
 
 
 @st.composite
@@ -46,3 +47,18 @@ ONE_OF_EACH = {
     "gemv": Dense(1, 128, 40),
 }
 """A workload of every template."""
+
+WINOGRAD = Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1))
+"""A workload that Winograd's template has, too."""
+
+winograd_convolutions = st.builds(
+    Conv2d,
+    batch=st.integers(1, 2),
+    height=st.integers(4, 13),
+    width=st.integers(4, 13),
+    in_channels=st.integers(1, 14),
+    out_channels=st.integers(2, 24),
+    kernel=st.just((3, 3)),
+    padding=st.tuples(*[st.integers(0, 2)] * 4),
+)
+"""Of odd and even sizes, prime channels, and other paddings on every side."""

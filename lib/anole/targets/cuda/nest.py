@@ -41,7 +41,7 @@ class Tiles:
 def bind_tiles(
     sch: s_tir.Schedule,
     leading: Sequence[LoopRV],
-    spatial: Sequence[tuple[LoopRV, Sequence[int]]],
+    spatial: Sequence[tuple[LoopRV, Sequence[int | None]]],
     outer: Sequence[LoopRV],
     inner: Sequence[LoopRV],
 ) -> Tiles:
@@ -53,7 +53,7 @@ def bind_tiles(
     Args:
         sch: of the whole function.
         leading: axes that blocks alone walk, one step each.
-        spatial: up to three axes, each with its four factors.
+        spatial: up to three axes, each with its four factors; one of them may be None, for what the others leave.
         outer: outer loops of the reduction.
         inner: inner loops of the reduction.
     """
@@ -70,7 +70,14 @@ def bind_tiles(
 
 
 def stage(
-    sch: s_tir.Schedule, anchor: SBlockRV, read: int, at: LoopRV, threads: Mapping[str, int], contiguous: int
+    sch: s_tir.Schedule,
+    anchor: SBlockRV,
+    read: int,
+    at: LoopRV,
+    threads: Mapping[str, int],
+    contiguous: int,
+    *,
+    inline: bool = True,
 ) -> None:
     """Copies what a tile reads of an input into shared memory, by all threads of the block together.
 
@@ -81,9 +88,10 @@ def stage(
         at: the loop in which the copy is made.
         threads: length of the loop over every thread axis, innermost last.
         contiguous: length of the runs of neighbours in the copy that are neighbours in the input, too.
+        inline: whether what makes the input, such as padding, is done while it is copied; else it is a kernel before.
     """
     copy = sch.cache_read(anchor, read, "shared")
-    for producer in sch.get_producers(copy):
+    for producer in sch.get_producers(copy) if inline else ():
         sch.compute_inline(producer)
     sch.compute_at(copy, at, preserve_unit_loops=True)
     *axes, last = sch.get_loops(copy)[-len(sch.get(copy).iter_vars) :]

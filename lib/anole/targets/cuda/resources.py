@@ -1,4 +1,4 @@
-"""What a kernel really takes, as the CUDA compiler's assembler (ptxas) reports it; needs nvcc, but no GPU."""
+"""What kernels really take, as the CUDA compiler's assembler (ptxas) reports it; needs nvcc, but no GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes.
+    """What a kernel takes at most, of those in one source.
 
     Attributes:
         registers: of one thread.
@@ -30,7 +30,7 @@ class Resources:
 
 
 def resources(source: str, arch: str) -> Resources:
-    """Compiles CUDA C++ with one kernel for an architecture, and returns what it takes.
+    """Compiles CUDA C++ for an architecture, and returns what its kernels take.
 
     Raises:
         TargetError: there is no nvcc, or it refuses the source; the message holds what it said.

@@ -31,7 +31,7 @@ def window(outputs: Counts, stride: int, taps: Counts, dilation: int) -> Counts:
     return (outputs - 1) * stride + (taps - 1) * dilation + 1
 
 
-def usage(spatial: Sequence[NDArray[np.int64]], leading: int, shared_bytes: Counts) -> Usage:
+def usage(spatial: Sequence[NDArray[np.int64]], leading: Ints, shared_bytes: Counts) -> Usage:
     """Returns what nests take whose axes are split into (block, virtual thread, thread, inner).
 
     Args:
@@ -52,7 +52,7 @@ def usage(spatial: Sequence[NDArray[np.int64]], leading: int, shared_bytes: Coun
 
 
 def loops(
-    leading: Sequence[tuple[str, int]],
+    leading: Sequence[tuple[str, Ints]],
     spatial: Sequence[tuple[str, NDArray[np.int64]]],
     reduction: Sequence[tuple[str, NDArray[np.int64]]],
     max_step: Counts,
