@@ -8,16 +8,19 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anole.record import Config
-from anole.targets.cuda.builder import build
+from anole.targets.cuda.builder import build, compile_kernel
 from anole.targets.cuda.resources import resources
+from anole.targets.cuda.runtime import source_only
 from anole.targets.cuda.serial import relative_error
 from anole.targets.cuda.toolchain import find_nvcc
 from anole.targets.cuda.winograd import WinogradTemplate
-from anole.targets.cuda.winograd_space import THREADS, winograd_default, winograd_space
+from anole.targets.cuda.winograd_space import THREADS, output_tiles, winograd_default, winograd_space
+from anole.targets.kernel import define
 from anole.task import Conv2d
 
 from .kernels import kernels_of, source_of
@@ -101,6 +104,18 @@ def test_kernels_compile_within_the_limits(size: int) -> None:
     assert 0 < taken.registers <= LIMITS.registers_per_thread
     assert 0 < taken.shared_bytes <= LIMITS.shared_bytes_per_block
     assert taken.spilled_bytes == 0
+
+
+def test_what_is_between_the_kernels_is_in_the_memory_of_the_gpu() -> None:
+    config = winograd_default(LIMITS, WINOGRAD)
+    func = TEMPLATE.schedule(define(TEMPLATE, WINOGRAD, config), WINOGRAD, config)
+    with source_only():
+        host = compile_kernel(func, TARGET.description).mod.inspect_source()
+    allocated = re.findall(r"%(\w+) = .*call ptr %\d+\(i32 (\d+), i32 %dev_id, i64 (\d+)", host)
+    tiles = output_tiles(WINOGRAD, config)
+    sizes = [4 * tiles.points**2 * tiles.padded_count * channels for channels in (32, 64)]
+    names, on_cuda = ("winograd_data", "winograd_product"), str(tvm.cuda().dlpack_device_type())
+    assert allocated == [(name, on_cuda, str(size)) for name, size in zip(names, sizes, strict=True)]
 
 
 def test_builds_a_library_without_a_gpu(tmp_path: Path) -> None:

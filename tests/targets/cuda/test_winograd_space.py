@@ -96,7 +96,7 @@ def test_the_default_is_valid_on_any_device(workload: Conv2d) -> None:
         assert winograd_space(limits, workload).rejection(winograd_default(limits, workload)) is None
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, seed: int) -> None:
     space = winograd_space(SMALL, workload)
