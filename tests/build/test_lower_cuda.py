@@ -77,11 +77,17 @@ def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, si
     check_serially(net, module)
 
 
-@pytest.mark.parametrize("choose", [by_default, partial(by_winograd, 4)], ids=["default", "winograd"])
+@pytest.mark.parametrize(
+    ("name", "choose"),
+    [("residual", by_default), ("residual", partial(by_winograd, 2)), ("branches", partial(by_winograd, 4))],
+    ids=["default", "winograd", "winograd into slices"],
+)
 def test_a_network_is_compiled_to_binaries_without_a_gpu(
-    network: Callable[[str], Any], choose: Callable[[Workload], Choice], tmp_path: Path
+    network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice], tmp_path: Path
 ) -> None:
-    with TARGET.compiler_target() as target:
-        executable = tvm.compile(lowered(network("residual"), choose), target)
+    recorded = tvm.transform.PassContext(config=dict(TARGET.compiler_options))
+    with TARGET.compiler_target() as target, recorded:
+        executable = tvm.compile(lowered(network(name), choose), target)
     executable.export_library(str(tmp_path / "network.so"))
-    assert b".nv.info" in (tmp_path / "network.so").read_bytes()
+    library = (tmp_path / "network.so").read_bytes()
+    assert b".nv.info" in library

@@ -20,6 +20,7 @@ from anole.task import Conv2d, Dense, Workload, workload_from_json, workload_to_
 
 _WORKLOAD = "anole.workload"
 _OUT_ELEMENTWISE_FUSABLE = 4
+_OPAQUE = 8
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ def lower(
     scheduled = {}
     for variable, func in module.functions_items():
         if isinstance(func, tirx.PrimFunc):
-            scheduled[variable] = _schedule(func, choices, schedule_default, failures)
+            # TVM's own pipelines fuse again, and must leave alone what was fused and scheduled here.
+            scheduled[variable] = _schedule(func, choices, schedule_default, failures).with_attr("op_pattern", _OPAQUE)
     for variable, func in scheduled.items():
         module.update_func(variable, func)
     return module, failures
