@@ -91,3 +91,4 @@ def test_a_network_is_compiled_to_binaries_without_a_gpu(
     executable.export_library(str(tmp_path / "network.so"))
     library = (tmp_path / "network.so").read_bytes()
     assert b".nv.info" in library
+    assert b"AllocWorkspace" not in library

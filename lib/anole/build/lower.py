@@ -12,6 +12,7 @@ from tvm import ir, relax, s_tir, te, tirx
 
 from anole.build.concat import legalize_concat, write_slices
 from anole.build.fast_math import fast_math_map
+from anole.build.workspace import lift_workspaces
 from anole.extract.graph import workload_of
 from anole.keys import canonical_json
 from anole.record import Config
@@ -37,6 +38,8 @@ def lower(
     schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
     """Returns the module with all functions scheduled, weights packed, and epilogues fused behind the anchors.
+
+    What passes between the kernels of one function is planned with the network's tensors.
 
     Args:
         module: in normal form, see `anole.extract.graph.normalize`.
@@ -67,7 +70,7 @@ def lower(
             scheduled[variable] = _schedule(func, choices, schedule_default, failures).with_attr("op_pattern", _OPAQUE)
     for variable, func in scheduled.items():
         module.update_func(variable, func)
-    return module, failures
+    return lift_workspaces(module), failures
 
 
 def _schedule(

@@ -1,0 +1,78 @@
+"""Workspaces: what passes between the kernels of one function is planned together with the network's tensors.
+
+Otherwise such a function would allocate it whenever it runs, from a pool that may free a page for a larger one: a
+network that was recorded as a CUDA graph would go on to write where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import ir, relax, s_tir, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+_CALL_TIR = "relax.call_tir"
+_CALL_TIR_INPLACE = "relax.call_tir_inplace"
+
+
+def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the scheduled module, in which the buffers between the kernels of a function are results that none reads.
+
+    Functions that launch no kernels stay as they are.
+    """
+    workspaces = {
+        variable: buffers
+        for variable, func in module.functions_items()
+        if isinstance(func, tirx.PrimFunc) and (buffers := _workspaces(func))
+    }
+    for variable, function in module.functions_items():
+        if workspaces and isinstance(function, relax.Function):
+            rewriter = _Rewriter(module, workspaces)
+            rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
+            module = rewriter.builder_.get()
+    return relax.transform.DeadCodeElimination()(module)
+
+
+def _workspaces(func: tirx.PrimFunc) -> list[Any]:
+    """The buffers in plain memory that a function allocates around its kernels."""
+    schedule = s_tir.Schedule(func)
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    loops = [schedule.get(loop) for block in blocks for loop in schedule.get_loops(block)]
+    if not any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in loops):
+        return []
+    return [buffer for buffer in func.body.block.alloc_buffers if buffer.scope() == "global"]
+
+
+def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFunc:
+    """The function with buffers as its last parameters, which it allocated."""
+    root = func.body.block
+    kept = [buffer for buffer in root.alloc_buffers if not any(buffer.same_as(each) for each in buffers)]
+    block = s_tir.SBlock([], [], [], root.name_hint, root.body, alloc_buffers=kept, annotations=root.annotations)
+    return tirx.PrimFunc([*func.params, *buffers], s_tir.SBlockRealize([], True, block), attrs=func.attrs)
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    """Gives calls of functions with workspaces these as further results, and takes the first one."""
+
+    def __init__(self, module: tvm.IRModule, workspaces: Mapping[ir.GlobalVar, Sequence[Any]]) -> None:
+        super().__init__(module)
+        self._module, self._workspaces = module, workspaces
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        name = call.op.name if isinstance(call.op, ir.Op) else ""
+        buffers = self._workspaces.get(call.args[0], ()) if name in (_CALL_TIR, _CALL_TIR_INPLACE) else ()
+        if not buffers:
+            return call
+        func = _with_parameters(self._module[call.args[0]], buffers)
+        variable = self.builder_.add_func(func, call.args[0].name_hint)
+        results = [*call.ty_args, *(relax.TensorType(list(each.shape), each.dtype) for each in buffers)]
+        if name == _CALL_TIR:
+            made = relax.call_tir(variable, call.args[1], results)
+        else:
+            places = [*map(int, call.attrs.inplace_indices), *(-1 for _ in buffers)]
+            made = relax.op.call_tir_inplace(variable, call.args[1], places, results)
+        return relax.TupleGetItem(self.builder_.emit(made), 0)
