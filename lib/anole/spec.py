@@ -190,7 +190,7 @@ def _target(name: str, node: Node) -> TargetSpec:
     kinds = sorted(_TARGET_KEYS)
     entry = node.mapping(required=("kind",))
     kind = entry["kind"].choice(kinds, "a kind of target")
-    node.mapping(allowed=("kind", "required", *_TARGET_KEYS[kind]))
+    node.mapping(allowed=("kind", *_TARGET_KEYS[kind], "required"))
     if "mcpu" in entry:
         entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
     if "arch" in entry:

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from anole.errors import ConfigError
 from anole.record import Config
+from anole.space import ALGORITHM
 from anole.targets.cuda.architecture import Limits
 from anole.targets.cuda.builder import source
+from anole.targets.cuda.conv2d_space import conv2d_space
 from anole.targets.cuda.target import CudaTarget
+from anole.targets.cuda.winograd_space import winograd_space
 from anole.targets.kernel import define
 from anole.task import Conv2d, Workload
 
@@ -47,14 +50,21 @@ EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(H
     ids=lambda value: getattr(value, "label", str(value)),
 )
 def test_convolutions_have_as_many_configs_as_in_autotvm(workload: Conv2d, size: int) -> None:
-    assert len(TARGET.space(workload)) == size
+    assert len(conv2d_space(TARGET.limits, workload)) == size
 
 
 def test_knobs_have_the_papers_names_and_agents() -> None:
-    space = TARGET.space(ONE_OF_EACH["conv2d"])
+    space = conv2d_space(TARGET.limits, ONE_OF_EACH["conv2d"])
     assert space.names_of("spatial") == ["tile_f", "tile_y", "tile_x"]
     assert space.names_of("reduction") == ["tile_rc", "tile_ry", "tile_rx"]
     assert space.names_of("") == ["auto_unroll_max_step", "unroll_explicit"]
+
+
+def test_a_convolution_of_three_by_three_is_tuned_with_all_of_its_algorithms() -> None:
+    workload = Conv2d(1, 28, 28, 128, 128, (3, 3), padding=PADDED)
+    space = TARGET.space(workload)
+    assert len(space) == len(conv2d_space(TARGET.limits, workload)) + len(winograd_space(TARGET.limits, workload))
+    assert set(space.columns(space.sample(64, np.random.default_rng(0)))[ALGORITHM]) == {"direct", "winograd"}
 
 
 @EXAMPLES
@@ -98,7 +108,7 @@ def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Workload, see
 
 def test_every_limit_rejects_something() -> None:
     target = CudaTarget({**TARGET.description, "limits": replace(SMALL, grid_y=40).to_json()})
-    space = target.space(Conv2d(2, 14, 14, 32, 64, (3, 3), padding=PADDED))
+    space = conv2d_space(target.limits, Conv2d(2, 14, 14, 32, 64, (3, 3), padding=PADDED))
     columns = space.columns(space.vectors(np.random.default_rng(0).integers(0, space.size, 4096)))
     share = {constraint.reason: float(constraint.holds(columns).mean()) for constraint in space.constraints}
     assert len(share) == 9

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anole.record import Config
+from anole.space import ALGORITHM
 from anole.targets.cuda.builder import source
 from anole.targets.cuda.resources import resources
 from anole.targets.cuda.serial import relative_error
@@ -101,6 +102,7 @@ def test_the_source_binds_what_was_asked_for(kind: str) -> None:
 def test_the_source_fetches_in_vectors_and_unrolls_as_asked() -> None:
     workload = ONE_OF_EACH["conv2d"]
     config = {
+        ALGORITHM: "direct",
         **{"tile_f": [2, 2, 16, 1], "tile_y": [7, 1, 2, 1], "tile_x": [2, 1, 7, 1]},
         **{"tile_rc": [4, 8], "tile_ry": [3, 1], "tile_rx": [1, 3]},
         **{"auto_unroll_max_step": 512, "unroll_explicit": 0},

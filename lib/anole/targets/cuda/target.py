@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anole.errors import TargetError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.cuda import conv2d_space, depthwise_space, gemm_space, gemv_space
+from anole.targets.cuda import algorithms, depthwise_space, gemm_space, gemv_space
 from anole.targets.cuda.architecture import Limits, describe_cuda, present_architecture
 from anole.targets.cuda.toolchain import compiler_environment
 from anole.task import Conv2d, Workload
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from anole.targets.base import Runner, Template
 
-_VERSIONS = {"conv2d": 1, "dense": 1}
+_VERSIONS = {"conv2d": 2, "dense": 1}
 
 
 class CudaTarget:
@@ -130,7 +130,7 @@ def _knobs_of(workload: Workload) -> tuple[Callable[[Limits, Any], Space], Calla
     if isinstance(workload, Conv2d):
         if depthwise_space.is_depthwise(workload):
             return depthwise_space.depthwise_space, depthwise_space.depthwise_default
-        return conv2d_space.conv2d_space, conv2d_space.conv2d_default
+        return algorithms.convolution_space, algorithms.convolution_default
     if workload.batch <= gemv_space.MOST_ROWS:
         return gemv_space.gemv_space, gemv_space.gemv_default
     return gemm_space.gemm_space, gemm_space.gemm_default

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from anole.targets.base import Template
+from anole.targets.choice import ChoiceTemplate
+from anole.targets.cuda.algorithms import DIRECT, WINOGRAD
 from anole.targets.cuda.conv2d import Conv2dTemplate
 from anole.targets.cuda.depthwise import DepthwiseTemplate
 from anole.targets.cuda.depthwise_space import is_depthwise
 from anole.targets.cuda.gemm import GemmTemplate
 from anole.targets.cuda.gemv import GemvTemplate
 from anole.targets.cuda.gemv_space import MOST_ROWS
+from anole.targets.cuda.winograd import WinogradTemplate
+from anole.targets.cuda.winograd_space import can_winograd
 from anole.task import Conv2d, Workload
 
 
 def template_of(workload: Workload) -> Template:
     """Returns the template of a workload; its space has the same name."""
     if isinstance(workload, Conv2d):
-        return DepthwiseTemplate() if is_depthwise(workload) else Conv2dTemplate()
+        if is_depthwise(workload):
+            return DepthwiseTemplate()
+        if can_winograd(workload):
+            return ChoiceTemplate({DIRECT: Conv2dTemplate(), WINOGRAD: WinogradTemplate()})
+        return Conv2dTemplate()
     return GemvTemplate() if workload.batch <= MOST_ROWS else GemmTemplate()

@@ -1,0 +1,44 @@
+"""Templates of which a config chooses one, by the knob of algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+from tvm import te, tirx
+
+from anole.record import Config
+from anole.space import ALGORITHM
+from anole.targets.base import Template
+
+
+@dataclass(frozen=True)
+class ChoiceTemplate:
+    """One template for each algorithm of a space that `anole.space.union` made.
+
+    Attributes:
+        templates: by the name of the algorithm.
+    """
+
+    templates: Mapping[str, Template]
+
+    def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
+        """Returns the shape of the weight as the chosen template packs it."""
+        return self._chosen(config).packed_shape(workload, config)
+
+    def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns the weight as the chosen template packs it."""
+        return self._chosen(config).pack_weight(workload, config, weight)
+
+    def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the chosen template's definition."""
+        return self._chosen(config).compute(workload, config, data, packed)
+
+    def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
+        """Returns the function as the chosen template schedules it."""
+        return self._chosen(config).schedule(func, workload, config)
+
+    def _chosen(self, config: Config) -> Template:
+        return self.templates[config[ALGORITHM]]
