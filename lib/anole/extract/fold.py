@@ -1,4 +1,4 @@
-"""Constants evaluated with NumPy: arithmetic of batch-norms and layouts, which TVM compiles call by call."""
+"""Constants evaluated with NumPy: arithmetic of batch-norms, layouts and places, which TVM compiles call by call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ _FOLDS: dict[str, _Fold] = {
     "relax.permute_dims": lambda call, a: a.transpose(call.attrs.axes and [int(axis) for axis in call.attrs.axes]),
     "relax.expand_dims": lambda call, a: np.expand_dims(a, tuple(int(axis) for axis in call.attrs.axis)),
     "relax.squeeze": lambda call, a: a.reshape([int(extent) for extent in call.ty.shape]),
-    "relax.reshape": lambda call, a: a.reshape([int(extent) for extent in call.ty.shape]),
+    "relax.reshape": lambda call, a, shape: a.reshape(shape),
+    "relax.less": lambda call, a, b: a < b,
+    "relax.where": lambda call, a, b, c: np.asarray(np.where(a, b, c)),
+    "relax.take": lambda call, a, b: np.take(a, b, call.attrs.axis, mode="wrap"),
+    "relax.shape_to_tensor": lambda call, a: a,
 }
 
 
@@ -42,17 +46,23 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
         fold = _FOLDS.get(call.op.name) if isinstance(call.op, ir.Op) else None
-        operands = [self._value(arg) for arg in call.args if not isinstance(arg, relax.ShapeExpr)]
+        operands = [self._value(arg) for arg in call.args]
         if fold is None or any(operand is None for operand in operands):
             return call
         call = self.builder_.normalize(call)
-        return relax.const(np.ascontiguousarray(fold(call, *operands)), str(call.ty.dtype))
+        return relax.const(np.asarray(fold(call, *operands), order="C"), str(call.ty.dtype))
 
     def _value(self, arg: ir.Expr) -> NDArray[Any] | None:
-        if isinstance(arg, relax.Var):
-            arg = self.lookup_binding(arg)
-        if isinstance(arg, (tirx.FloatImm, tirx.IntImm)):
-            return np.array(arg.value, str(arg.ty.dtype))
-        if isinstance(arg, ir.GenericConst) and isinstance(arg.value, tvm.runtime.Tensor):
-            return cast(NDArray[Any], arg.value.numpy())
-        return None
+        bound = self.lookup_binding(arg) if isinstance(arg, relax.Var) else None
+        return value_of(arg if bound is None else bound)
+
+
+def value_of(expr: ir.Expr) -> NDArray[Any] | None:
+    """Returns the value of a constant, or of a shape that is known; None of anything else."""
+    if isinstance(expr.ty, relax.ShapeType) and all(isinstance(extent, tirx.IntImm) for extent in expr.ty.values):
+        return np.array([int(extent) for extent in expr.ty.values], np.int64)
+    if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
+        return np.array(expr.value, str(expr.ty.dtype))
+    if isinstance(expr, ir.GenericConst) and isinstance(expr.value, tvm.runtime.Tensor):
+        return cast(NDArray[Any], expr.value.numpy())
+    return None

@@ -14,6 +14,7 @@ from tvm.relax.dpl import DFPattern, is_op, rewrite_call, wildcard
 from anole.errors import ExtractError
 from anole.extract.fold import fold_constants
 from anole.extract.imported import Imported, TensorInfo
+from anole.extract.plain import speak_plainly
 from anole.task import Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     fold = [
         transform.CanonicalizeBindings(),
         fold_constants,
+        transform.CanonicalizeBindings(),
+        speak_plainly,
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
     ]

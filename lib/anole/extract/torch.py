@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anole.errors import ExtractError
+from anole.extract.decompose import decompose
 from anole.extract.imported import Imported, TensorInfo
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _SEED = 0
 _INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")} | {Path(sys.prefix)})
-_ANCHORS = ("conv2d", "linear", "matmul", "mm", "addmm")
+_ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
 def import_torch(model: ModelSpec) -> Imported:
@@ -39,11 +40,11 @@ def import_torch(model: ModelSpec) -> Imported:
     arguments = example_inputs(model)
     output = run_network(model, network, arguments)
     try:
-        program = torch.export.export(network, tuple(arguments.values()))
+        program = decompose(torch.export.export(network, tuple(arguments.values())))
     except Exception as error:
         raise ExtractError(f"model {model.name}: torch.export cannot trace it: {_summary(error)}") from error
     try:
-        module = from_exported_program(program, unwrap_unit_return_tuple=True)
+        module = from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False)
     except Exception as error:
         raise ExtractError(f"model {model.name}: TVM cannot import it: {_summary(error)}") from error
     return Imported(
