@@ -84,6 +84,14 @@ class Varied(nn.Module):
         return x, torch.tanh(weights @ self.value(tokens))
 
 
+def norm_last() -> nn.Module:
+    return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+
+
+def norm_first() -> nn.Module:
+    return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=True, activation="gelu")
+
+
 def residual() -> nn.Module:
     return Residual()
 

@@ -22,7 +22,6 @@ from anole.spec import BuildSpec, ModelSpec, Spec, load_spec
 from anole.store.shard import read_shard, shard_path
 from anole.targets import describe_target, get_target
 from anole.targets.base import Simulator
-from anole.task import WORKLOADS
 from anole.tuner import TUNER_VERSION
 
 _REMEDY = "extract the model again (snakemake --forcerun extract)"
@@ -272,7 +271,7 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
     """Returns the versions of what decides into which tasks a model is split for a target."""
     target = get_target(description)
-    return {"extract": EXTRACT_VERSION, **{name: target.template_version(name) for name in sorted(WORKLOADS)}}
+    return {"extract": EXTRACT_VERSION, **{name: target.template_version(name) for name in sorted(target.operators)}}
 
 
 def find_build(path: Path, name: str) -> tuple[dict[str, Any], Path, tuple[Path, ...]]:

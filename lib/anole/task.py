@@ -16,11 +16,13 @@ class Conv2d:
     """A two-dimensional convolution, NHWC data and HWIO weights.
 
     Attributes:
+        constant_weight: whether the second operand is a constant of the network.
         padding: top, left, bottom, right.
         out_channels: of all groups together.
     """
 
     operator: ClassVar[str] = "conv2d"
+    constant_weight: ClassVar[bool] = True
 
     batch: int
     height: int
@@ -71,6 +73,7 @@ class Dense:
     """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights."""
 
     operator: ClassVar[str] = "dense"
+    constant_weight: ClassVar[bool] = True
 
     batch: int
     in_features: int
@@ -88,9 +91,39 @@ class Dense:
         return f"dense {self.in_features}->{self.out_features}" + (f" n{self.batch}" if self.batch != 1 else "")
 
 
-Workload = Conv2d | Dense
+@dataclass(frozen=True)
+class BatchMatmul:
+    """Matrix products of (batch, rows, inner) data with (batch, inner, columns) data, one for each of a batch.
 
-WORKLOADS: dict[str, type[Conv2d] | type[Dense]] = {cls.operator: cls for cls in (Conv2d, Dense)}
+    Attributes:
+        transpose_right: whether the right operand is (batch, columns, inner) instead, as keys are in attention.
+    """
+
+    operator: ClassVar[str] = "batch_matmul"
+    constant_weight: ClassVar[bool] = False
+
+    batch: int
+    rows: int
+    inner: int
+    columns: int
+    transpose_right: bool = False
+    dtype: str = "float32"
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations: two for each multiply-add."""
+        return 2 * self.batch * self.rows * self.inner * self.columns
+
+    @property
+    def label(self) -> str:
+        """A short name for people, such as ``batch_matmul 8x 128x64x128``: batch, rows, inner and columns."""
+        sizes = f"{self.batch}x {self.rows}x{self.inner}x{self.columns}"
+        return f"batch_matmul {sizes}" + (" transposed" if self.transpose_right else "")
+
+
+Workload = Conv2d | Dense | BatchMatmul
+
+WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, Dense, BatchMatmul)}
 
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:

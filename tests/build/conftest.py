@@ -21,7 +21,13 @@ from anole.targets import get_target
 from anole.targets.base import Target
 from anole.task import Task
 
-SHAPES = {"residual": (1, 3, 16, 16), "branches": (1, 3, 12, 12), "joined": (3, 6), "varied": (2, 6, 11, 12)}
+SHAPES = {
+    "residual": (1, 3, 16, 16),
+    "branches": (1, 3, 12, 12),
+    "joined": (3, 6),
+    "varied": (2, 6, 11, 12),
+    "norm_last": (2, 16, 32),
+}
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_the_folder_says_what_it_is_and_runs_without_the_library(project: Path) 
     }  # fmt: skip
     assert build["inputs"] == [{"name": "x", "shape": [1, 6, 11, 12], "dtype": "float32"}]
     assert [info["shape"] for info in build["outputs"]] == [[1, 7, 5, 12], [1, 60, 5]]
-    assert [task["matched"] for task in build["tasks"]] == ["tuned", *["default"] * 4]
+    assert [task["matched"] for task in build["tasks"]] == ["tuned", *["default"] * 6]
     assert 0 < build["coverage"]["share"] < 1
     assert build["size_bytes"] == (folder / "model.so").stat().st_size
 

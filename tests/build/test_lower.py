@@ -54,7 +54,7 @@ def is_anchor(func: tirx.PrimFunc) -> bool:
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied"])
+@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "norm_last"])
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
     net = network(name)
     module, failures = lower(net.imported.module, choices(net, seed), net.target.schedule_default)

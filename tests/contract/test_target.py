@@ -18,10 +18,14 @@ from anole.targets.cuda.architecture import present_architecture
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.reference import weight_shape
 from anole.targets.vta.target import VtaTarget
-from anole.task import Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 DESCRIPTIONS = {"cpu": describe_cpu(), "cuda": CudaTarget.describe("sm_90"), "vta": VtaTarget.describe()}
-WORKLOADS = [Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)), Dense(1, 40, 24)]
+WORKLOADS = [
+    Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)),
+    Dense(1, 40, 24),
+    BatchMatmul(2, 12, 8, 24),
+]
 
 
 @pytest.fixture(params=list(TARGETS))
@@ -44,7 +48,9 @@ def present(device: Device) -> Device:
 
 
 @pytest.fixture(params=WORKLOADS, ids=lambda workload: workload.operator)
-def workload(request: pytest.FixtureRequest) -> Workload:
+def workload(request: pytest.FixtureRequest, target: Target) -> Workload:
+    if request.param.operator not in target.operators:
+        pytest.skip("runs on the host")
     return request.param
 
 
@@ -52,6 +58,11 @@ def test_every_operator_has_a_version(target: Target, workload: Workload) -> Non
     assert target.template_version(workload.operator) >= 1
     with pytest.raises(TargetError, match="no template for 'sort'"):
         target.template_version("sort")
+
+
+@pytest.mark.parametrize("any_workload", WORKLOADS, ids=lambda workload: workload.operator)
+def test_what_has_no_template_is_not_taken(target: Target, any_workload: Workload) -> None:
+    assert target.takes(any_workload, 1) == (any_workload.operator in target.operators)
 
 
 def test_the_default_config_is_one_of_the_space(target: Target, workload: Workload) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from anole.extract import extract
 from anole.spec import ModelSpec
-from anole.task import Conv2d, Dense, Task, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 
 DESCRIPTION = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
 
@@ -17,7 +17,7 @@ def extracted(model: ModelSpec) -> tuple[dict[str, Any], list[Task]]:
 
 
 def template_version(workload: Workload) -> int:
-    return {"conv2d": 3, "dense": 4}[workload.operator]
+    return {"batch_matmul": 2, "conv2d": 3, "dense": 4}[workload.operator]
 
 
 def test_equal_layers_are_one_task(project: Path) -> None:
@@ -37,14 +37,16 @@ def test_equal_layers_are_one_task(project: Path) -> None:
     assert (manifest["target"], manifest["target_description"]) == ("cpu", DESCRIPTION)
 
 
-def test_every_kind_of_convolution(project: Path) -> None:
+def test_every_kind_of_convolution_and_product(project: Path) -> None:
     _, tasks = extracted(ModelSpec("net", "torch:tiny:varied", {"x": (1, 6, 11, 12)}))
     assert [task.workload for task in tasks] == [
         Conv2d(1, 11, 12, 6, 6, (3, 3), padding=(1, 1, 1, 1), groups=6),
         Conv2d(1, 11, 12, 6, 10, (3, 1), strides=(2, 1), groups=2),
         Conv2d(1, 5, 12, 10, 7, (3, 3), padding=(2, 2, 2, 2), dilation=(2, 2)),
         Dense(60, 7, 7),
+        BatchMatmul(1, 60, 7, 60, transpose_right=True),
         Dense(60, 7, 5),
+        BatchMatmul(1, 60, 60, 5),
     ]
 
 

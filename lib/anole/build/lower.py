@@ -13,11 +13,12 @@ from tvm import ir, relax, s_tir, te, tirx
 from anole.build.concat import legalize_concat, write_slices
 from anole.build.fast_math import fast_math_map
 from anole.build.workspace import lift_workspaces
-from anole.extract.graph import workload_of
+from anole.extract.graph import operands_of, workload_of
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
-from anole.task import Conv2d, Dense, Workload, workload_from_json, workload_to_json
+from anole.targets.reference import data_shape, out_shape, weight_shape
+from anole.task import Workload, workload_from_json, workload_to_json
 
 _WORKLOAD = "anole.workload"
 _OUT_ELEMENTWISE_FUSABLE = 4
@@ -52,7 +53,7 @@ def lower(
     """
     transform = relax.transform
     anchor = _Legalizer(choices)
-    anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor}
+    anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor, "relax.einsum": anchor}
     passes = [
         transform.LegalizeOps({**fast_math_map(), **anchors, "relax.concat": legalize_concat}),
         transform.AnnotateTIROpPattern(),
@@ -100,7 +101,7 @@ def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
 
 
 class _Legalizer:
-    """Turns anchor operators into calls of their template's definition, on a weight packed now."""
+    """Turns anchor operators into calls of their template's definition, on a constant weight packed now."""
 
     def __init__(self, choices: Mapping[Workload, Choice]) -> None:
         self._choices = choices
@@ -110,20 +111,25 @@ class _Legalizer:
         if workload is None:
             return call.op.get_attr("FLegalize")(bb, call)
         choice = self._choices[workload]
-        data, weight = call.args
-        packed = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
-        if isinstance(workload, Dense) and len(data.ty.shape) != 2:
-            data = bb.emit(relax.op.reshape(data, (workload.batch, workload.in_features)))
-        func = _definition(choice, workload, data.ty, packed.ty)
-        shape = call.ty.shape if isinstance(workload, Conv2d) else (workload.batch, workload.out_features)
-        made = relax.call_tir(
-            bb.add_func(func, workload.operator),
-            [data, packed],
-            relax.TensorType(list(shape), workload.dtype),
-        )
-        if len(shape) == len(call.ty.shape):
-            return made
-        return relax.op.reshape(bb.emit(made), call.ty.shape)
+        data, weight = operands_of(call)
+        data = _reshaped(bb, data, data_shape(workload))
+        if workload.constant_weight:
+            weight = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
+        else:
+            weight = _reshaped(bb, weight, weight_shape(workload))
+        func = bb.add_func(_definition(choice, workload, data.ty, weight.ty), workload.operator)
+        shape, wanted = out_shape(workload), _extents(call)
+        made = relax.call_tir(func, [data, weight], relax.TensorType(list(shape), workload.dtype))
+        return made if shape == wanted else relax.op.reshape(bb.emit(made), wanted)
+
+
+def _reshaped(bb: relax.BlockBuilder, operand: ir.Expr, shape: tuple[int, ...]) -> ir.Expr:
+    """The operand as its template reads it, without the batches that a graph splits it into."""
+    return operand if _extents(operand) == shape else bb.emit(relax.op.reshape(operand, shape))
+
+
+def _extents(value: ir.Expr) -> tuple[int, ...]:
+    return tuple(int(extent) for extent in value.ty.shape)
 
 
 def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:

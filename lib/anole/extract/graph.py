@@ -15,7 +15,8 @@ from anole.errors import ExtractError
 from anole.extract.fold import fold_constants
 from anole.extract.imported import Imported, TensorInfo
 from anole.extract.plain import speak_plainly
-from anole.task import Conv2d, Dense, Workload
+from anole.extract.products import absorb_transpositions, is_transposed_product
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
     from anole.spec import ModelSpec
@@ -34,6 +35,8 @@ class Layer:
 def normalize(model: ModelSpec, imported: Imported) -> Imported:
     """Returns the model with batch-norms folded, constants evaluated and NHWC inside; the interface stays.
 
+    Matrix products read a transposed right operand by themselves, see `anole.extract.products`.
+
     Raises:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
     """
@@ -48,11 +51,12 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
     ]
+    convert = [transform.ConvertLayout(_LAYOUTS), _clip_before_permuting]
     share = transform.EliminateCommonSubexpr()
     module = imported.module
     try:
         with tvm.target.Target({"kind": "llvm"}):
-            for step in (*inference, *fold, transform.ConvertLayout(_LAYOUTS), _clip_before_permuting, *fold, share):
+            for step in (*inference, *fold, *convert, *fold, absorb_transpositions, share):
                 module = step(module)
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
@@ -67,7 +71,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
 def find_layers(imported: Imported) -> list[Layer]:
     """Returns the anchor operators in the order of execution, named after the model's layers where that is known."""
     workloads = [workload for call in _calls(imported.module["main"]) if (workload := workload_of(call)) is not None]
-    anchors = [call for call in _calls(imported.module["main"]) if call.op.name in ("relax.nn.conv2d", "relax.matmul")]
+    anchors = [call for call in _calls(imported.module["main"]) if _may_be_anchor(call)]
     names = [f"{workload.operator}_{i}" for i, workload in enumerate(workloads)]
     if len(anchors) == len(imported.anchors):
         named = zip(anchors, imported.anchors, strict=True)
@@ -87,8 +91,16 @@ def workload_of(call: ir.Call) -> Workload | None:
     if call.op.name == "relax.nn.conv2d":
         return _conv2d(call)
     if call.op.name == "relax.matmul":
-        return _dense(call)
+        return _dense(call) or _batch_matmul(call, transpose_right=False)
+    if is_transposed_product(call):
+        return _batch_matmul(call, transpose_right=True)
     return None
+
+
+def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
+    """Returns the data and the weight, or the left and the right operand, of an anchor operator."""
+    data, weight = call.args[0].fields if call.op.name == "relax.einsum" else call.args
+    return data, weight
 
 
 def _clip_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
@@ -114,7 +126,7 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
     attrs = call.attrs
     data, weight = (_shape(arg.ty) for arg in call.args)
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-    if data is None or weight is None or layouts != ("NHWC", "HWIO", "NHWC") or not _anchors(call):
+    if data is None or weight is None or layouts != ("NHWC", "HWIO", "NHWC") or not _has_constant_weight(call):
         return None
     top, left, bottom, right = (int(pad) for pad in attrs.padding)
     return Conv2d(
@@ -133,9 +145,26 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
 
 def _dense(call: ir.Call) -> Dense | None:
     data, weight = (_shape(arg.ty) for arg in call.args)
-    if data is None or weight is None or len(weight) != 2 or len(data) < 2 or not _anchors(call):
+    if data is None or weight is None or len(weight) != 2 or len(data) < 2 or not _has_constant_weight(call):
         return None
     return Dense(batch=prod(data[:-1]), in_features=weight[0], out_features=weight[1])
+
+
+def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
+    """The products of a batch; where all share the right operand, it is one product of all rows."""
+    left, right = (_shape(operand.ty) for operand in operands_of(call))
+    if left is None or right is None or min(len(left), len(right)) < 2 or not _is_float32(call):
+        return None
+    columns = right[-2] if transpose_right else right[-1]
+    if prod(right[:-2]) == 1:
+        return BatchMatmul(1, prod(left[:-1]), left[-1], columns, transpose_right)
+    if left[:-2] != right[:-2]:
+        return None
+    return BatchMatmul(prod(left[:-2]), left[-2], left[-1], columns, transpose_right)
+
+
+def _may_be_anchor(call: ir.Call) -> bool:
+    return call.op.name in ("relax.nn.conv2d", "relax.matmul") or is_transposed_product(call)
 
 
 def _calls(function: relax.Function) -> Iterator[ir.Call]:
@@ -146,10 +175,13 @@ def _calls(function: relax.Function) -> Iterator[ir.Call]:
                 yield value
 
 
-def _anchors(call: ir.Call) -> bool:
-    """Whether a call can be an anchor: its weight is constant, to be packed, and all is float32."""
-    types = {str(ty.dtype) for ty in (call.ty, *(arg.ty for arg in call.args))}
-    return isinstance(call.args[1], ir.GenericConst) and types == {"float32"}
+def _has_constant_weight(call: ir.Call) -> bool:
+    """Whether a call's weight is constant, to be packed, and all is float32."""
+    return isinstance(call.args[1], ir.GenericConst) and _is_float32(call)
+
+
+def _is_float32(call: ir.Call) -> bool:
+    return {str(ty.dtype) for ty in (call.ty, *(operand.ty for operand in operands_of(call)))} == {"float32"}
 
 
 def _shape(ty: Any) -> tuple[int, ...] | None:

@@ -24,7 +24,8 @@ class Template(Protocol):
     """Code that turns a workload and a config into a program, in steps that a whole graph can take apart.
 
     A graph packs constant weights once, at compile time, and fuses epilogues (bias, residual add, relu) behind
-    `compute` before it calls `schedule`.
+    `compute` before it calls `schedule`. Where the second operand is computed too, there is nothing to pack ahead:
+    the packed weight is that operand as it is.
     """
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
@@ -62,15 +63,21 @@ class Target(Protocol):
 
     Attributes:
         description: everything that identifies it, in plain JSON values.
+        operators: the names of those that it has templates for.
     """
 
     description: Mapping[str, Any]
+    operators: tuple[str, ...]
 
     def absence(self) -> str | None:
         """Returns why nothing can be run or measured on it from this machine, or None when it can."""
 
     def template_version(self, operator: str) -> int:
-        """Returns the version of an operator's template; a part of a task's key."""
+        """Returns the version of an operator's template; a part of a task's key.
+
+        Raises:
+            TargetError: there is no template for the operator.
+        """
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns whether an anchor operator runs on the target, and not on the host beside it.
@@ -117,7 +124,7 @@ class Device(Target, Protocol):
         """Returns the environment variables that a process that runs candidates needs."""
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        """Builds one candidate with the canonical epilogue (bias, relu) into a file."""
+        """Builds one candidate with the canonical epilogue, see `anole.targets.kernel.define`, into a file."""
 
     def runner(self, workload: Workload) -> Runner:
         """Returns what runs candidates of a workload in this process."""

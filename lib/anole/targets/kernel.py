@@ -17,13 +17,17 @@ from anole.task import Workload
 
 
 def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
-    """Returns the unscheduled kernel: the anchor and the canonical epilogue, bias and relu.
+    """Returns the unscheduled kernel: the anchor and the canonical epilogue.
 
-    Its parameters are data, packed weight, bias (out channels,) and the output.
+    With a constant weight that is bias and relu, and the parameters are data, packed weight, bias (out channels,)
+    and the output. A product of two computed tensors has none, as what follows it in attention, a softmax, is a
+    function of its own; its parameters are both of them and the output.
     """
     data = te.placeholder(data_shape(workload), workload.dtype, name="data")
     packed = te.placeholder(template.packed_shape(workload, config), workload.dtype, name="packed")
     anchor = template.compute(workload, config, data, packed)
+    if not workload.constant_weight:
+        return te.create_prim_func([data, packed, anchor])
     bias = te.placeholder((anchor.shape[-1],), workload.dtype, name="bias")
     biased = te.compute(anchor.shape, lambda *at: anchor[at] + bias[at[-1]], name="add")
     zero = tirx.const(0, workload.dtype)

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.task import Conv2d, Workload
+from anole.task import BatchMatmul, Conv2d, Workload
 
 Array = NDArray[np.float32]
 
@@ -18,15 +18,15 @@ class Example:
     """Inputs of a workload and what must come out.
 
     Attributes:
-        data: NHWC for conv2d, (rows, in) for dense.
-        weight: HWIO for conv2d, (in, out) for dense.
-        bias: (out,).
-        expected: the anchor's result plus bias, negative values cut off.
+        data: NHWC for conv2d, (rows, in) for dense, the left operand for batch_matmul.
+        weight: HWIO for conv2d, (in, out) for dense, the right operand for batch_matmul, which is no constant.
+        bias: (out,); None where the second operand is computed, and nothing follows the anchor.
+        expected: the anchor's result; where there is a bias plus that, negative values cut off.
     """
 
     data: Array
     weight: Array
-    bias: Array
+    bias: Array | None
     expected: Array
 
     @classmethod
@@ -35,8 +35,15 @@ class Example:
         rng = np.random.default_rng(seed)
         data = rng.standard_normal(data_shape(workload), dtype=np.float32)
         weight = rng.standard_normal(weight_shape(workload), dtype=np.float32)
+        product = anchor(workload, data, weight)
+        if not workload.constant_weight:
+            return cls(data, weight, None, product)
         bias = rng.standard_normal(weight.shape[-1:], dtype=np.float32)
-        return cls(data, weight, bias, np.maximum(anchor(workload, data, weight) + bias, 0))
+        return cls(data, weight, bias, np.maximum(product + bias, 0))
+
+    def arguments(self, packed: Array) -> tuple[Array, ...]:
+        """Returns what a kernel reads, in the order of its parameters, with the weight packed as it wants it."""
+        return (self.data, packed) if self.bias is None else (self.data, packed, self.bias)
 
     def relative_error(self, result: Array) -> float:
         """Returns the L2 distance of a result from what was expected, relative to its length."""
@@ -48,20 +55,36 @@ def data_shape(workload: Workload) -> tuple[int, ...]:
     """Returns the shape of the data that a workload reads."""
     if isinstance(workload, Conv2d):
         return (workload.batch, workload.height, workload.width, workload.in_channels)
+    if isinstance(workload, BatchMatmul):
+        return (workload.batch, workload.rows, workload.inner)
     return (workload.batch, workload.in_features)
 
 
 def weight_shape(workload: Workload) -> tuple[int, ...]:
-    """Returns the shape of the weight that a workload reads, before packing."""
+    """Returns the shape of the weight, or the right operand, that a workload reads, before packing."""
     if isinstance(workload, Conv2d):
         return (*workload.kernel, workload.in_channels // workload.groups, workload.out_channels)
+    if isinstance(workload, BatchMatmul):
+        sides = (workload.inner, workload.columns)
+        return (workload.batch, *(sides[::-1] if workload.transpose_right else sides))
     return (workload.in_features, workload.out_features)
+
+
+def out_shape(workload: Workload) -> tuple[int, ...]:
+    """Returns the shape of what a workload computes."""
+    if isinstance(workload, Conv2d):
+        return (workload.batch, workload.out_height, workload.out_width, workload.out_channels)
+    if isinstance(workload, BatchMatmul):
+        return (workload.batch, workload.rows, workload.columns)
+    return (workload.batch, workload.out_features)
 
 
 def anchor(workload: Workload, data: Array, weight: Array) -> Array:
     """Returns the anchor operator's result, without an epilogue."""
     if isinstance(workload, Conv2d):
         return _conv2d(workload, data, weight)
+    if isinstance(workload, BatchMatmul) and workload.transpose_right:
+        return data @ weight.swapaxes(1, 2)
     return data @ weight
 
 

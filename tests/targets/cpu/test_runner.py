@@ -10,7 +10,7 @@ import pytest
 from anole.machine import describe_cpu
 from anole.targets import get_target
 from anole.targets.cpu.runner import CpuRunner
-from anole.task import Dense
+from anole.task import BatchMatmul, Dense
 
 WORKLOAD = Dense(1, 256, 64)
 WEIGHT_BYTES = 4 * 256 * 64
@@ -34,6 +34,15 @@ def test_every_run_reads_the_copy_that_was_not_read_for_longest(artifact: Path, 
     assert len({id(weight) for weight in weights}) == copies
     assert weights[:copies] == weights[copies:]
     assert max(kernel.relative_error() for _ in range(copies)) < 1e-5
+
+
+def test_what_is_computed_is_warm(tmp_path: Path) -> None:
+    target, product = get_target(describe_cpu()), BatchMatmul(2, 8, 16, 32)
+    target.build(product, target.default_config(product), tmp_path / "kernel.so")
+    kernel = CpuRunner(target.template(product), product).load(tmp_path / "kernel.so", target.default_config(product))
+    first, second = next(kernel._arguments), next(kernel._arguments)
+    assert [id(argument) for argument in first] == [id(argument) for argument in second]
+    assert kernel.relative_error() < 1e-5
 
 
 def test_an_answer_that_is_not_written_is_wrong(artifact: Path) -> None:

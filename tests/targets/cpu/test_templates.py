@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from anole.machine import describe_cpu
 from anole.targets import get_target
-from anole.task import Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 TARGET = get_target({**describe_cpu(), "threads": 2})
 SLOW_EXAMPLES = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=35, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -45,6 +45,10 @@ def convolutions(draw: st.DrawFn) -> Conv2d:
 
 
 dense_layers = st.builds(Dense, st.integers(1, 9), st.integers(1, 40), st.integers(1, 70))
+products = st.builds(
+    BatchMatmul, st.integers(1, 3), st.integers(1, 12), st.integers(1, 40), st.integers(1, 70), st.booleans()
+)
+workloads = convolutions() | dense_layers | products
 
 
 def error_of(workload: Workload, config: dict[str, object]) -> float:
@@ -55,7 +59,7 @@ def error_of(workload: Workload, config: dict[str, object]) -> float:
 
 
 @SLOW_EXAMPLES
-@given(workload=convolutions() | dense_layers, seed=st.integers(0, 1 << 30))
+@given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_valid_config_is_right(workload: Workload, seed: int) -> None:
     space = TARGET.space(workload)
     (vector,) = space.sample(1, np.random.default_rng(seed))
@@ -63,13 +67,13 @@ def test_any_valid_config_is_right(workload: Workload, seed: int) -> None:
 
 
 @SLOW_EXAMPLES
-@given(workload=convolutions() | dense_layers)
+@given(workload=workloads)
 def test_the_default_config_is_valid(workload: Workload) -> None:
     assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None
 
 
 @settings(max_examples=50, deadline=None)
-@given(workload=convolutions() | dense_layers, seed=st.integers(0, 1 << 30))
+@given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_the_features_describe_every_config_alike(workload: Workload, seed: int) -> None:
     space = TARGET.space(workload)
     vectors = space.sample(5, np.random.default_rng(seed))
@@ -88,6 +92,8 @@ def test_the_features_describe_every_config_alike(workload: Workload, seed: int)
         Conv2d(1, 9, 9, 3, 33, (7, 7), strides=(2, 2), padding=(3, 3, 3, 3)),
         Dense(1, 512, 1000),
         Dense(3, 1, 1),
+        BatchMatmul(1, 1, 1, 1),
+        BatchMatmul(2, 19, 8, 19, transpose_right=True),
     ],
     ids=lambda workload: workload.label,
 )
@@ -95,8 +101,34 @@ def test_defaults_of_awkward_shapes_are_right(workload: Workload) -> None:
     assert error_of(workload, TARGET.default_config(workload)) < 1e-5
 
 
-def test_vectors_and_parallel_loops_are_there() -> None:
-    workload = Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1))
+@pytest.mark.parametrize("pack_at", ["inline", "tile", "root"])
+def test_products_are_right_wherever_panels_are_packed(pack_at: str) -> None:
+    workload = BatchMatmul(2, 12, 20, 64)
+    config = {**TARGET.default_config(workload), "pack_at": pack_at}
+    assert TARGET.space(workload).rejection(config) is None
+    assert error_of(workload, config) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("workload", "in_place"),
+    [
+        (BatchMatmul(2, 12, 20, 64), True),
+        (BatchMatmul(2, 12, 20, 65), False),
+        (BatchMatmul(2, 12, 20, 64, transpose_right=True), False),
+    ],
+    ids=["whole vectors", "a part of one", "transposed"],
+)
+def test_only_whole_vectors_are_read_in_place(workload: BatchMatmul, in_place: bool) -> None:
+    (pack_at,) = (knob for knob in TARGET.space(workload).knobs if knob.name == "pack_at")
+    assert ("inline" in pack_at.values) == in_place
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1)), BatchMatmul(4, 16, 8, 24, transpose_right=True)],
+    ids=lambda workload: workload.operator,
+)
+def test_vectors_and_parallel_loops_are_there(workload: Workload) -> None:
     from anole.targets.kernel import define
 
     config, template = TARGET.default_config(workload), TARGET.template(workload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from anole.targets.cuda.target import CudaTarget
-from anole.task import Conv2d, Dense
+from anole.task import BatchMatmul, Conv2d, Dense
 
 TARGET = CudaTarget(CudaTarget.describe("sm_90"))
 LIMITS = TARGET.limits
@@ -37,7 +37,11 @@ def convolutions(draw: st.DrawFn) -> Conv2d:
 dense_layers = st.builds(Dense, st.integers(1, 50), st.integers(1, 48), st.integers(1, 72))
 """Dense layers of few and of many rows."""
 
-workloads = convolutions() | dense_layers
+products = st.builds(
+    BatchMatmul, st.integers(1, 3), st.integers(1, 40), st.integers(1, 32), st.integers(1, 48), st.booleans()
+)
+
+workloads = convolutions() | dense_layers | products
 
 ONE_OF_EACH = {
     "conv2d": Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1)),
@@ -45,6 +49,8 @@ ONE_OF_EACH = {
     "depthwise": Conv2d(1, 14, 14, 32, 32, (3, 3), padding=(1, 1, 1, 1), groups=32),
     "gemm": Dense(64, 48, 40),
     "gemv": Dense(1, 128, 40),
+    "batch_matmul": BatchMatmul(3, 32, 16, 40),
+    "transposed": BatchMatmul(3, 32, 16, 40, transpose_right=True),
 }
 """A workload of every template."""
 

@@ -16,7 +16,7 @@ from anole.targets.vta.design import EPILOGUE, design_of, whole_blocks
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.targets.vta.timing import simulate
-from anole.task import Conv2d, Dense
+from anole.task import BatchMatmul, Conv2d, Dense
 
 CONV = Conv2d(1, 8, 8, 16, 24, (3, 3), padding=(1, 1, 1, 1))
 
@@ -98,8 +98,9 @@ def test_the_first_convolution_is_the_hosts_unless_it_is_asked_for():
         Conv2d(1, 8, 8, 16, 16, (3, 3), groups=16),
         Conv2d(1, 8, 8, 16, 16, (3, 3), dilation=(2, 2)),
         Conv2d(1, 40, 40, 16, 16, (3, 3), padding=(16, 16, 16, 16)),
+        BatchMatmul(1, 16, 16, 16),
     ],
-    ids=["grouped", "dilated", "wide border"],
+    ids=["grouped", "dilated", "wide border", "no constant weight"],
 )
 def test_what_the_accelerator_cannot_run_is_not_taken(workload):
     assert not make().takes(workload, 5)

@@ -25,7 +25,7 @@ class CpuRunner:
     """Runs candidates of one workload on the same inputs.
 
     Data is what the layer before has just written, and warm; weights come from memory, as they do in a network: a
-    kernel reads another copy of them in every run.
+    kernel reads another copy of them in every run. Where both operands are computed, both are warm.
 
     Args:
         template: of the workload.
@@ -34,10 +34,11 @@ class CpuRunner:
     """
 
     def __init__(self, template: Template, workload: Workload, cold_bytes: int = _COLD_BYTES) -> None:
-        self._template, self._workload, self._cold_bytes = template, workload, cold_bytes
+        self._template, self._workload = template, workload
+        self._cold_bytes = cold_bytes if workload.constant_weight else 0
         self._example = Example.draw(workload)
-        self._data = tvm.runtime.tensor(self._example.data)
-        self._bias = tvm.runtime.tensor(self._example.bias)
+        self._data, bias = tvm.runtime.tensor(self._example.data), self._example.bias
+        self._bias = () if bias is None else (tvm.runtime.tensor(bias),)
 
     def load(self, artifact: Path, config: Config) -> LoadedKernel:
         """Loads a shared library that the builder wrote."""
@@ -45,7 +46,7 @@ class CpuRunner:
         weights = [tvm.runtime.tensor(packed) for _ in range(1 + min(self._cold_bytes // packed.nbytes, _MOST_COPIES))]
         out = tvm.runtime.tensor(np.full_like(self._example.expected, np.nan))
         kernel = tvm.runtime.load_module(str(artifact))["main"]
-        arguments = [(self._data, weight, self._bias, out) for weight in weights]
+        arguments = [(self._data, weight, *self._bias, out) for weight in weights]
         return LoadedKernel(kernel, arguments, self._example)
 
 

@@ -10,9 +10,9 @@ from anole.errors import TargetError
 from anole.machine import describe_cpu
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.cpu import conv2d_space, dense_space
+from anole.targets.cpu import batch_matmul_space, conv2d_space, dense_space
 from anole.targets.cpu.vector_unit import VectorUnit
-from anole.task import Conv2d, Workload
+from anole.task import BatchMatmul, Conv2d, Workload
 
 if TYPE_CHECKING:
     import tvm
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
     from anole.targets.base import Runner, Template
 
-_VERSIONS = {"conv2d": conv2d_space.VERSION, "dense": dense_space.VERSION}
+_VERSIONS = {
+    "batch_matmul": batch_matmul_space.VERSION,
+    "conv2d": conv2d_space.VERSION,
+    "dense": dense_space.VERSION,
+}
 _FLOAT_BYTES = 4
 
 
@@ -31,6 +35,7 @@ class CpuTarget:
         description: its ``mcpu`` (LLVM's name), ``features`` and ``threads``.
     """
 
+    operators = tuple(_VERSIONS)
     shares_cores = True
     preload = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
     runs_on = "cpu"
@@ -68,12 +73,16 @@ class CpuTarget:
         """Returns the knobs of a workload."""
         if isinstance(workload, Conv2d):
             return conv2d_space.conv2d_space(self.unit, self.threads, workload)
+        if isinstance(workload, BatchMatmul):
+            return batch_matmul_space.batch_matmul_space(self.unit, self.threads, workload)
         return dense_space.dense_space(self.unit, self.threads, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config that is decent without any tuning."""
         if isinstance(workload, Conv2d):
             return conv2d_space.conv2d_default(self.unit, self.threads, workload)
+        if isinstance(workload, BatchMatmul):
+            return batch_matmul_space.batch_matmul_default(self.unit, self.threads, workload)
         return dense_space.dense_default(self.unit, self.threads, workload)
 
     def template(self, workload: Workload) -> Template:
@@ -82,6 +91,10 @@ class CpuTarget:
             from anole.targets.cpu.conv2d import Conv2dTemplate
 
             return Conv2dTemplate(self.unit)
+        if isinstance(workload, BatchMatmul):
+            from anole.targets.cpu.batch_matmul import BatchMatmulTemplate
+
+            return BatchMatmulTemplate(self.unit)
         from anole.targets.cpu.dense import DenseTemplate
 
         return DenseTemplate(self.unit)

@@ -48,7 +48,7 @@ def relative_error(template: Template, workload: Workload, config: Config, folde
     example = Example.draw(workload)
     packed = template.pack_weight(workload, config, example.weight)
     out = tvm.runtime.tensor(np.full_like(example.expected, np.nan))
-    kernel(*map(tvm.runtime.tensor, (example.data, packed, example.bias)), out)
+    kernel(*map(tvm.runtime.tensor, example.arguments(packed)), out)
     return example.relative_error(out.numpy())
 
 

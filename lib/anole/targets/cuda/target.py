@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from anole.errors import TargetError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.cuda import algorithms, depthwise_space, gemm_space, gemv_space
+from anole.targets.cuda import algorithms, batch_matmul_space, depthwise_space, gemm_space, gemv_space
 from anole.targets.cuda.architecture import Limits, describe_cuda, present_architecture
 from anole.targets.cuda.toolchain import compiler_environment
-from anole.task import Conv2d, Workload
+from anole.task import BatchMatmul, Conv2d, Workload
 
 if TYPE_CHECKING:
     import tvm
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from anole.targets.base import Runner, Template
 
-_VERSIONS = {"conv2d": 2, "dense": 1}
+_VERSIONS = {"batch_matmul": 1, "conv2d": 2, "dense": 1}
 
 
 class CudaTarget:
@@ -30,6 +30,7 @@ class CudaTarget:
         description: its ``arch``, such as ``sm_90``, and its ``limits``.
     """
 
+    operators = tuple(_VERSIONS)
     shares_cores = False
     preload = ("anole.targets.cuda.builder",)
     runs_on = "cuda"
@@ -131,6 +132,8 @@ def _knobs_of(workload: Workload) -> tuple[Callable[[Limits, Any], Space], Calla
         if depthwise_space.is_depthwise(workload):
             return depthwise_space.depthwise_space, depthwise_space.depthwise_default
         return algorithms.convolution_space, algorithms.convolution_default
+    if isinstance(workload, BatchMatmul):
+        return batch_matmul_space.batch_matmul_space, batch_matmul_space.batch_matmul_default
     if workload.batch <= gemv_space.MOST_ROWS:
         return gemv_space.gemv_space, gemv_space.gemv_default
     return gemm_space.gemm_space, gemm_space.gemm_default

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anole.targets.base import Template
 from anole.targets.choice import ChoiceTemplate
 from anole.targets.cuda.algorithms import DIRECT, WINOGRAD
+from anole.targets.cuda.batch_matmul import BatchMatmulTemplate
 from anole.targets.cuda.conv2d import Conv2dTemplate
 from anole.targets.cuda.depthwise import DepthwiseTemplate
 from anole.targets.cuda.depthwise_space import is_depthwise
@@ -13,7 +14,7 @@ from anole.targets.cuda.gemv import GemvTemplate
 from anole.targets.cuda.gemv_space import MOST_ROWS
 from anole.targets.cuda.winograd import WinogradTemplate
 from anole.targets.cuda.winograd_space import can_winograd
-from anole.task import Conv2d, Workload
+from anole.task import BatchMatmul, Conv2d, Workload
 
 
 def template_of(workload: Workload) -> Template:
@@ -24,4 +25,6 @@ def template_of(workload: Workload) -> Template:
         if can_winograd(workload):
             return ChoiceTemplate({DIRECT: Conv2dTemplate(), WINOGRAD: WinogradTemplate()})
         return Conv2dTemplate()
+    if isinstance(workload, BatchMatmul):
+        return BatchMatmulTemplate()
     return GemvTemplate() if workload.batch <= MOST_ROWS else GemmTemplate()

@@ -15,7 +15,7 @@ from anole.targets.vta.conv2d import lower_conv2d
 from anole.targets.vta.design import EPILOGUE, conv2d_space, default_config, design_of, geometry_of, whole_blocks
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.timing import cycles_of
-from anole.task import Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 _VERSIONS = {"conv2d": 1, "dense": 1}
 _BOUNDS = ("area_max", "memory_max", "penalty")
@@ -28,6 +28,8 @@ class VtaTarget:
         description: its ``geometry`` and ``frequency_mhz``; whether its ``hardware`` is fixed, or searched within
             bounds; where the ``first_layer`` runs.
     """
+
+    operators = tuple(_VERSIONS)
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
@@ -142,7 +144,13 @@ class VtaTarget:
 
 
 def as_conv2d(workload: Workload) -> Conv2d:
-    """Returns a workload as a convolution: a matrix product is one of single pixels, its rows one above the other."""
+    """Returns a workload as a convolution: a dense layer is one of single pixels, its rows one above the other.
+
+    Raises:
+        ConfigError: it has no constant weight, which the accelerator's memory is filled with ahead.
+    """
+    if isinstance(workload, BatchMatmul):
+        raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")
     if isinstance(workload, Dense):
         return Conv2d(1, workload.batch, 1, workload.in_features, workload.out_features, (1, 1), dtype=workload.dtype)
     return workload
