@@ -12,6 +12,7 @@ from anole import layout
 from anole.errors import ExtractError, SpecError
 from anole.pipeline import Pipeline, extract_versions, find_model
 from anole.spec import BuildSpec
+from anole.targets.vta.target import VtaTarget
 
 MODELS = """
 models:
@@ -199,7 +200,8 @@ def test_a_single_model_is_found_by_name(project: Path) -> None:
 
 
 def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -> None:
-    assert set(extract_versions(pipeline.descriptions["cpu"])) == {"extract", "conv2d", "dense"}
+    assert set(extract_versions(pipeline.descriptions["cpu"])) == {"extract", "batch_matmul", "conv2d", "dense"}
+    assert set(extract_versions(VtaTarget.describe())) == {"extract", "conv2d", "dense"}
 
 
 def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:

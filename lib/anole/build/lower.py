@@ -12,12 +12,12 @@ from tvm import ir, relax, s_tir, te, tirx
 
 from anole.build.concat import legalize_concat, write_slices
 from anole.build.fast_math import fast_math_map
+from anole.build.flatten import flatten_products
 from anole.build.workspace import lift_workspaces
 from anole.extract.graph import operands_of, workload_of
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
-from anole.targets.reference import data_shape, out_shape, weight_shape
 from anole.task import Workload, workload_from_json, workload_to_json
 
 _WORKLOAD = "anole.workload"
@@ -62,7 +62,7 @@ def lower(
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
     ]
-    module = write_slices(tvm.transform.Sequential(passes)(module))
+    module = write_slices(tvm.transform.Sequential(passes)(flatten_products(module)))
     failures: dict[Workload, str] = {}
     scheduled = {}
     for variable, func in module.functions_items():
@@ -112,24 +112,10 @@ class _Legalizer:
             return call.op.get_attr("FLegalize")(bb, call)
         choice = self._choices[workload]
         data, weight = operands_of(call)
-        data = _reshaped(bb, data, data_shape(workload))
         if workload.constant_weight:
             weight = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
-        else:
-            weight = _reshaped(bb, weight, weight_shape(workload))
         func = bb.add_func(_definition(choice, workload, data.ty, weight.ty), workload.operator)
-        shape, wanted = out_shape(workload), _extents(call)
-        made = relax.call_tir(func, [data, weight], relax.TensorType(list(shape), workload.dtype))
-        return made if shape == wanted else relax.op.reshape(bb.emit(made), wanted)
-
-
-def _reshaped(bb: relax.BlockBuilder, operand: ir.Expr, shape: tuple[int, ...]) -> ir.Expr:
-    """The operand as its template reads it, without the batches that a graph splits it into."""
-    return operand if _extents(operand) == shape else bb.emit(relax.op.reshape(operand, shape))
-
-
-def _extents(value: ir.Expr) -> tuple[int, ...]:
-    return tuple(int(extent) for extent in value.ty.shape)
+        return relax.call_tir(func, [data, weight], relax.TensorType(call.ty.shape, workload.dtype))
 
 
 def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:

@@ -30,8 +30,13 @@ def is_transposed_product(call: ir.Call) -> bool:
     return left >= 2 and right >= 2 and str(call.attrs.subscripts) == _subscripts(left, right)
 
 
+def transposed_product(left: ir.Expr, right: ir.Expr) -> ir.Call:
+    """Returns the product with a right operand that is read transposed."""
+    return relax.op.einsum((left, right), _subscripts(len(left.ty.shape), len(right.ty.shape)))
+
+
 def _subscripts(left: int, right: int) -> str:
-    """What einsum calls a product whose right operand is transposed, by the number of axes of both operands."""
+    """What einsum calls such a product, by the number of axes of both operands."""
     batch = ascii_lowercase[: left - 2]
     return f"{batch}yz,{batch[left - right :] if right > 2 else ''}xz->{batch}yx"
 
@@ -49,7 +54,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         transposed = self._transposed(right)
         if transposed is None:
             return call
-        return relax.op.einsum((left, transposed), _subscripts(len(left.ty.shape), len(right.ty.shape)))
+        return transposed_product(left, transposed)
 
     def _transposed(self, value: ir.Expr) -> ir.Expr | None:
         """Returns a value with its last two axes exchanged, or None where that would not bring its rows in order.
