@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from anole.errors import BuildError
-from anole.evaluate.engines import _onnxruntime
+from anole.evaluate.engines import onnxruntime_engine
 
 
 def test_a_model_that_onnx_runtime_cannot_load_is_said_in_one_error(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"no model")
     with pytest.raises(BuildError, match=r"model\.onnx: ONNX Runtime .* cannot load it"):
-        _onnxruntime(path, [], 1)
+        onnxruntime_engine(path, [], 1)
