@@ -131,15 +131,17 @@ def _compile(
     import tvm
 
     from anole.build.lower import Choice, lower
+    from anole.build.memory import MemoryPlan
 
     choices = {
         match.task.workload: Choice(target.template(match.task.workload), match.config)
         for match in matches
         if match.config is not None
     }
+    memory = MemoryPlan()
     try:
         lowered, failures = lower(imported.module, choices, target.schedule_default)
-        options = tvm.transform.PassContext(config=dict(target.compiler_options))
+        options = tvm.transform.PassContext(config=dict(target.compiler_options), instruments=[memory])
         with target.compiler_target() as compiler_target, options:
             executable = tvm.compile(lowered, compiler_target)
     except Exception as error:
@@ -154,4 +156,4 @@ def _compile(
         match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
         for match in matches
     ]
-    return built, {"runs_on": target.runs_on, "threads": target.threads}
+    return built, {"runs_on": target.runs_on, "threads": target.threads, "memory": memory.to_json()}
