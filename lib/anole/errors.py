@@ -37,6 +37,14 @@ class MeasureError(AnoleError):
     """The measuring infrastructure itself is broken; never raised for a candidate's own failure."""
 
 
+class DeviceLostError(MeasureError):
+    """A device elsewhere cannot be reached, or was lost in mid-call; it may come back."""
+
+
+class DeviceBusyError(MeasureError):
+    """A device elsewhere is there, but another client has it."""
+
+
 class StoreError(AnoleError):
     """A shard or the database cannot be read or written."""
 

@@ -6,14 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from anole.errors import MeasureError
-from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
+from anole.errors import DeviceLostError, MeasureError, TargetError
+from anole.measure.worker import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 
 
 def start_misbehaving() -> Callable[..., object]:
@@ -21,6 +22,10 @@ def start_misbehaving() -> Callable[..., object]:
         match action:
             case "echo":
                 return argument
+            case "lose the device":
+                raise DeviceLostError(str(argument))
+            case "run out of time":
+                raise TimeoutError(str(argument))
             case "raise":
                 raise ValueError(f"first line\nno good: {argument}")
             case "crash":
@@ -48,6 +53,10 @@ def start_misbehaving() -> Callable[..., object]:
 
 def start_failing() -> Callable[..., object]:
     raise OSError("no such device")
+
+
+def start_without_hardware() -> Callable[..., object]:
+    raise TargetError("no such GPU")
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +118,35 @@ def test_is_replaced_after_some_calls() -> None:
     with Worker(start_misbehaving, calls_before_restart=2) as worker:
         first, second, third = (worker.call("pid", timeout_s=10) for _ in range(3))
     assert first == second != third
+
+
+def test_is_replaced_when_it_is_old() -> None:
+    with Worker(start_misbehaving, lifetime_s=0.0) as worker:
+        assert worker.call("pid", timeout_s=10) != worker.call("pid", timeout_s=10)
+
+
+@pytest.mark.parametrize(("action", "error"), [("lose the device", DeviceLostError), ("run out of time", CallTimedOut)])
+def test_a_fault_of_the_device_is_told_from_one_of_the_call(
+    worker: Worker, action: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match="7"):
+        worker.call(action, 7, timeout_s=10)
+
+
+def test_missing_hardware_is_told_as_such_and_looked_for_again() -> None:
+    with Worker(start_without_hardware) as worker:
+        for _ in range(2):
+            with pytest.raises(TargetError, match=r"^no such GPU$"):
+                worker.submit("pid")
+
+
+def test_leaves_no_logs_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Worker(start_misbehaving, calls_before_restart=1) as worker:
+        for _ in range(2):
+            worker.call("pid", timeout_s=10)
+        assert len(list(tmp_path.iterdir())) == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_leaves_nothing_behind() -> None:

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from anole.errors import MeasureError
+from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetError
 
 logger = logging.getLogger(__name__)
 
@@ -31,11 +31,18 @@ class WorkerDied(Exception):
 
 
 class WorkerTimeout(Exception):
-    """A call took longer than it was given; the worker's process group was killed."""
+    """A call took longer than it was given; whatever was at it was killed."""
+
+
+class CallTimedOut(WorkerTimeout):
+    """The called function itself said that it took too long."""
 
 
 class CallFailed(Exception):
     """The called function raised; the message is its exception's."""
+
+
+_FAULTS_OF_THE_DEVICE = (DeviceBusyError, DeviceLostError)
 
 
 class Worker:
@@ -46,9 +53,8 @@ class Worker:
         preload: modules that the common server imports once, before any worker is forked.
         environment: environment variables of the process.
         calls_before_restart: after so many calls the process is replaced, so that leaks stay small.
-
-    Raises:
-        MeasureError: the process does not come up.
+        lifetime_s: after so many seconds the process is replaced before its next call; None for no limit.
+        start_timeout_s: how long the process may take to come up.
     """
 
     def __init__(
@@ -58,20 +64,21 @@ class Worker:
         preload: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         calls_before_restart: int = 500,
+        lifetime_s: float | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self._start, self._environment = start, dict(environment or {})
-        self._calls_before_restart = calls_before_restart
+        self._calls_before_restart, self._lifetime_s = calls_before_restart, lifetime_s
+        self._start_timeout_s = start_timeout_s
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["anole.measure.preload", *preload])
         self._process: Any = None
-        self._launch()
 
     def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        Path(self._log).unlink(missing_ok=True)
 
     @property
     def connection(self) -> Connection:
@@ -83,11 +90,21 @@ class Worker:
         """The process' number."""
         return int(self._process.pid)
 
-    def submit(self, *arguments: Any) -> None:
-        """Begins a call."""
-        if self._process is None or self._n_calls >= self._calls_before_restart:
-            self.kill()
+    def launch(self) -> None:
+        """Starts the process, unless there is one, so that it comes up before the first call."""
+        if self._process is None:
             self._launch()
+
+    def submit(self, *arguments: Any) -> None:
+        """Begins a call.
+
+        Raises:
+            MeasureError: the process does not come up, or its device cannot be had.
+            TargetError: this machine, or the server, has no such device.
+        """
+        if self._is_used_up():
+            self.kill()
+        self.launch()
         self._await_ready()
         self._n_calls += 1
         self._began_s = time.perf_counter()
@@ -100,6 +117,7 @@ class Worker:
             CallFailed: the function raised.
             WorkerTimeout: it took too long.
             WorkerDied: its process ended.
+            DeviceLostError: the device that it used was lost.
         """
         return self._receive(timeout_s)
 
@@ -120,6 +138,13 @@ class Worker:
         self._process.join()
         self._connection.close()
         self._process = None
+        Path(self._log).unlink(missing_ok=True)
+
+    def _is_used_up(self) -> bool:
+        if self._process is None:
+            return False
+        is_old = self._lifetime_s is not None and time.perf_counter() > self._launched_s + self._lifetime_s
+        return is_old or self._n_calls >= self._calls_before_restart
 
     def _launch(self) -> None:
         handle, self._log = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
@@ -130,14 +155,19 @@ class Worker:
         )
         self._process.start()
         theirs.close()
-        self._n_calls, self._ready, self._began_s = 0, False, time.perf_counter()
+        self._n_calls, self._ready, self._launched_s = 0, False, time.perf_counter()
+        self._began_s = self._launched_s
 
     def _await_ready(self) -> None:
         if self._ready:
             return
         try:
-            self._receive(START_TIMEOUT_S)
+            self._receive(self._start_timeout_s)
+        except (*_FAULTS_OF_THE_DEVICE, TargetError):
+            self.kill()
+            raise
         except (CallFailed, WorkerDied, WorkerTimeout) as error:
+            self.kill()
             raise MeasureError(f"a worker process does not come up: {error}") from error
         self._ready = True
 
@@ -153,12 +183,11 @@ class Worker:
             self.kill()
             raise WorkerDied(f"{how}{': ' if said else ''}{said}") from error
         if not succeeded:
-            raise CallFailed(value)
+            raise value
         return value
 
     def _last_words(self) -> str:
         lines = Path(self._log).read_text(errors="replace").strip().splitlines()
-        Path(self._log).unlink(missing_ok=True)
         return lines[-1][-500:] if lines else ""
 
 
@@ -177,7 +206,7 @@ def _serve(
     try:
         handle = start()
     except BaseException as error:
-        connection.send((False, _describe(error)))
+        connection.send((False, error if isinstance(error, TargetError) else _told(error)))
         return
     connection.send((True, None))
     while True:
@@ -188,7 +217,7 @@ def _serve(
         try:
             reply = (True, handle(*arguments))
         except Exception as error:
-            reply = (False, _describe(error))
+            reply = (False, _told(error))
         connection.send(reply)
 
 
@@ -204,6 +233,13 @@ def _die_with_master(connection: Connection) -> None:
     connection.close()
     master.join()
     os.killpg(0, signal.SIGKILL)
+
+
+def _told(error: BaseException) -> Exception:
+    """Returns what the master raises for an error: its own sort of a fault of the device, not of the call."""
+    if isinstance(error, _FAULTS_OF_THE_DEVICE):
+        return error
+    return CallTimedOut(str(error)) if isinstance(error, TimeoutError) else CallFailed(_describe(error))
 
 
 def _describe(error: BaseException) -> str:
