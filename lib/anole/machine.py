@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.errors import TargetError
-from anole.processor import processor
+from anole.processor import features_of, processor
 
 _SOFTWARE = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch", "xgboost")
 
@@ -47,6 +47,17 @@ def describe_cpu(mcpu: str | None = None, threads: int | None = None) -> dict[st
         "features": host.features,
         "threads": threads or available_cores(),
     }
+
+
+def describe_remote_cpu(model: str, mcpu: str, threads: int) -> dict[str, Any]:
+    """Returns the whole description of another machine's processor as a target, of which nothing is detected.
+
+    Args:
+        model: what it is called, in the place of its name.
+        mcpu: LLVM's name of it.
+        threads: how many run a kernel.
+    """
+    return {"kind": "cpu", "mcpu": mcpu, "model": model, "features": features_of(mcpu), "threads": threads}
 
 
 def host_facts() -> dict[str, Any]:

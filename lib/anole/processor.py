@@ -131,6 +131,12 @@ def known_processors(architecture: str | None = None) -> tuple[str, ...]:
     return tuple(_X86_NEEDS) if (architecture or platform.machine()) in ("x86_64", "AMD64") else _AARCH64
 
 
+def features_of(mcpu: str) -> list[str]:
+    """Returns the vector extensions that every processor of LLVM's name has, in a fixed order."""
+    flags = _X86_NEEDS.get(mcpu, frozenset({"asimd"}))
+    return [feature for feature in _FEATURES if feature in flags]
+
+
 def _amd_name(family: int, model: int) -> str | None:
     if family == 23:
         return "znver1" if model < 0x30 else "znver2"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -56,6 +57,19 @@ class Runner(Protocol):
 
     def load(self, artifact: Path, config: Config) -> Timeable:
         """Loads what the builder wrote."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One of the devices of a kind that this machine has.
+
+    Attributes:
+        name: of its lock, such as ``cpu`` or ``cuda-0``.
+        environment: the variables by which a process sees this one alone.
+    """
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 class Target(Protocol):
@@ -126,8 +140,22 @@ class Device(Target, Protocol):
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         """Builds one candidate with the canonical epilogue, see `anole.targets.kernel.define`, into a file."""
 
+    def units(self) -> Sequence[Unit]:
+        """Returns the devices of this machine that are such a target.
+
+        Raises:
+            TargetError: there is none.
+        """
+
     def runner(self, workload: Workload) -> Runner:
         """Returns what runs candidates of a workload in this process."""
+
+    def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
+        """Returns what runs candidates of a workload on the device of a server.
+
+        Raises:
+            TargetError: the server has no such device.
+        """
 
     def peak_gflops(self) -> float:
         """Measures, in this process, what no kernel of the target can exceed."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
-from anole.machine import describe_cpu
+from anole.machine import describe_cpu, describe_remote_cpu
+from anole.processor import processor
 from anole.record import Config
 from anole.space.space import Space
+from anole.targets.base import Unit
 from anole.targets.cpu import batch_matmul_space, conv2d_space, dense_space
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import BatchMatmul, Conv2d, Workload
@@ -47,13 +49,19 @@ class CpuTarget:
         self.unit = VectorUnit.of(description)
 
     @staticmethod
-    def describe(mcpu: str | None = None, threads: int | None = None) -> dict[str, Any]:
-        """Returns the description of this machine's processor; see `anole.machine.describe_cpu`."""
-        return describe_cpu(mcpu, threads)
+    def describe(mcpu: str | None = None, threads: int | None = None, model: str | None = None) -> dict[str, Any]:
+        """Returns the description of this machine's processor, or of another one's that is called a model.
+
+        See `anole.machine.describe_cpu` and `anole.machine.describe_remote_cpu`.
+        """
+        if model is None or mcpu is None or threads is None:
+            return describe_cpu(mcpu, threads)
+        return describe_remote_cpu(model, mcpu, threads)
 
     def absence(self) -> str | None:
-        """Returns None: the processor is here."""
-        return None
+        """Returns why nothing can be run here, where another machine's processor is meant."""
+        here, meant = processor().name, self.description["model"]
+        return None if meant == here else f"cpu {meant}: this machine's processor is {here}"
 
     def template_version(self, operator: str) -> int:
         """Returns the version of an operator's template.
@@ -121,11 +129,21 @@ class CpuTarget:
 
         build(self.template(workload), workload, config, self.description, artifact)
 
+    def units(self) -> Sequence[Unit]:
+        """Returns the processor, of which there is one."""
+        return (Unit("cpu"),)
+
     def runner(self, workload: Workload) -> Runner:
         """Returns what runs candidates of a workload in this process."""
         from anole.targets.cpu.runner import CpuRunner
 
         return CpuRunner(self.template(workload), workload)
+
+    def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
+        """Returns what runs candidates of a workload on the processor of a server."""
+        from anole.targets.cpu.remote import remote_runner
+
+        return remote_runner(self.template(workload), workload, self.threads, session)
 
     def peak_gflops(self) -> float:
         """Measures, in this process, how many multiply-adds all threads do from registers."""

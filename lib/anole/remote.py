@@ -1,0 +1,57 @@
+"""A device of another machine: where TVM's RPC tracker, or one RPC server, stands in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from anole.node import Node
+
+_MOST_PORT = 65_535
+
+
+@dataclass(frozen=True)
+class Remote:
+    """Where a device is; what it is says a target's description.
+
+    Attributes:
+        host: of the tracker, or of the server itself where there is no key.
+        port: of the same.
+        key: the name by which the tracker knows the servers of such a device.
+    """
+
+    host: str
+    port: int
+    key: str | None = None
+
+    @classmethod
+    def read(cls, node: Node) -> Self:
+        """Returns what a mapping of ``rpc`` (``host:port``) and maybe ``key`` says.
+
+        Raises:
+            SpecError: it says something else.
+        """
+        entry = node.mapping(allowed=("rpc", "key"), required=("rpc",))
+        address = entry["rpc"].text()
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
+            raise entry["rpc"].error(f"found {address!r}; `host:port` of a tracker or a server is expected")
+        return cls(host, int(port), entry["key"].text() if "key" in entry else None)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self | None:
+        """Returns what the option ``--measure`` says; None where that is nothing.
+
+        Raises:
+            SpecError: it is none of what `read` allows.
+        """
+        return cls.read(Node(dict(plain), "", "--measure")) if plain else None
+
+    def to_json(self) -> dict[str, str]:
+        """Returns the plain form, as in models.yaml."""
+        return {"rpc": f"{self.host}:{self.port}", **({"key": self.key} if self.key is not None else {})}
+
+    def __str__(self) -> str:
+        address = f"{self.host}:{self.port}"
+        return f"the RPC server {address}" if self.key is None else f"the tracker {address}"
