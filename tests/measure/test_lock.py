@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,26 @@ def test_is_released_by_an_error() -> None:
     with pytest.raises(RuntimeError), lock.device_lock("cpu"):
         raise RuntimeError
     assert not held("cpu", fcntl.LOCK_EX)
+
+
+def test_the_first_idle_device_is_had_alone() -> None:
+    with lock.device_lock("a"), lock.idle_device(["a", "b"]) as had:
+        assert had == "b"
+        assert held("b", fcntl.LOCK_SH)
+    assert not held("b", fcntl.LOCK_EX)
+
+
+def test_one_that_becomes_idle_is_waited_for() -> None:
+    def wait() -> str:
+        with lock.idle_device(["a", "b"]) as had:
+            return had
+
+    with ThreadPoolExecutor() as pool, lock.device_lock("a"):
+        with lock.device_lock("b"):
+            waiting = pool.submit(wait)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.3)
+        assert waiting.result(timeout=30) == "b"
 
 
 def test_a_lock_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from anole.errors import MeasureError
+
+logger = logging.getLogger(__name__)
+
+_LOOKS_S = 0.2
 
 
 def lock_path(device: str) -> Path:
@@ -24,10 +30,7 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
     Raises:
         MeasureError: the lock file cannot be opened.
     """
-    try:
-        handle = _open(lock_path(device))
-    except OSError as error:
-        raise MeasureError(f"cannot lock the device {device}: {error}") from error
+    handle = _open(device)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
@@ -35,9 +38,44 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
         os.close(handle)
 
 
-def _open(path: Path) -> int:
-    # Another user's file can be read and locked, but not be opened to write or to create.
+@contextmanager
+def idle_device(devices: Sequence[str]) -> Iterator[str]:
+    """Holds one of several devices alone, the first that is idle, and gives its name.
+
+    Raises:
+        MeasureError: a lock file cannot be opened.
+    """
+    handles = {device: _open(device) for device in devices}
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        idle = _first_had(handles)
+        if idle is None:
+            logger.info("waits for %s, all of which are in use", ", ".join(devices))
+        while idle is None:
+            time.sleep(_LOOKS_S)
+            idle = _first_had(handles)
+        yield idle
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def _first_had(handles: Mapping[str, int]) -> str | None:
+    for device, handle in handles.items():
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return device
+    return None
+
+
+def _open(device: str) -> int:
+    path = lock_path(device)
+    try:
+        # Another user's file can be read and locked, but not be opened to write or to create.
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise MeasureError(f"cannot lock the device {device}: {error}") from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anole.record import Config
+from anole.remote import Remote
 from anole.roles import Evaluator, Timing
 from anole.targets.base import Device, Runner, Timeable
 from anole.task import Workload
@@ -29,20 +30,36 @@ class Timed:
     timing: Timing | None
 
 
-def start_building(target: Device, workload: Workload) -> Callable[[Config, str], None]:
-    """Returns the function that builds candidates of a workload in this process."""
+def start_building(target: Device, workload: Workload) -> Callable[[Config, str], float]:
+    """Returns the function that builds candidates of a workload in this process, and says how long it took."""
 
-    def build(config: Config, artifact: str) -> None:
+    def build(config: Config, artifact: str) -> float:
+        began_s = time.perf_counter()
         target.build(workload, config, Path(artifact))
+        return time.perf_counter() - began_s
 
     return build
 
 
 def start_running(
-    target: Device, workload: Workload, evaluator: Evaluator, tolerance: float
+    target: Device,
+    workload: Workload,
+    evaluator: Evaluator,
+    tolerance: float,
+    remote: Remote | None = None,
+    session_s: float = 0.0,
 ) -> Callable[..., list[Timed]]:
-    """Returns the function that runs candidates of a workload in this process, once or against each other."""
-    runner = target.runner(workload)
+    """Returns the function that runs candidates of a workload, once or against each other.
+
+    Args:
+        target: what runs them.
+        workload: whose candidates are run.
+        evaluator: decides how often a kernel is run.
+        tolerance: the relative error beyond which an answer is not timed.
+        remote: where they run; in this process when None.
+        session_s: after so many seconds a remote server ends what it does for this process.
+    """
+    runner = target.runner(workload) if remote is None else _remote_runner(target, workload, remote, session_s)
 
     def run(configs: Sequence[tuple[str, Config]], best_s: float | None, seconds: float | None = None) -> list[Timed]:
         if seconds is None:
@@ -50,6 +67,12 @@ def start_running(
         return _compare(runner, configs, seconds, tolerance)
 
     return run
+
+
+def _remote_runner(target: Device, workload: Workload, remote: Remote, session_s: float) -> Runner:
+    from anole.targets.session import open_session
+
+    return target.remote_runner(workload, open_session(remote, session_s))
 
 
 def _measure(

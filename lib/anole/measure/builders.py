@@ -1,0 +1,126 @@
+"""A pool of processes that build candidates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
+from anole.record import Config, Measurement, Status
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate that was built, or could not be.
+
+    Attributes:
+        position: among the configs that it was given with.
+        artifact: what its builder wrote.
+        build_s: wall clock of building it.
+        failure: why there is no artifact; None when there is one.
+    """
+
+    position: int
+    config: Config
+    artifact: Path
+    build_s: float
+    failure: Measurement | None = None
+
+
+@dataclass(frozen=True)
+class _Building:
+    position: int
+    builder: Worker
+    config: Config
+    artifact: Path
+    began_s: float
+
+
+class Builders:
+    """Processes that build one candidate each at a time; a context manager that ends them.
+
+    Args:
+        n: how many there are.
+        start: returns, in each process, the function that builds a config into a file and says how long it took.
+        preload: modules that are imported once, before any process is forked.
+        limit_s: how long a candidate may take.
+        folder: where the files go.
+    """
+
+    def __init__(
+        self, n: int, start: Callable[[], Callable[..., float]], preload: Sequence[str], limit_s: float, folder: Path
+    ) -> None:
+        self.n, self._limit_s, self._folder = n, limit_s, folder
+        self._idle = [Worker(start, preload=preload) for _ in range(n)]
+        self._busy: dict[Connection, _Building] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for builder in self._idle:
+                stack.enter_context(builder).launch()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def n_busy(self) -> int:
+        """How many candidates are being built."""
+        return len(self._busy)
+
+    @property
+    def connections(self) -> list[Connection]:
+        """What becomes readable when a candidate is built."""
+        return list(self._busy)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the limit of the candidate that began first; infinite when none is being built."""
+        ends_s = min((building.began_s + self._limit_s for building in self._busy.values()), default=float("inf"))
+        return max(0.0, ends_s - time.perf_counter())
+
+    def begin(self, position: int, config: Config) -> None:
+        """Begins to build a candidate; one builder must be idle."""
+        builder, artifact = self._idle.pop(), self._folder / f"{uuid4().hex}.so"
+        builder.submit(dict(config), str(artifact))
+        self._busy[builder.connection] = _Building(position, builder, config, artifact, time.perf_counter())
+
+    def collect(self, readable: Container[Any]) -> list[Built]:
+        """Returns the candidates that ended, by what is readable, or whose limit has passed."""
+        overdue_s = time.perf_counter() - self._limit_s
+        ended = [at for at, building in self._busy.items() if at in readable or building.began_s <= overdue_s]
+        return [self._finish(self._busy.pop(connection)) for connection in ended]
+
+    def build_all(self, configs: Sequence[Config]) -> list[Built]:
+        """Builds configs on all builders at once and returns them in order."""
+        waiting, built = list(enumerate(configs))[::-1], list[Built]()
+        while waiting or self._busy:
+            while waiting and self._idle:
+                self.begin(*waiting.pop())
+            built += self.collect(wait(self.connections, self.left_s))
+        return sorted(built, key=lambda candidate: candidate.position)
+
+    def abandon(self) -> None:
+        """Leaves what is being built."""
+        for building in self._busy.values():
+            building.builder.kill()
+            self._idle.append(building.builder)
+        self._busy.clear()
+
+    def _finish(self, building: _Building) -> Built:
+        failure = None
+        try:
+            build_s = float(building.builder.result(timeout_s=0.0))
+        except (CallFailed, WorkerDied, WorkerTimeout) as error:
+            build_s = time.perf_counter() - building.began_s
+            status = Status.BUILD_TIMEOUT if isinstance(error, WorkerTimeout) else Status.BUILD_ERROR
+            failure = Measurement(status, str(error), build_s=build_s)
+        self._idle.append(building.builder)
+        return Built(building.position, building.config, building.artifact, build_s, failure)

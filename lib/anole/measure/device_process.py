@@ -1,0 +1,178 @@
+"""The process in which candidates run, and what is done when it, or its device, is lost."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+from anole.errors import DeviceBusyError, DeviceLostError, MeasureError
+from anole.measure.limits import Limits
+from anole.measure.patience import Patience
+from anole.measure.site import Site
+from anole.measure.worker import START_TIMEOUT_S, CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
+from anole.targets.base import Device
+
+logger = logging.getLogger(__name__)
+
+_MOST_LOSSES = 3
+_BUSY_LOOKS_S = 0.5
+_SILENCE_S = 10.0
+
+
+class DeviceProcess:
+    """A process with a device, which runs one call at a time; a context manager that ends it.
+
+    A device elsewhere that is lost is waited for, and the same call is made again; one that loses the device time and
+    again is taken to crash it.
+
+    Args:
+        site: where the device is.
+        target: the device.
+        start: called in the process; what it returns handles the calls.
+        limits: what a call may take.
+        patience: how long a lost device is waited for.
+    """
+
+    def __init__(
+        self, site: Site, target: Device, start: Callable[[], Callable[..., Any]], limits: Limits, patience: Patience
+    ) -> None:
+        self._site, self._target, self._start = site, target, start
+        self._limits, self._patience = limits, patience
+        self._process: Worker | None = None
+        self._is_sent, self._sent_s, self._timeout_s = False, 0.0, 0.0
+
+    def __enter__(self) -> Self:
+        if self._site.is_disturbed:
+            self._worker.launch()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Holds the device alone."""
+        with self._site.timing():
+            self._worker.launch()
+            try:
+                yield
+            finally:
+                if self._site.remote is not None:
+                    self.end()
+
+    def end(self) -> None:
+        """Ends the process; the next call has another one."""
+        if self._process is not None:
+            self._process.kill()
+
+    @property
+    def connections(self) -> list[Connection]:
+        """What becomes readable when the call has ended."""
+        return [self._worker.connection] if self._is_sent else []
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the call's limit; none when it could not even be made."""
+        return max(0.0, self._timeout_s - self.spent_s) if self._is_sent else 0.0
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the call was made."""
+        return time.perf_counter() - self._sent_s
+
+    def submit(self, *arguments: Any, timeout_s: float) -> None:
+        """Makes a call; a device that cannot be had at once is waited for in `result`.
+
+        Raises:
+            MeasureError: the process does not come up.
+            TargetError: there is no such device.
+        """
+        self._arguments = arguments
+        # Of a device elsewhere the server keeps the time, and tells; here is only seen that it is silent.
+        self._timeout_s = timeout_s if self._site.remote is None else self._limits.session_s + _SILENCE_S
+        self._is_sent, self._sent_s = False, time.perf_counter()
+        try:
+            self._send()
+        except (DeviceBusyError, DeviceLostError):
+            pass
+
+    def result(self) -> Any:
+        """Waits for the call that was made and returns its result.
+
+        Raises:
+            CallFailed, WorkerDied, WorkerTimeout: by the call's own fault.
+            DeviceLostError: the call lost the device time and again.
+            MeasureError: the device is lost and does not come back.
+        """
+        losses = 0
+        while True:
+            if not self._is_sent:
+                self._send_patiently()
+            try:
+                return self._receive()
+            except DeviceLostError as error:
+                self.end()
+                losses += 1
+                if losses == _MOST_LOSSES:
+                    raise DeviceLostError(f"its device was lost {losses} times while it ran: {error}") from error
+                logger.warning("%s; the candidate runs again", error)
+
+    def _receive(self) -> Any:
+        left_s, self._is_sent = self.left_s, False
+        try:
+            return self._worker.result(left_s)
+        except (CallFailed, CallTimedOut):
+            # What a kernel has done to a context on a GPU stays with the process.
+            if not self._site.is_disturbed:
+                self.end()
+            raise
+        except (WorkerDied, WorkerTimeout) as error:
+            if self._site.remote is None:
+                raise
+            raise DeviceLostError(f"{self._site.remote} gives no answer: {error}") from error
+
+    def _send(self) -> None:
+        try:
+            self._worker.submit(*self._arguments)
+        except (DeviceBusyError, DeviceLostError):
+            raise
+        except MeasureError as error:
+            if self._site.remote is None:
+                raise
+            raise DeviceLostError(f"{self._site.remote} gives no answer: {error}") from error
+        self._is_sent, self._sent_s = True, time.perf_counter()
+
+    def _send_patiently(self) -> None:
+        waits, is_told = self._patience.waits(), False
+        while True:
+            try:
+                self._send()
+                return
+            except DeviceBusyError as error:
+                if not is_told:
+                    logger.info("%s; waits for it", error)
+                waits, is_told = self._patience.waits(), True
+                time.sleep(_BUSY_LOOKS_S)
+            except DeviceLostError as error:
+                wait_s = next(waits, None)
+                if wait_s is None:
+                    raise MeasureError(f"{error}; gave up after {self._patience.total_s:g} s") from error
+                logger.warning("%s; tries again in %g s", error, wait_s)
+                time.sleep(wait_s)
+
+    @property
+    def _worker(self) -> Worker:
+        if self._process is None:
+            is_here = self._site.remote is None
+            self._process = Worker(
+                self._start,
+                preload=self._target.preload,
+                environment={**self._target.environment(), **self._site.environment()},
+                lifetime_s=None if is_here else self._limits.lease_s,
+                start_timeout_s=START_TIMEOUT_S if is_here else self._limits.connect_s,
+            )
+        return self._process

@@ -1,0 +1,75 @@
+"""TVM's RPC tracker and servers as processes of their own, which can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HOST = "127.0.0.1"
+START_S = 60.0
+
+
+class Process:
+    """A Python module that listens on a port.
+
+    Args:
+        folder: for its output, and for what keeps torch, which it does not need, from being imported.
+        module: with its arguments; ``{port}`` stands for the port.
+    """
+
+    def __init__(self, folder: Path, *module: str) -> None:
+        self.port = free_port()
+        self._command = [sys.executable, "-m", *(part.format(port=self.port) for part in module)]
+        self._log = folder / f"{self.port}.log"
+        (folder / "torch.py").write_text("raise ImportError('not needed')\n")
+        path = os.pathsep.join([str(folder), str(ROOT / "lib"), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._environment = {**os.environ, "PYTHONPATH": path, "TVM_NUM_THREADS": "1"}
+
+    def start(self) -> None:
+        """Starts it, and waits until it listens."""
+        self._process = self._open()
+        ends_s = time.monotonic() + START_S
+        while not listens(self.port):
+            assert self._process.poll() is None and time.monotonic() < ends_s, self._log.read_text()
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """Ends it and all that it started, without a word to anybody."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _open(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                self._command, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+
+def tracker(folder: Path) -> Process:
+    """Returns a tracker."""
+    return Process(folder, "tvm.exec.rpc_tracker", "--host", HOST, "--port", "{port}", "--port-end", "65535")
+
+
+def server(folder: Path, tracker_port: int | None = None, key: str = "") -> Process:
+    """Returns TVM's own server, which a tracker knows by a key, if there is one."""
+    known = ["--tracker", f"{HOST}:{tracker_port}", "--key", key] if tracker_port is not None else []
+    return Process(folder, "tvm.exec.rpc_server", "--host", HOST, "--port", "{port}", "--port-end", "65535", *known)
+
+
+def free_port() -> int:
+    """Returns a port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Returns whether somebody listens on a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0

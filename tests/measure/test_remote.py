@@ -1,0 +1,185 @@
+"""Measuring over TVM's RPC, on this machine's processor behind real servers, which are killed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetError
+from anole.machine import describe_cpu
+from anole.measure import Limits, Measurer, Patience
+from anole.measure.evaluator import Fixed
+from anole.measure.site import Elsewhere
+from anole.record import Measurement, Status
+from anole.remote import Remote
+from anole.targets import get_target
+from anole.targets.cuda.runner import find_gpu
+from anole.targets.session import open_session
+from anole.task import Conv2d, Task
+
+from .calling import CallingCpu
+from .servers import HOST, Process, free_port, server, tracker
+
+TASK = Task(Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)), describe_cpu(threads=1), 1)
+QUICK = Patience(first_s=0.2, longest_s=0.5, total_s=60.0)
+SHORT = Patience(first_s=0.1, longest_s=0.2, total_s=0.5)
+
+
+@pytest.fixture(scope="module")
+def configs() -> list[dict[str, Any]]:
+    space = get_target(TASK.target).space(TASK.workload)
+    return [space.config(vector) for vector in space.sample(4, np.random.default_rng(0))]
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """TVM's server, without a tracker."""
+    process = server(tmp_path_factory.mktemp("single"))
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture(scope="module")
+def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A server that outlives crashes."""
+    serve = ("anole", "serve", "--host", HOST, "--port", "{port}", "--threads", "1")
+    process = Process(tmp_path_factory.mktemp("lent"), *serve)
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    """A tracker with a server of the key `zen`."""
+    pytest.importorskip("tornado", reason="TVM's tracker needs tornado, which requirements.lock holds")
+    folder = tmp_path_factory.mktemp("tracked")
+    central = tracker(folder)
+    central.start()
+    process = server(folder, central.port, "zen")
+    process.start()
+    yield Remote(HOST, central.port, "zen")
+    process.kill()
+    central.kill()
+
+
+def at(process: Process) -> Remote:
+    return Remote(HOST, process.port)
+
+
+def measurer(remote: Remote, limits: Limits | None = None, patience: Patience = QUICK) -> Measurer:
+    target = CallingCpu(TASK.target)
+    return Measurer(
+        TASK, Fixed(number=2, repeats=3), target=target, site=Elsewhere(remote), limits=limits, patience=patience
+    )
+
+
+def statuses(measured: list[Measurement]) -> list[Status]:
+    return [measurement.status for measurement in measured]
+
+
+def test_measures_and_confirms_as_on_this_machine(single: Process, configs: list[dict[str, Any]]) -> None:
+    with measurer(at(single)) as measuring:
+        measured = list(measuring.measure(configs))
+        confirmed = measuring.confirm(configs[:2], seconds_each=0.05)
+    assert statuses(measured) == [Status.OK] * 4
+    for measurement in measured:
+        assert measurement.latency_s is not None and 0 < measurement.latency_s < 1e-2
+        assert measurement.repeats == 3
+        assert measurement.build_s > 0 and measurement.run_s > 0
+    assert statuses(confirmed) == [Status.OK] * 2
+    assert all(confirmation.repeats >= 5 for confirmation in confirmed)
+
+
+def test_a_wrong_answer_and_a_hang_cost_one_trial_each(single: Process, configs: list[dict[str, Any]]) -> None:
+    first, second, third, fourth = configs
+    with measurer(at(single), Limits(run_s=1.0, lease_s=0.5)) as measuring:
+        measured = list(measuring.measure([first, {**second, "calls": "getpid"}, {**third, "calls": "pause"}, fourth]))
+    assert statuses(measured) == [Status.OK, Status.WRONG_ANSWER, Status.RUN_TIMEOUT, Status.OK]
+    assert measured[1].error == "relative error nan; at most 0.0001 is allowed"
+    assert measured[2].error == "ended by its server, because it took too long"
+
+
+def test_a_server_that_is_killed_and_started_again_costs_nothing(
+    single: Process, configs: list[dict[str, Any]]
+) -> None:
+    with measurer(at(single)) as measuring:
+        results = measuring.measure(configs)
+        first = next(results)
+        single.kill()
+        restart = threading.Timer(0.5, single.start)
+        restart.start()
+        measured = [first, *results]
+    restart.join()
+    assert statuses(measured) == [Status.OK] * 4
+    assert all(measurement.latency_s is not None and measurement.latency_s < 1e-2 for measurement in measured)
+
+
+def test_a_server_that_stays_away_ends_it(configs: list[dict[str, Any]]) -> None:
+    remote = Remote(HOST, free_port())
+    with (
+        measurer(remote, patience=SHORT) as measuring,
+        pytest.raises(MeasureError, match=f"the RPC server {HOST}:{remote.port} cannot be reached: .*; gave up after"),
+    ):
+        list(measuring.measure(configs))
+
+
+def test_a_server_that_is_deaf_ends_it(configs: list[dict[str, Any]]) -> None:
+    with socket.create_server((HOST, 0)) as deaf:
+        remote = Remote(HOST, deaf.getsockname()[1])
+        with (
+            measurer(remote, Limits(connect_s=1.0), Patience(0.1, 0.1, 0.1)) as measuring,
+            pytest.raises(MeasureError, match=r"gives no answer: .*; gave up after 0.1 s"),
+        ):
+            list(measuring.measure(configs[:1]))
+
+
+def test_a_server_without_a_gpu_is_refused(single: Process) -> None:
+    with pytest.raises(TargetError, match="cuda sm_90: TVM finds no GPU where candidates are to run"):
+        find_gpu("sm_90", _open_patiently(at(single)))
+
+
+def test_a_server_of_other_threads_is_refused(single: Process, configs: list[dict[str, Any]]) -> None:
+    task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
+    with (
+        Measurer(task, Fixed(), site=Elsewhere(at(single))) as measuring,
+        pytest.raises(TargetError, match="with 1 of the target's 3 threads; start it with TVM_NUM_THREADS=3"),
+    ):
+        list(measuring.measure(configs[:1]))
+
+
+def test_a_crash_costs_one_trial(lent: Process, configs: list[dict[str, Any]]) -> None:
+    with measurer(at(lent)) as measuring:
+        measured = list(measuring.measure([configs[0], {**configs[1], "calls": "abort"}, configs[2]]))
+    assert statuses(measured) == [Status.OK, Status.RUN_ERROR, Status.OK]
+    assert str(measured[1].error).startswith("its device was lost 3 times while it ran: the connection")
+
+
+def test_one_that_is_in_use_is_waited_for(tracked: Remote, configs: list[dict[str, Any]]) -> None:
+    held = [_open_patiently(tracked)]
+    with pytest.raises(DeviceBusyError, match=r"all servers of the key 'zen' at the tracker .* are in use"):
+        open_session(tracked, 60.0)
+    threading.Timer(1.0, held.clear).start()
+    with measurer(tracked, patience=SHORT) as measuring:
+        assert statuses(list(measuring.measure(configs[:1]))) == [Status.OK]
+
+
+def test_a_key_that_nobody_has_is_said(tracked: Remote) -> None:
+    remote = Remote(tracked.host, tracked.port, "h200")
+    with pytest.raises(DeviceLostError, match="has no server of the key 'h200'; it has zen"):
+        open_session(remote, 60.0)
+
+
+def _open_patiently(remote: Remote) -> Any:
+    """Opens a session as soon as the server's last client has left."""
+    while True:
+        try:
+            return open_session(remote, 60.0)
+        except DeviceBusyError:
+            threading.Event().wait(0.1)
