@@ -9,10 +9,12 @@ from typing import Any
 
 from anole.errors import MeasureError
 from anole.machine import describe_cpu, host_facts, software_versions
-from anole.measure.lock import device_lock, lock_path
+from anole.measure.lock import lock_path
+from anole.measure.site import site_of
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets import get_device
-from anole.targets.cuda.architecture import present_architecture
+from anole.targets.cuda.architecture import ARCHITECTURES, describe_cuda
+from anole.targets.cuda.gpus import present_gpus
 from anole.targets.cuda.toolchain import compilers
 
 _TIMEOUT_S = 60.0
@@ -29,9 +31,13 @@ def report() -> str:
         "threads": description["threads"],
         "linker": shutil.which("ld") or shutil.which("cc") or "MISSING: candidates cannot be built",
         "CUDA compilers": compilers(),
-        "GPU": present_architecture() or "none; CUDA can be compiled for, but not measured",
+        "GPU": ", ".join(gpu.architecture for gpu in present_gpus()) or "none; CUDA can be compiled for, not measured",
         "device lock": lock_path("cpu"),
-        **{f"peak, {threads} thread{'s'[: threads > 1]}": _peak(threads) for threads in _thread_counts(description)},
+        **{
+            f"peak, {threads} thread{'s'[: threads > 1]}": _peak(describe_cpu(threads=threads))
+            for threads in _thread_counts(description)
+        },
+        **{f"peak, GPU {arch}": _peak(describe_cuda(arch)) for arch in _architectures()},
         "software": ", ".join(f"{name} {version}" for name, version in software_versions().items()),
     }
     width = max(map(len, lines))
@@ -42,18 +48,20 @@ def _thread_counts(description: Mapping[str, Any]) -> list[int]:
     return sorted({1, int(description["threads"])})
 
 
-def _peak(threads: int) -> str:
-    """Measures the peak in a process of its own, whose thread count is set before TVM starts."""
-    target = get_device(describe_cpu(threads=threads))
-    start = partial(_start_peak, target.description)
-    with (
-        Worker(start, preload=target.preload, environment=target.environment()) as worker,
-        device_lock("cpu"),
-    ):
-        try:
-            gflops: float = worker.call(timeout_s=_TIMEOUT_S)
-        except (CallFailed, WorkerDied, WorkerTimeout) as error:
-            raise MeasureError(f"the peak cannot be measured: {error}") from error
+def _architectures() -> list[str]:
+    return sorted({gpu.architecture for gpu in present_gpus()} & set(ARCHITECTURES))
+
+
+def _peak(description: Mapping[str, Any]) -> str:
+    """Measures the peak in a process of its own, which sees the device as one that runs candidates does."""
+    target = get_device(description)
+    with site_of(target) as site, site.timing():
+        environment = {**target.environment(), **site.environment()}
+        with Worker(partial(_start_peak, description), preload=target.preload, environment=environment) as worker:
+            try:
+                gflops: float = worker.call(timeout_s=_TIMEOUT_S)
+            except (CallFailed, WorkerDied, WorkerTimeout) as error:
+                raise MeasureError(f"the peak cannot be measured: {error}") from error
     return f"{gflops:.0f} GFLOP/s of float32 multiply-adds"
 
 

@@ -14,7 +14,7 @@ from anole.machine import describe_cpu
 from anole.measure.evaluator import Fixed
 from anole.targets import TARGETS, get_device, get_target
 from anole.targets.base import Device, Simulator, Target
-from anole.targets.cuda.architecture import present_architecture
+from anole.targets.cuda.gpus import present_architecture
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.reference import weight_shape
 from anole.targets.vta.target import VtaTarget

@@ -15,7 +15,7 @@ from anole.presets import read_tuner
 from anole.record import Measurement, Run, Status, Trial, utc_now
 from anole.store.shard import Shard
 from anole.targets import get_target
-from anole.targets.cuda.architecture import present_architecture
+from anole.targets.cuda.gpus import present_architecture
 from anole.task import Task
 from anole.tuner import TUNER_VERSION
 

@@ -11,7 +11,8 @@ from anole.errors import SpecError, TargetError
 from anole.spec import parse_spec
 from anole.targets import describe_target
 from anole.targets.cuda import toolchain
-from anole.targets.cuda.architecture import ARCHITECTURES, Limits, describe_cuda, present_architecture
+from anole.targets.cuda.architecture import ARCHITECTURES, Limits, describe_cuda
+from anole.targets.cuda.gpus import present_architecture, present_gpus
 from anole.targets.cuda.resources import resources
 from anole.targets.cuda.target import CudaTarget
 from anole.task import Dense
@@ -31,7 +32,14 @@ def install(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-@pytest.mark.parametrize(("said", "arch"), [("9.0", "sm_90"), ("12.0", "sm_120"), ("8.6\n9.0", "sm_86")])
+@pytest.mark.parametrize(
+    ("said", "arch"),
+    [
+        ("9.0, 0, GPU-a", "sm_90"),
+        ("12.0, 0, GPU-a", "sm_120"),
+        ("8.6, 0, GPU-a\n9.0, 1, GPU-b", "sm_86"),
+    ],
+)
 def test_the_first_gpu_is_found(machine: Path, said: str, arch: str) -> None:
     install(machine, "nvidia-smi", f"printf '{said}\\n'")
     assert present_architecture() == arch
@@ -65,7 +73,7 @@ def test_a_description_is_plain_and_whole(arch: str) -> None:
     [
         ({"kind": "cuda", "arch": 90}, "targets.gpu.arch: found 90"),
         ({"kind": "cuda", "arch": "sm_1"}, "targets.gpu: arch: found 'sm_1'; allowed are sm_70"),
-        ({"kind": "cuda", "threads": 2}, "targets.gpu.threads: is not known; allowed: kind, arch"),
+        ({"kind": "cuda", "threads": 2}, "targets.gpu.threads: is not known; allowed: kind, arch, measure, required"),
     ],
     ids=["a number", "unknown", "another's key"],
 )
@@ -82,9 +90,27 @@ def test_running_on_a_gpu_that_is_not_there_is_refused(machine: Path) -> None:
     for ask in (target.peak_gflops, lambda: target.runner(DENSE)):
         with pytest.raises(TargetError, match="cuda sm_90: found no GPU on this machine"):
             ask()
-    install(machine, "nvidia-smi", "echo 8.0")
+    install(machine, "nvidia-smi", "echo 8.0, 0, GPU-a")
     with pytest.raises(TargetError, match="this machine's GPU is sm_80; give `arch: sm_80`"):
         target.runner(DENSE)
+
+
+def test_every_gpu_of_the_architecture_is_a_device_of_its_own(machine: Path) -> None:
+    install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a\\n8.6, 1, GPU-b\\n9.0, 2, GPU-c\\n'")
+    units = CudaTarget(describe_cuda("sm_90")).units()
+    assert [(unit.name, dict(unit.environment)) for unit in units] == [
+        ("cuda-0", {"CUDA_VISIBLE_DEVICES": "GPU-a"}),
+        ("cuda-2", {"CUDA_VISIBLE_DEVICES": "GPU-c"}),
+    ]
+
+
+@pytest.mark.parametrize(("visible", "indices"), [("1", [1]), ("GPU-a,GPU-b", [0, 1]), ("", [])])
+def test_gpus_that_are_hidden_are_not_there(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, visible: str, indices: list[int]
+) -> None:
+    install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a\\n9.0, 1, GPU-b\\n'")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [gpu.index for gpu in present_gpus()] == indices
 
 
 def test_the_doctor_names_the_compilers(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,23 +1,19 @@
-"""NVIDIA's architectures: their names, the limits that no kernel exceeds, and which one a present GPU has."""
+"""NVIDIA's architectures: their names, and the limits that no kernel exceeds."""
 
 from __future__ import annotations
 
-import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from anole.errors import TargetError
+from anole.targets.cuda.gpus import present_architecture
 
 ARCHITECTURES = (
     *("sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90"),
     *("sm_100", "sm_103", "sm_120", "sm_121"),
 )
 """From Volta to Blackwell, all of which have the same limits for one block of threads."""
-
-_QUERY = ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
-_QUERY_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -72,13 +68,3 @@ def describe_cuda(arch: object = None) -> dict[str, Any]:
     if name not in ARCHITECTURES:
         raise TargetError(f"arch: found {name!r}; allowed are {', '.join(ARCHITECTURES)}")
     return {"kind": "cuda", "arch": name, "limits": Limits().to_json()}
-
-
-def present_architecture() -> str | None:
-    """Returns the architecture of the first GPU of this machine, or None without one."""
-    try:
-        asked = subprocess.run(_QUERY, capture_output=True, text=True, check=True, timeout=_QUERY_TIMEOUT_S)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.match(r"(\d+)\.(\d+)$", asked.stdout.partition("\n")[0].strip())
-    return f"sm_{found[1]}{found[2]}" if found else None

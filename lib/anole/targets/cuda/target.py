@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
 from anole.record import Config
 from anole.space.space import Space
+from anole.targets.base import Unit
 from anole.targets.cuda import algorithms, batch_matmul_space, depthwise_space, gemm_space, gemv_space
-from anole.targets.cuda.architecture import Limits, describe_cuda, present_architecture
+from anole.targets.cuda.architecture import Limits, describe_cuda
+from anole.targets.cuda.gpus import present_gpus
 from anole.targets.cuda.toolchain import compiler_environment
 from anole.task import BatchMatmul, Conv2d, Workload
 
@@ -48,12 +50,12 @@ class CudaTarget:
         return describe_cuda(arch)
 
     def absence(self) -> str | None:
-        """Returns why candidates cannot be run here: there is no GPU, or one of another architecture."""
-        present, wanted = present_architecture(), self.description["arch"]
-        if present is None:
+        """Returns why candidates cannot be run here: there is no GPU, or none of the architecture."""
+        present, wanted = [gpu.architecture for gpu in present_gpus()], self.description["arch"]
+        if not present:
             return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
-        if present != wanted:
-            return f"cuda {wanted}: this machine's GPU is {present}; give `arch: {present}` to run on it"
+        if wanted not in present:
+            return f"cuda {wanted}: this machine's GPU is {present[0]}; give `arch: {present[0]}` to run on it"
         return None
 
     def template_version(self, operator: str) -> int:
@@ -111,19 +113,36 @@ class CudaTarget:
 
         build(self.template(workload), workload, config, self.description, artifact)
 
+    def units(self) -> Sequence[Unit]:
+        """Returns the GPUs of this machine that are of the architecture."""
+        absence, wanted = self.absence(), self.description["arch"]
+        if absence is not None:
+            raise TargetError(absence)
+        gpus = [gpu for gpu in present_gpus() if gpu.architecture == wanted]
+        return [Unit(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in gpus]
+
     def runner(self, workload: Workload) -> Runner:
-        """Raises TargetError: candidates cannot be run yet."""
-        raise self._cannot_measure()
+        """Returns what runs candidates of a workload in this process, on the first GPU that it sees."""
+        self.units()
+        from tvm import rpc
+
+        from anole.targets.cuda.runtime import prepare_to_compile
+
+        prepare_to_compile()
+        return self.remote_runner(workload, rpc.LocalSession())
+
+    def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
+        """Returns what runs candidates of a workload on the first GPU of a server."""
+        from anole.targets.cuda.runner import cuda_runner
+
+        return cuda_runner(self.template(workload), workload, self.description["arch"], session)
 
     def peak_gflops(self) -> float:
-        """Raises TargetError: the peak cannot be measured yet."""
-        raise self._cannot_measure()
+        """Measures, in this process, how many multiply-adds all multiprocessors do from registers."""
+        self.units()
+        from anole.targets.cuda.peak import peak_gflops
 
-    def _cannot_measure(self) -> TargetError:
-        unbuilt = (
-            f"cuda {self.description['arch']}: running candidates on a GPU is not built yet; compiling for it works"
-        )
-        return TargetError(self.absence() or unbuilt)
+        return peak_gflops(self.description)
 
 
 def _knobs_of(workload: Workload) -> tuple[Callable[[Limits, Any], Space], Callable[[Limits, Any], Config]]:

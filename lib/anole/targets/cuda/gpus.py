@@ -1,0 +1,47 @@
+"""The GPUs of this machine, as nvidia-smi names them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+_QUERY = ("nvidia-smi", "--query-gpu=compute_cap,index,uuid", "--format=csv,noheader")
+_QUERY_TIMEOUT_S = 20.0
+_GPU = re.compile(r"(\d+)\.(\d+), *(\d+), *(\S+)$")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of this machine.
+
+    Attributes:
+        architecture: such as ``sm_90``.
+        index: nvidia-smi's, by which people and locks call it.
+        uuid: by which CUDA is told of it; CUDA may count in another order.
+    """
+
+    architecture: str
+    index: int
+    uuid: str
+
+
+def present_gpus() -> tuple[Gpu, ...]:
+    """Returns the GPUs that this process may use, by ``CUDA_VISIBLE_DEVICES`` where that is set."""
+    try:
+        asked = subprocess.run(_QUERY, capture_output=True, text=True, check=True, timeout=_QUERY_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    rows = filter(None, (_GPU.match(line.strip()) for line in asked.stdout.splitlines()))
+    gpus = tuple(Gpu(f"sm_{row[1]}{row[2]}", int(row[3]), row[4]) for row in rows)
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if allowed is None:
+        return gpus
+    names = [name.strip() for name in allowed.split(",")]
+    return tuple(gpu for gpu in gpus if str(gpu.index) in names or gpu.uuid in names)
+
+
+def present_architecture() -> str | None:
+    """Returns the architecture of the first GPU of this machine, or None without one."""
+    return next((gpu.architecture for gpu in present_gpus()), None)
