@@ -11,7 +11,8 @@ if str(_HOME / "lib") not in sys.path:
 
 from anole.errors import AnoleError
 from anole.keys import canonical_json
-from anole.pipeline import Pipeline, extract_versions
+from anole.pipeline import Pipeline, Place, extract_versions
+from anole.targets.cuda.gpus import present_gpus
 
 
 def give_up(error):
@@ -39,6 +40,8 @@ shell.prefix(
 
 # A default that a profile or the command line may raise: candidates must not be timed side by side.
 workflow.global_resources.setdefault("device", 1)
+N_GPUS = max(1, len(present_gpus()))
+workflow.global_resources.setdefault("gpu", N_GPUS)
 
 
 wildcard_constraints:
@@ -68,25 +71,54 @@ onstart:
 
 
 def device(wildcards):
-    """How much of the device a job on a target needs: what is simulated needs none of it."""
-    return int(not pipeline.simulates(wildcards.target))
+    """How much of the processor's speed a job on a target measures: all of it, or none."""
+    return int(pipeline.place(wildcards.target) == Place.PROCESSOR)
+
+
+def gpu(wildcards):
+    """How many of this machine's GPUs a job on a target measures."""
+    return int(pipeline.place(wildcards.target) == Place.GPU)
 
 
 def cores(wildcards):
-    """How many cores: all of them where the device's speed is measured, so that nothing runs beside it."""
-    return workflow.cores if device(wildcards) else 1
+    """How many cores: all where the processor is measured, so that nothing runs beside it, else what is built with."""
+    shares = {
+        Place.PROCESSOR: 1,
+        Place.GPU: N_GPUS,
+        Place.ELSEWHERE: 2,
+        Place.SIMULATOR: workflow.cores,
+    }
+    return max(1, workflow.cores // shares[pipeline.place(wildcards.target)])
+
+
+def measure(wildcards):
+    """Where candidates run, as `anole tune --measure` takes it; nothing is said of this machine."""
+    remote = pipeline.spec.targets[wildcards.target].remote
+    return canonical_json(remote.to_json() if remote is not None else {})
 
 
 def tuning_device(wildcards):
     return _of_tuning(device, wildcards)
 
 
+def tuning_gpu(wildcards):
+    return _of_tuning(gpu, wildcards)
+
+
 def tuning_cores(wildcards):
     return _of_tuning(cores, wildcards)
 
 
+def tuning_measure(wildcards):
+    return _of_tuning(measure, wildcards)
+
+
 def build_device(wildcards):
     return device(build_of(wildcards))
+
+
+def build_gpu(wildcards):
+    return gpu(build_of(wildcards))
 
 
 def build_cores(wildcards):

@@ -10,5 +10,6 @@ rule evaluate:
     threads: build_cores
     resources:
         device=build_device,
+        gpu=build_gpu,
     shell:
         "python -m anole evaluate {input} --output {output} 2> {log}"

@@ -10,12 +10,14 @@ rule tune:
     threads: tuning_cores
     resources:
         device=tuning_device,
+        gpu=tuning_gpu,
     params:
+        measure=tuning_measure,
         tuner=tuner_settings,
         seed=tuner_seed,
     shell:
         "python -m anole tune {input} --tuner {params.tuner:q} --seed {params.seed} --trials {wildcards.trials} "
-        "--shards db/shards --receipt {output} 2>&1 | tee {log} >&2"
+        "--shards db/shards --receipt {output} --measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"
 
 
 rule tune_together:
@@ -30,9 +32,12 @@ rule tune_together:
     threads: cores
     resources:
         device=device,
+        gpu=gpu,
     params:
+        measure=measure,
         tuner=shared_tuner_settings,
         seed=shared_tuner_seed,
     shell:
         "python -m anole tune-together {input.manifest} --tuner {params.tuner:q} --seed {params.seed} "
-        "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} 2>&1 | tee {log} >&2"
+        "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} "
+        "--measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"

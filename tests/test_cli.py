@@ -34,6 +34,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "run",
         "plan",
         "doctor",
+        "serve",
         "vta",
         "import",
     }
@@ -67,6 +68,18 @@ def test_wrong_usage_is_told_by_click() -> None:
     assert "not in the range" in run("tune", "x.json", "--trials", "-1").stderr
     assert "is not JSON" in run("tune", "x.json", "--tuner", "{").stderr
     assert "is not a JSON object" in run("tune", "x.json", "--tuner", "[1]").stderr
+
+
+def test_a_place_to_measure_is_checked_before_anything_is_read() -> None:
+    result = run("tune", "x.json", "--measure", '{"rpc": "here"}')
+    assert result.exit_code == 2
+    assert result.stderr == "anole: --measure: rpc: found 'here'; `host:port` of a tracker or a server is expected\n"
+    assert "is not in the range" in run("tune", "x.json", "--builders", "0").stderr
+
+
+def test_a_server_has_a_tracker_and_a_key_or_neither() -> None:
+    for lonely in (["--key", "zen"], ["--tracker", "here:9190"]):
+        assert "give --tracker and --key together, or neither" in run("serve", *lonely).stderr
 
 
 def test_an_unknown_preset_is_refused_before_anything_is_read() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from anole import layout
 from anole.errors import ExtractError, SpecError
-from anole.pipeline import Pipeline, extract_versions, find_model
+from anole.pipeline import Pipeline, Place, extract_versions, find_model
 from anole.spec import BuildSpec
 from anole.targets.vta.target import VtaTarget
 
@@ -67,11 +67,11 @@ def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
     return Pipeline.load(project / "models.yaml")
 
 
-def test_what_is_simulated_is_known_by_its_target(accelerated: Pipeline) -> None:
-    assert {name: accelerated.simulates(name) for name in accelerated.descriptions} == {
-        "cpu": False,
-        "npu": True,
-        "wide": True,
+def test_where_candidates_run_is_known_by_their_target(accelerated: Pipeline) -> None:
+    assert {name: accelerated.place(name) for name in accelerated.descriptions} == {
+        "cpu": Place.PROCESSOR,
+        "npu": Place.SIMULATOR,
+        "wide": Place.SIMULATOR,
     }
     npu = accelerated.spec.builds["one-npu-random"]
     assert accelerated.build_of("k", accelerated.run(npu, "k").key).name in accelerated.spec.builds

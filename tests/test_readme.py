@@ -7,10 +7,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import yaml
 
 from anole.__main__ import main
-from anole.pipeline import Pipeline
+from anole.pipeline import Pipeline, Place
+from anole.spec import parse_spec
 from anole.store.database import merge
+from anole.targets import describe_target
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
@@ -19,6 +22,15 @@ PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
 def queries(page: Path) -> list[str]:
     text = page.read_text()
     return [*re.findall(r'sqlite3 [^"]*"([^"]+)"', text), *re.findall(r"```sql\n(.*?)```", text, re.DOTALL)]
+
+
+def test_the_targets_elsewhere_of_the_docs_are_right() -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/tuning.md").read_text(), re.DOTALL)
+    (targets,) = [yaml.safe_load(example)["targets"] for example in examples if "rpc" in example]
+    models = {"net": {"source": "torchvision:alexnet", "inputs": {"x": [1, 3, 64, 64]}}}
+    spec = parse_spec({"models": models, "targets": targets, "builds": [{"model": "net", "target": "h200"}]})
+    assert [target.remote.key for target in spec.targets.values() if target.remote] == ["h200", "board", None]
+    assert [describe_target(target)["kind"] for target in spec.targets.values()] == ["cuda", "cpu", "cuda"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -44,7 +56,7 @@ def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
     assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-found-dcoc"]
-    assert pipeline.simulates("vta") and pipeline.descriptions["found"]["area_max"] == 1.5
+    assert pipeline.place("vta") == Place.SIMULATOR and pipeline.descriptions["found"]["area_max"] == 1.5
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

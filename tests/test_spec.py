@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.errors import SpecError
+from anole.remote import Remote
 from anole.spec import ModelSpec, load_spec, parse_spec
 from anole.targets import describe_target
 from anole.targets.vta.geometry import Geometry
@@ -98,7 +99,54 @@ def test_overrides_are_laid_over_the_file(tmp_path: Path, trials: object) -> Non
         load_spec(file, {"extra": {"trials": 1}})
 
 
+REMOTE = {"rpc": "tracker:9190", "key": "zen"}
+REMOTE_CPU = {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": REMOTE}
+
+
+def test_where_a_device_is_says_nothing_of_what_it_is() -> None:
+    target = parse_spec(changed(("targets", "cpu"), REMOTE_CPU)).targets["cpu"]
+    assert target.remote == Remote("tracker", 9190, "zen")
+    assert Remote.from_json(target.remote.to_json()) == target.remote
+    elsewhere = parse_spec(changed(("targets", "cpu"), {**REMOTE_CPU, "measure": {**REMOTE, "rpc": "[::1]:9"}}))
+    assert describe_target(elsewhere.targets["cpu"]) == describe_target(target)
+    assert parse_spec(plain()).targets["cpu"].remote is None
+    gpu = {"kind": "cuda", "arch": "sm_90"}
+    there = parse_spec(changed(("targets", "cpu"), {**gpu, "measure": {"rpc": "10.0.0.7:9090"}})).targets["cpu"]
+    assert there.remote == Remote("10.0.0.7", 9090)
+    assert describe_target(there) == describe_target(parse_spec(changed(("targets", "cpu"), gpu)).targets["cpu"])
+
+
+def test_a_processor_elsewhere_is_called_by_its_key_and_not_detected() -> None:
+    features = ["sse4_2", "avx", "f16c", "fma", "avx2"]
+    described = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "zen", "features": features, "threads": 8}
+    assert describe_target(parse_spec(changed(("targets", "cpu"), REMOTE_CPU)).targets["cpu"]) == described
+    single = {**REMOTE_CPU, "measure": {"rpc": "tracker:9190"}, "model": "EPYC 9000", "threads": 4096}
+    described |= {"model": "EPYC 9000", "threads": 4096}
+    assert describe_target(parse_spec(changed(("targets", "cpu"), single)).targets["cpu"]) == described
+
+
 MISTAKES = {
+    "no address": (("targets", "cpu", "measure"), {"key": "zen"}, "targets.cpu.measure: has no `rpc`", ""),
+    "no port": (("targets", "cpu", "measure"), {"rpc": "zen"}, "targets.cpu.measure.rpc: found 'zen'", "`host:port`"),
+    "port 0": (("targets", "cpu", "measure"), {"rpc": "zen:0"}, "targets.cpu.measure.rpc: found 'zen:0'", "`host:"),
+    "empty key": (("targets", "cpu", "measure"), {**REMOTE, "key": ""}, "targets.cpu.measure.key: found ''", "a text"),
+    "key of measure": (("targets", "cpu", "measure"), {**REMOTE, "port": 1}, "targets.cpu.measure.port: is not", "rpc"),
+    "measure a text": (("targets", "cpu", "measure"), "zen:1", "targets.cpu.measure: found 'zen:1'; a mapping", ""),
+    "remote cpu": (("targets", "cpu", "measure"), REMOTE, "targets.cpu: has no `mcpu`", "cannot be detected"),
+    "remote threads": (
+        ("targets", "cpu"),
+        {"kind": "cpu", "mcpu": "x86-64", "measure": REMOTE},
+        "targets.cpu: has no `threads`; what is measured elsewhere",
+        "",
+    ),
+    "remote model": (
+        ("targets", "cpu"),
+        {**REMOTE_CPU, "measure": {"rpc": "zen:1"}},
+        "targets.cpu: has no `model`",
+        "without a `key`",
+    ),
+    "remote arch": (("targets", "cpu"), {"kind": "cuda", "measure": REMOTE}, "targets.cpu: has no `arch`", ""),
+    "model of this machine": (("targets", "cpu", "model"), "zen", "targets.cpu.model: is the name of a", "`measure`"),
     "unknown top-level key": (("modles",), {}, "modles: is not known", "did you mean 'models'?"),
     "no models": (("models",), ..., "has no `models`", ""),
     "empty models": (("models",), {}, "models: is empty", ""),

@@ -107,7 +107,7 @@ def test_an_equal_budget_measures_nothing(project: Project, four: dict[str, Any]
 def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeypatch: pytest.MonkeyPatch) -> None:
     told_s = []
 
-    def measurer(task: Task, evaluator: object, best_s: float | None) -> None:
+    def measurer(task: Task, evaluator: object, best_s: float | None, *_: object) -> None:
         told_s.append(best_s)
         raise InterruptedError
 

@@ -49,6 +49,10 @@ class _Json(click.ParamType[dict[str, Any]]):
 
 
 _PATH = click.Path(path_type=Path)
+_MEASURE = click.option("--measure", type=_Json(), help="The `measure` of a target: another machine's device.")
+_BUILDERS = click.option(
+    "--builders", type=click.IntRange(1), help="Candidates built at once, unless that disturbs the device; all cores."
+)
 _SPEC = click.option("--spec", type=_PATH, default=Path("models.yaml"), show_default=True, help="What to build.")
 
 
@@ -91,14 +95,26 @@ def extract(
 @click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 @click.option("--receipt", type=_PATH, help="What came of it, which is written.")
+@_MEASURE
+@_BUILDERS
 def tune(
-    task: Path, preset: str | None, tuner: Any, seed: int, trials: int, shards: Path, receipt: Path | None
+    task: Path,
+    preset: str | None,
+    tuner: Any,
+    seed: int,
+    trials: int,
+    shards: Path,
+    receipt: Path | None,
+    measure: Any,
+    builders: int | None,
 ) -> None:
     """Tune TASK, a file that `anole extract` wrote; what was measured before is not measured again."""
     from anole.presets import read_tuner
+    from anole.remote import Remote
     from anole.tuning import tune_task
 
-    tune_task(task, read_tuner(tuner or _preset(preset)), seed, trials, shards, receipt)
+    remote = Remote.from_json(measure or {})
+    tune_task(task, read_tuner(tuner or _preset(preset)), seed, trials, shards, receipt, remote, builders)
 
 
 @main.command(name="tune-together")
@@ -110,14 +126,27 @@ def tune(
 @click.option("--tasks", type=_PATH, default=layout.TASKS, show_default=True, help="Folder of all tasks.")
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 @click.option("--receipts", type=_PATH, required=True, help="What came of it, which is written.")
+@_MEASURE
+@_BUILDERS
 def tune_together(
-    manifest: Path, preset: str | None, tuner: Any, seed: int, trials: int, tasks: Path, shards: Path, receipts: Path
+    manifest: Path,
+    preset: str | None,
+    tuner: Any,
+    seed: int,
+    trials: int,
+    tasks: Path,
+    shards: Path,
+    receipts: Path,
+    measure: Any,
+    builders: int | None,
 ) -> None:
     """Tune the tasks of MANIFEST, which `anole extract` wrote, with one budget that goes where it saves most."""
     from anole.presets import read_tuner
+    from anole.remote import Remote
     from anole.tuning import tune_model
 
-    tune_model(manifest, tasks, read_tuner(tuner or _preset(preset)), seed, trials, shards, receipts)
+    settings, remote = read_tuner(tuner or _preset(preset)), Remote.from_json(measure or {})
+    tune_model(manifest, tasks, settings, seed, trials, shards, receipts, remote, builders)
 
 
 @main.command(name="compile")
@@ -209,6 +238,25 @@ def doctor() -> None:
     from anole.doctor import report
 
     click.echo(report())
+
+
+@main.command()
+@click.option("--tracker", help="host:port of TVM's RPC tracker; without one, clients give this machine's address.")
+@click.option("--key", help="The name by which the tracker knows such devices.")
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=9090, show_default=True, help="Port to listen on.")
+@click.option("--threads", type=click.IntRange(1), help="Of the processor, that run kernels; all cores by default.")
+def serve(tracker: str | None, key: str | None, host: str, port: int, threads: int | None) -> None:
+    """Lend this machine's devices to other machines that tune; only within a network that is trusted."""
+    from anole.machine import available_cores
+    from anole.remote import Remote
+    from anole.targets.serve import serve
+
+    if (tracker is None) != (key is None):
+        raise click.UsageError("give --tracker and --key together, or neither")
+    _spare_torch("onnx:")
+    named = Remote.from_json({"rpc": tracker, "key": key} if tracker is not None else {})
+    serve(host, port, named, threads or available_cores())
 
 
 @main.group()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +26,19 @@ from anole.targets.base import Simulator
 from anole.tuner import TUNER_VERSION
 
 _REMEDY = "extract the model again (snakemake --forcerun extract)"
+
+
+class Place(StrEnum):
+    """Where candidates run, which decides what else may run beside them.
+
+    On a simulator nothing disturbs them; the processor must do nothing else; a GPU of this machine has one job at
+    a time; a device elsewhere hands itself to one client at a time.
+    """
+
+    SIMULATOR = "simulator"
+    PROCESSOR = "processor"
+    GPU = "gpu"
+    ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True)
@@ -196,9 +210,14 @@ class Pipeline:
         """Returns the content key of all that decides how tasks share a budget: runs and weights."""
         return content_key([[self.run(build, task["key"]).key, task["weight"]] for task in tasks])
 
-    def simulates(self, target: str) -> bool:
-        """Returns whether a target is simulated: what runs for it disturbs nothing, and nothing disturbs it."""
-        return isinstance(get_target(self.descriptions[target]), Simulator)
+    def place(self, target: str) -> Place:
+        """Returns where candidates for a target run."""
+        if self.spec.targets[target].remote is not None:
+            return Place.ELSEWHERE
+        found = get_target(self.descriptions[target])
+        if isinstance(found, Simulator):
+            return Place.SIMULATOR
+        return Place.PROCESSOR if found.shares_cores else Place.GPU
 
     def build_of(self, task_key: str, run_key: str) -> BuildSpec:
         """Returns a build that asks for a run.

@@ -38,7 +38,7 @@ def look_for(target: TargetSpec) -> Hardware:
         if target.required or target.settings:
             raise
         return Hardware(None, str(error))
-    return Hardware(description, get_target(description).absence())
+    return Hardware(description, get_target(description).absence() if target.remote is None else None)
 
 
 def any_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:

@@ -11,16 +11,18 @@ from typing import Any, Self
 
 from anole.node import Node, read_yaml
 from anole.processor import known_processors
+from anole.remote import Remote
 from anole.source import check_source
 
 DEFAULT_PRESET = "anole"
 """The tuner of a models.yaml that names none."""
 
 _BUDGET = ("trials", "total_trials", "seed")
+_NOT_IDENTITY = ("kind", "required", "measure")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TARGET_KEYS = {
-    "cpu": ("mcpu", "threads"),
-    "cuda": ("arch",),
+    "cpu": ("mcpu", "threads", "model", "measure"),
+    "cuda": ("arch", "measure"),
     "vta": (
         *("geometry", "hardware", "frequency_mhz", "first_layer"),
         *("area_max", "memory_max", "penalty"),
@@ -72,6 +74,7 @@ class TargetSpec:
     Attributes:
         settings: what was set beside the kind; `anole.targets.describe_target` detects the rest.
         required: whether it is a mistake when the hardware is not here; else its builds are skipped.
+        remote: where candidates run, unless on this machine; not a part of what the target is.
     """
 
     name: str
@@ -79,6 +82,7 @@ class TargetSpec:
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     file: str = "models.yaml"
     required: bool = True
+    remote: Remote | None = None
 
 
 @dataclass(frozen=True)
@@ -198,8 +202,27 @@ def _target(name: str, node: Node) -> TargetSpec:
     if "threads" in entry:
         entry["threads"].whole(least=1)
     required = entry["required"].flag() if "required" in entry else True
-    settings = {key: setting.value for key, setting in entry.items() if key not in ("kind", "required")}
-    return TargetSpec(name, kind, settings, node.file, required)
+    remote = Remote.read(entry["measure"]) if "measure" in entry else None
+    settings = {key: setting.value for key, setting in entry.items() if key not in _NOT_IDENTITY}
+    return TargetSpec(name, kind, {**settings, **_identity(kind, node, remote)}, node.file, required, remote)
+
+
+def _identity(kind: str, node: Node, remote: Remote | None) -> dict[str, str]:
+    """Checks that a device elsewhere, which cannot be asked, is described; returns what follows from where it is."""
+    entry = node.mapping()
+    if remote is None:
+        if "model" in entry:
+            raise entry["model"].error("is the name of a processor elsewhere; give `measure`, too, or leave it out")
+        return {}
+    for name in ("mcpu", "threads") if kind == "cpu" else ("arch",):
+        if name not in entry:
+            raise node.error(f"has no `{name}`; what is measured elsewhere (`measure`) cannot be detected")
+    if kind != "cpu":
+        return {}
+    model = entry["model"].text() if "model" in entry else remote.key
+    if model is None:
+        raise node.error("has no `model`; a server without a `key` does not name its processor")
+    return {"model": model}
 
 
 def _build(node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Collection[str]) -> BuildSpec:

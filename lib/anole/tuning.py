@@ -19,10 +19,11 @@ from anole.confirm import fastest_of_each
 from anole.errors import ExtractError
 from anole.keys import document, write_atomically
 from anole.machine import host_facts, software_versions
-from anole.measure import Measurer, Simulated, measurer_of
+from anole.measure import Measurer, Simulated, Site, measurer_of, site_of
 from anole.pipeline import read_manifest
 from anole.progress import Progress
 from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
+from anole.remote import Remote
 from anole.settings import TunerSettings
 from anole.space import Space
 from anole.store.shard import Shard
@@ -47,6 +48,8 @@ def tune_task(
     n_trials: int,
     shards_dir: Path,
     receipt_path: Path | None = None,
+    remote: Remote | None = None,
+    n_builders: int | None = None,
 ) -> None:
     """Tunes one task and writes its receipt.
 
@@ -60,6 +63,8 @@ def tune_task(
         n_trials: how many configs are measured, those in the shard included.
         shards_dir: of all shards.
         receipt_path: what says what came of it, even when all candidates failed; its usual place when None.
+        remote: where candidates run; on this machine when None.
+        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
 
     Raises:
         ExtractError: the task is not there.
@@ -70,7 +75,10 @@ def tune_task(
     task = _read_task(task_path)
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(task.label, n_trials))
-        tuning = stack.enter_context(TaskTuning(task, settings, seed, shards_dir, n_trials=n_trials))
+        site = _enter_site(stack, task, remote)
+        tuning = stack.enter_context(
+            TaskTuning(task, settings, seed, shards_dir, n_trials=n_trials, site=site, n_builders=n_builders)
+        )
         tuning.on_trial = lambda: progress.update(tuning.n_trials, tuning.best_gflops, tuning.n_failures)
         tuning.on_trial()
         tuning.advance(n_trials)
@@ -87,6 +95,8 @@ def tune_model(
     n_trials: int,
     shards_dir: Path,
     receipts_path: Path,
+    remote: Remote | None = None,
+    n_builders: int | None = None,
 ) -> None:
     """Tunes all tasks of a model by one budget and writes their receipts.
 
@@ -101,6 +111,8 @@ def tune_model(
         n_trials: how many configs are measured, of all tasks together.
         shards_dir: of all shards.
         receipts_path: what says what came of it.
+        remote: where candidates run; on this machine when None.
+        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
 
     Raises:
         ExtractError: the manifest or a task is not there.
@@ -113,8 +125,11 @@ def tune_model(
     tasks = [_read_task(tasks_dir / f"{key}.json") for key in sorted(weights)]
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(manifest["model"], n_trials))
+        site = _enter_site(stack, tasks[0], remote) if tasks else None
         tunings = [
-            stack.enter_context(TaskTuning(task, settings, seed, shards_dir, weight=weights[task.key]))
+            stack.enter_context(
+                TaskTuning(task, settings, seed, shards_dir, weight=weights[task.key], site=site, n_builders=n_builders)
+            )
             for task in tasks
         ]
         workers = _OpenWorkers()
@@ -140,6 +155,8 @@ class TaskTuning:
         shards_dir: of all shards.
         weight: how often the model runs it.
         n_trials: at most so many trials of the shard count; all of them when None.
+        site: where candidates run; None where they are simulated.
+        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
 
     Attributes:
         on_trial: is called after every trial.
@@ -155,12 +172,14 @@ class TaskTuning:
         *,
         weight: int = 1,
         n_trials: int | None = None,
+        site: Site | None = None,
+        n_builders: int | None = None,
     ) -> None:
         self.task, self.weight = task, weight
         self.on_trial: Callable[[], None] = lambda: None
         self.before_measuring: Callable[[TaskTuning], None] = lambda _: None
         self._settings, self._seed, self._shards_dir, self._limit = settings, seed, shards_dir, n_trials
-        self._target = get_target(task.target)
+        self._target, self._site, self._n_builders = get_target(task.target), site, n_builders
         self._stack, self._workers = ExitStack(), ExitStack()
         self._measurer: Measurer | Simulated | None = None
         self._search: Search | None = None
@@ -173,7 +192,7 @@ class TaskTuning:
             TUNER_VERSION,
             self._settings.to_json(),
             threads=int(self.task.target.get("threads", 1)),
-            host=host_facts(),
+            host={**host_facts(), **self._elsewhere()},
             versions=software_versions(),
         )
         self._shard = self._stack.enter_context(Shard.open(self._shards_dir, run, self.task, wait=True))
@@ -252,7 +271,8 @@ class TaskTuning:
         """
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
-        able = not isinstance(self._target, Simulator) and self._target.absence() is None
+        is_remote = self._site is not None and self._site.remote is not None
+        able = not isinstance(self._target, Simulator) and (is_remote or self._target.absence() is None)
         confirm = self._confirm if is_all and able else None
         watch = Watch(confirmation=self._shard.append_confirmation)
         space = self._target.space(self.task.workload)
@@ -280,6 +300,11 @@ class TaskTuning:
             ],
         }
 
+    def _elsewhere(self) -> dict[str, Any]:
+        """Returns what a record says of where candidates run, unless that is this machine."""
+        remote = self._site.remote if self._site is not None else None
+        return {} if remote is None else {"measured_at": remote.to_json()}
+
     def _subject(self) -> Subject:
         workload = self.task.workload
         space = self._target.space(workload)
@@ -303,7 +328,9 @@ class TaskTuning:
     def _open_measurer(self) -> Measurer | Simulated:
         self.before_measuring(self)
         if self._measurer is None:
-            self._measurer = measurer_of(self.task, self._settings.evaluator, self._best_s())
+            self._measurer = measurer_of(
+                self.task, self._settings.evaluator, self._best_s(), self._site, self._n_builders
+            )
             self._workers.enter_context(self._measurer)
         return self._measurer
 
@@ -328,6 +355,12 @@ class _OpenWorkers:
         for other in self._open[_OPEN_MEASURERS:]:
             other.rest()
         del self._open[_OPEN_MEASURERS:]
+
+
+def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | None:
+    """Returns where candidates of a task run, to be left with the stack; None where they are simulated."""
+    target = get_target(task.target)
+    return None if isinstance(target, Simulator) else stack.enter_context(site_of(target, remote))
 
 
 def _facts_of(space: Space) -> SpaceFacts:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from anole.errors import BuildError
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.keys import document, write_atomically
 from anole.machine import host_facts, software_versions
-from anole.measure.lock import device_lock
+from anole.measure.site import Site, site_of
 from anole.record import utc_now
 from anole.spec import ModelSpec
 from anole.targets import get_target
-from anole.targets.base import Simulator
+from anole.targets.base import Device, Simulator
 
 _log = logging.getLogger(__name__)
 
@@ -66,15 +67,14 @@ def evaluate_build(
         write_atomically(output, document(evaluation))
         return evaluation
     threads = target.threads
-    os.environ.update(target.environment())
     from anole.evaluate.engines import build_engine, reference_engines
 
     model = ModelSpec.from_json(build["model"], build["entry"])
-    with reference_engines(model, inputs, threads, target.runs_on) as references:
+    with _on_device(target) as site, reference_engines(model, inputs, threads, target.runs_on) as references:
         compiled = build_engine(folder, inputs, target.runs_on, threads)
         found = compiled.compute()
         errors = {engine.name: _relative_error(found, engine.compute()) for engine in references}
-        with device_lock(build["target_description"]["kind"]):
+        with site.timing():
             runs = {engine.name: engine.run for engine in (compiled, *references)}
             times = time_interleaved(runs, pace or Pace())
     evaluation = _evaluation(build, threads, [_latency(name, error, times) for name, error in errors.items()])
@@ -87,6 +87,14 @@ def evaluate_build(
                 f"at most {max_relative_error:g} is allowed"
             )
     return evaluation
+
+
+@contextmanager
+def _on_device(target: Device) -> Iterator[Site]:
+    """Prepares this process for a device; to be entered before TVM and torch start."""
+    with site_of(target) as site:
+        os.environ.update({**target.environment(), **site.environment()})
+        yield site
 
 
 def _evaluation(build: Mapping[str, Any], threads: int, latencies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

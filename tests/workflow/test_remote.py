@@ -1,0 +1,39 @@
+"""A target on another machine, from models.yaml to its trials; a server on this one stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anole.machine import describe_cpu
+from anole.record import Status
+
+from ..measure.servers import HOST, server
+
+pytestmark = pytest.mark.workflow
+
+
+def test_a_network_is_tuned_elsewhere(empty: Any, onnx_writer: Callable[..., None]) -> None:
+    process = server(empty.folder)
+    process.start()
+    onnx_writer(empty.folder / "chain.onnx", [16])
+    remote = {
+        "kind": "cpu",
+        "mcpu": describe_cpu()["mcpu"],
+        "threads": 1,
+        "model": "a board",
+        "measure": {"rpc": f"{HOST}:{process.port}"},
+    }
+    builds = [{"model": "chain", "target": "board"}]
+    empty.write({"chain": {"source": "onnx:chain.onnx"}}, targets={"board": remote}, builds=builds)
+    outcome = empty.snakemake("tuned")
+    process.kill()
+    assert outcome.code == 0, outcome.output
+    (content,) = empty.shards().values()
+    assert [trial.measurement.status for trial in content.trials] == [Status.OK] * 2
+    assert content.task.target["model"] == "a board"
+    assert content.run.host["measured_at"] == remote["measure"]
+    (command,) = [line for line in outcome.output.splitlines() if "anole tune " in line]
+    assert f'"rpc":"{HOST}:{process.port}"' in command and "--builders 1" in command
