@@ -22,7 +22,7 @@ _NOT_IDENTITY = ("kind", "required", "measure")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TARGET_KEYS = {
     "cpu": ("mcpu", "threads", "model", "measure"),
-    "cuda": ("arch", "measure"),
+    "cuda": ("arch", "model", "measure"),
     "vta": (
         *("geometry", "hardware", "frequency_mhz", "first_layer"),
         *("area_max", "memory_max", "penalty"),
@@ -197,8 +197,8 @@ def _target(name: str, node: Node) -> TargetSpec:
     node.mapping(allowed=("kind", *_TARGET_KEYS[kind], "required"))
     if "mcpu" in entry:
         entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
-    if "arch" in entry:
-        entry["arch"].text()
+    for called in {"arch", "model"} & set(entry):
+        entry[called].text()
     if "threads" in entry:
         entry["threads"].whole(least=1)
     required = entry["required"].flag() if "required" in entry else True
@@ -211,7 +211,7 @@ def _identity(kind: str, node: Node, remote: Remote | None) -> dict[str, str]:
     """Checks that a device elsewhere, which cannot be asked, is described; returns what follows from where it is."""
     entry = node.mapping()
     if remote is None:
-        if "model" in entry:
+        if "model" in entry and kind == "cpu":
             raise entry["model"].error("is the name of a processor elsewhere; give `measure`, too, or leave it out")
         return {}
     for name in ("mcpu", "threads") if kind == "cpu" else ("arch",):

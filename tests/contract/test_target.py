@@ -14,7 +14,6 @@ from anole.machine import describe_cpu
 from anole.measure.evaluator import Fixed
 from anole.targets import TARGETS, get_device, get_target
 from anole.targets.base import Device, Simulator, Target
-from anole.targets.cuda.gpus import present_architecture
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.reference import weight_shape
 from anole.targets.vta.target import VtaTarget
@@ -42,7 +41,7 @@ def device(target: Target) -> Device:
 
 @pytest.fixture
 def present(device: Device) -> Device:
-    if device.description["kind"] == "cuda" and present_architecture() != device.description["arch"]:
+    if device.absence() is not None:
         pytest.skip(f"needs a GPU of {device.description['arch']}")
     return device
 

@@ -12,7 +12,7 @@ from anole.spec import parse_spec
 from anole.targets import describe_target
 from anole.targets.cuda import toolchain
 from anole.targets.cuda.architecture import ARCHITECTURES, Limits, describe_cuda
-from anole.targets.cuda.gpus import present_architecture, present_gpus
+from anole.targets.cuda.gpus import present_gpus
 from anole.targets.cuda.resources import resources
 from anole.targets.cuda.target import CudaTarget
 from anole.task import Dense
@@ -42,7 +42,7 @@ def install(folder: Path, name: str, script: str) -> None:
 )
 def test_the_first_gpu_is_found(machine: Path, said: str, arch: str) -> None:
     install(machine, "nvidia-smi", f"printf '{said}\\n'")
-    assert present_architecture() == arch
+    assert present_gpus()[0].architecture == arch
     assert describe_cuda()["arch"] == arch
 
 
@@ -50,7 +50,7 @@ def test_the_first_gpu_is_found(machine: Path, said: str, arch: str) -> None:
 def test_no_gpu_is_said(machine: Path, script: str | None) -> None:
     if script is not None:
         install(machine, "nvidia-smi", script)
-    assert present_architecture() is None
+    assert present_gpus() == ()
     with pytest.raises(TargetError, match=r"found no GPU on this machine .* give an `arch`, such as sm_90"):
         describe_cuda()
 
@@ -73,7 +73,7 @@ def test_a_description_is_plain_and_whole(arch: str) -> None:
     [
         ({"kind": "cuda", "arch": 90}, "targets.gpu.arch: found 90"),
         ({"kind": "cuda", "arch": "sm_1"}, "targets.gpu: arch: found 'sm_1'; allowed are sm_70"),
-        ({"kind": "cuda", "threads": 2}, "targets.gpu.threads: is not known; allowed: kind, arch, measure, required"),
+        ({"kind": "cuda", "threads": 2}, "targets.gpu.threads: is not known; allowed: kind, arch, model, measure, required"),
     ],
     ids=["a number", "unknown", "another's key"],
 )
@@ -131,3 +131,18 @@ def test_resources_without_nvcc_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("anole.targets.cuda.resources.find_nvcc", lambda: None)
     with pytest.raises(TargetError, match="found no nvcc"):
         resources("", "sm_90")
+
+
+def test_gpus_of_one_architecture_are_told_apart_by_their_model(machine: Path) -> None:
+    install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a, NVIDIA H200\\n9.0, 1, GPU-b, NVIDIA H100 PCIe\\n'")
+    first = CudaTarget(CudaTarget.describe())
+    assert first.description["model"] == "NVIDIA H200" and "model" not in CudaTarget.describe("sm_90")
+    assert [unit.name for unit in first.units()] == ["cuda-0"]
+    assert [unit.name for unit in CudaTarget(CudaTarget.describe(model="NVIDIA H100 PCIe")).units()] == ["cuda-1"]
+    assert len(CudaTarget(CudaTarget.describe("sm_90")).units()) == 2
+    absent = CudaTarget(CudaTarget.describe("sm_90", "NVIDIA GH200"))
+    assert absent.absence() == (
+        "cuda sm_90: this machine's GPU is a NVIDIA H200, not a NVIDIA GH200; give its `model` to run on it"
+    )
+    with pytest.raises(TargetError, match="found no 'NVIDIA GH200' on this machine"):
+        CudaTarget.describe(model="NVIDIA GH200")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from anole.errors import TargetError
-from anole.targets.cuda.gpus import present_architecture
+from anole.targets.cuda.gpus import present_gpus
 
 ARCHITECTURES = (
     *("sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90"),
@@ -53,18 +53,25 @@ class Limits:
         return cls(**plain)
 
 
-def describe_cuda(arch: object = None) -> dict[str, Any]:
+def describe_cuda(arch: object = None, model: object = None) -> dict[str, Any]:
     """Returns the whole description of a GPU as a target, which enters the keys of tasks.
+
+    GPUs of one architecture differ in speed, so that what is measured on one is kept apart by its model's name.
 
     Args:
         arch: such as ``sm_90``; that of the first GPU of this machine when None.
+        model: such as ``NVIDIA H200``; when None, that of the same GPU or, where `arch` is given, any.
 
     Raises:
         TargetError: the architecture is unknown, or none was given and there is no GPU.
     """
-    name = present_architecture() if arch is None else arch
-    if name is None:
-        raise TargetError("found no GPU on this machine (nvidia-smi names none); give an `arch`, such as sm_90")
-    if name not in ARCHITECTURES:
-        raise TargetError(f"arch: found {name!r}; allowed are {', '.join(ARCHITECTURES)}")
-    return {"kind": "cuda", "arch": name, "limits": Limits().to_json()}
+    if arch is None:
+        gpu = next((gpu for gpu in present_gpus() if model in (None, gpu.name)), None)
+        if gpu is None:
+            wanted = "GPU" if model is None else repr(model)
+            raise TargetError(f"found no {wanted} on this machine (by nvidia-smi); give an `arch`, such as sm_90")
+        arch, model = gpu.architecture, gpu.name
+    if arch not in ARCHITECTURES:
+        raise TargetError(f"arch: found {arch!r}; allowed are {', '.join(ARCHITECTURES)}")
+    named = {} if model is None else {"model": model}
+    return {"kind": "cuda", "arch": arch, **named, "limits": Limits().to_json()}

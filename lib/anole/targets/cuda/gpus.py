@@ -7,9 +7,9 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-_QUERY = ("nvidia-smi", "--query-gpu=compute_cap,index,uuid", "--format=csv,noheader")
+_QUERY = ("nvidia-smi", "--query-gpu=compute_cap,index,uuid,name", "--format=csv,noheader")
 _QUERY_TIMEOUT_S = 20.0
-_GPU = re.compile(r"(\d+)\.(\d+), *(\d+), *(\S+)$")
+_GPU = re.compile(r"(\d+)\.(\d+), *(\d+), *([^,\s]+)(?:, *(.+))?$")
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,13 @@ class Gpu:
         architecture: such as ``sm_90``.
         index: nvidia-smi's, by which people and locks call it.
         uuid: by which CUDA is told of it; CUDA may count in another order.
+        name: such as ``NVIDIA H200``; None where nvidia-smi gives none.
     """
 
     architecture: str
     index: int
     uuid: str
+    name: str | None = None
 
 
 def present_gpus() -> tuple[Gpu, ...]:
@@ -34,14 +36,9 @@ def present_gpus() -> tuple[Gpu, ...]:
     except (OSError, subprocess.SubprocessError):
         return ()
     rows = filter(None, (_GPU.match(line.strip()) for line in asked.stdout.splitlines()))
-    gpus = tuple(Gpu(f"sm_{row[1]}{row[2]}", int(row[3]), row[4]) for row in rows)
+    gpus = tuple(Gpu(f"sm_{row[1]}{row[2]}", int(row[3]), row[4], row[5]) for row in rows)
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if allowed is None:
         return gpus
     names = [name.strip() for name in allowed.split(",")]
     return tuple(gpu for gpu in gpus if str(gpu.index) in names or gpu.uuid in names)
-
-
-def present_architecture() -> str | None:
-    """Returns the architecture of the first GPU of this machine, or None without one."""
-    return next((gpu.architecture for gpu in present_gpus()), None)

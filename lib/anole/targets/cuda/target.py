@@ -12,7 +12,7 @@ from anole.space.space import Space
 from anole.targets.base import Unit
 from anole.targets.cuda import algorithms, batch_matmul_space, depthwise_space, gemm_space, gemv_space
 from anole.targets.cuda.architecture import Limits, describe_cuda
-from anole.targets.cuda.gpus import present_gpus
+from anole.targets.cuda.gpus import Gpu, present_gpus
 from anole.targets.cuda.toolchain import compiler_environment
 from anole.task import BatchMatmul, Conv2d, Workload
 
@@ -45,17 +45,21 @@ class CudaTarget:
         self.limits = Limits.from_json(description["limits"])
 
     @staticmethod
-    def describe(arch: object = None) -> dict[str, Any]:
+    def describe(arch: object = None, model: object = None) -> dict[str, Any]:
         """Returns the description of a GPU; see `anole.targets.cuda.architecture.describe_cuda`."""
-        return describe_cuda(arch)
+        return describe_cuda(arch, model)
 
     def absence(self) -> str | None:
-        """Returns why candidates cannot be run here: there is no GPU, or none of the architecture."""
-        present, wanted = [gpu.architecture for gpu in present_gpus()], self.description["arch"]
+        """Returns why candidates cannot be run here: there is no GPU, or none of the architecture and model."""
+        present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")
         if not present:
             return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
-        if wanted not in present:
-            return f"cuda {wanted}: this machine's GPU is {present[0]}; give `arch: {present[0]}` to run on it"
+        first = present[0]
+        if wanted not in [gpu.architecture for gpu in present]:
+            found = first.architecture
+            return f"cuda {wanted}: this machine's GPU is {found}; give `arch: {found}` to run on it"
+        if not self._gpus():
+            return f"cuda {wanted}: this machine's GPU is a {first.name}, not a {model}; give its `model` to run on it"
         return None
 
     def template_version(self, operator: str) -> int:
@@ -115,11 +119,14 @@ class CudaTarget:
 
     def units(self) -> Sequence[Unit]:
         """Returns the GPUs of this machine that are of the architecture."""
-        absence, wanted = self.absence(), self.description["arch"]
-        if absence is not None:
+        if (absence := self.absence()) is not None:
             raise TargetError(absence)
-        gpus = [gpu for gpu in present_gpus() if gpu.architecture == wanted]
-        return [Unit(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in gpus]
+        return [Unit(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in self._gpus()]
+
+    def _gpus(self) -> list[Gpu]:
+        """The GPUs of this machine that are what the description says."""
+        arch, model = self.description["arch"], self.description.get("model")
+        return [gpu for gpu in present_gpus() if gpu.architecture == arch and model in (None, gpu.name)]
 
     def runner(self, workload: Workload) -> Runner:
         """Returns what runs candidates of a workload in this process, on the first GPU that it sees."""
