@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from anole.errors import ExtractError, StoreError
@@ -15,6 +16,7 @@ from anole.machine import describe_cpu
 from anole.presets import read_tuner
 from anole.stages import merge_builds
 from anole.store.shard import read_shard
+from anole.targets import get_target
 from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Dense, Task, Workload
 from anole.tuning import tune_model, tune_task
@@ -76,6 +78,17 @@ def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: di
     assert (run.key, run.preset, run.seed, run.threads) == (two["run_key"], "random", 7, 1)
     assert {"python", "apache-tvm", "numpy"} <= set(run.versions)
     assert run.host["cores"] >= 1
+
+
+def test_a_record_says_once_which_share_of_the_space_can_never_work(project: Project, four: dict[str, Any]) -> None:
+    content = read_shard(project.shard)
+    space = get_target(content.task.target).space(content.task.workload)
+    assert content.space is not None and content.space.size == space.size
+    assert set(content.space.rejections) <= {constraint.reason for constraint in space.constraints}
+    everything = space.vectors(np.arange(space.size))
+    rejected_share = 1 - space.valid(everything).mean()
+    assert sum(content.space.rejections.values()) / content.space.sampled == pytest.approx(rejected_share, abs=0.05)
+    assert project.shard.read_text().count('"kind":"space"') == 1
 
 
 def test_a_larger_budget_measures_the_difference(project: Project, shard_of_two: bytes, four: dict[str, Any]) -> None:

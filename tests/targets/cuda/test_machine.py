@@ -73,7 +73,10 @@ def test_a_description_is_plain_and_whole(arch: str) -> None:
     [
         ({"kind": "cuda", "arch": 90}, "targets.gpu.arch: found 90"),
         ({"kind": "cuda", "arch": "sm_1"}, "targets.gpu: arch: found 'sm_1'; allowed are sm_70"),
-        ({"kind": "cuda", "threads": 2}, "targets.gpu.threads: is not known; allowed: kind, arch, model, measure, required"),
+        (
+            {"kind": "cuda", "threads": 2},
+            "targets.gpu.threads: is not known; allowed: kind, arch, model, measure, required",
+        ),
     ],
     ids=["a number", "unknown", "another's key"],
 )
