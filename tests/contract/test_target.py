@@ -80,6 +80,17 @@ def test_packing_gives_the_shape_it_says(device: Device, workload: Workload) -> 
     assert packed.sum() == math.prod(weight_shape(workload))
 
 
+def test_configs_of_one_packed_shape_pack_alike(device: Device, workload: Workload) -> None:
+    template, space = device.template(workload), device.space(workload)
+    weight = np.random.default_rng(0).standard_normal(weight_shape(workload), dtype=np.float32)
+    first: dict[tuple[int, ...], np.ndarray] = {}
+    for vector in space.sample(40, np.random.default_rng(0)):
+        config = space.config(vector)
+        packed = template.pack_weight(workload, config, weight)
+        np.testing.assert_array_equal(packed, first.setdefault(template.packed_shape(workload, config), packed))
+    assert len(first) < 40
+
+
 def test_builds_without_the_hardware(device: Device, workload: Workload, tmp_path: Path) -> None:
     device.build(workload, device.default_config(workload), tmp_path / "kernel.so")
     assert (tmp_path / "kernel.so").stat().st_size > 0

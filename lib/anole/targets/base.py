@@ -30,7 +30,7 @@ class Template(Protocol):
     """
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
-        """Returns the shape of the packed weight."""
+        """Returns the shape of the packed weight; configs of one shape pack it alike."""
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Returns the weight in the layout that the config reads; given HWIO for conv2d, (in, out) for dense."""

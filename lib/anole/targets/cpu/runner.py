@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from itertools import cycle
+from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,12 @@ import tvm
 
 from anole.record import Config
 from anole.targets.base import Template
+from anole.targets.cpu.weights import WeightCopies
 from anole.targets.reference import Example
 from anole.task import Workload
 
 _COLD_BYTES = 32 << 20
 """So much is read before a weight is met again: in a network, the other layers' weights drive it out of the cache."""
-
-_MOST_COPIES = 64
 
 
 class CpuRunner:
@@ -34,28 +34,25 @@ class CpuRunner:
     """
 
     def __init__(self, template: Template, workload: Workload, cold_bytes: int = _COLD_BYTES) -> None:
-        self._template, self._workload = template, workload
-        self._cold_bytes = cold_bytes if workload.constant_weight else 0
         self._example = Example.draw(workload)
+        cold_bytes = cold_bytes if workload.constant_weight else 0
+        self._weights = WeightCopies(template, workload, self._example.weight, cold_bytes)
         self._data, bias = tvm.runtime.tensor(self._example.data), self._example.bias
         self._bias = () if bias is None else (tvm.runtime.tensor(bias),)
 
     def load(self, artifact: Path, config: Config) -> LoadedKernel:
         """Loads a shared library that the builder wrote."""
-        packed = self._template.pack_weight(self._workload, config, self._example.weight)
-        weights = [tvm.runtime.tensor(packed) for _ in range(1 + min(self._cold_bytes // packed.nbytes, _MOST_COPIES))]
-        out = tvm.runtime.tensor(np.full_like(self._example.expected, np.nan))
         kernel = tvm.runtime.load_module(str(artifact))["main"]
-        arguments = [(self._data, weight, *self._bias, out) for weight in weights]
-        return LoadedKernel(kernel, arguments, self._example)
+        out = tvm.runtime.tensor(np.full_like(self._example.expected, np.nan))
+        constant = [repeat(argument) for argument in (*self._bias, out)]
+        return LoadedKernel(kernel, zip(repeat(self._data), self._weights.of(config), *constant), out, self._example)
 
 
 class LoadedKernel:
-    """One candidate with its arguments, one set for each copy of the weights."""
+    """One candidate with its arguments for each run, of which the last is the output."""
 
-    def __init__(self, kernel: Any, arguments: list[tuple[Any, ...]], example: Example) -> None:
-        self._kernel, self._example = kernel, example
-        self._arguments, self._out = cycle(arguments), arguments[0][-1]
+    def __init__(self, kernel: Any, arguments: Iterator[tuple[Any, ...]], out: Any, example: Example) -> None:
+        self._kernel, self._arguments, self._out, self._example = kernel, arguments, out, example
 
     def relative_error(self) -> float:
         """Runs it once and returns the relative L2 distance from the reference."""

@@ -1,0 +1,47 @@
+"""Packed weights: one set of copies for each layout, which all kernels that read it share in turns."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.machine import describe_cpu
+from anole.record import Config
+from anole.targets import get_device
+from anole.targets.cpu.weights import WeightCopies
+from anole.task import Dense
+
+WORKLOAD = Dense(1, 8, 256)
+WEIGHT: NDArray[np.float32] = np.arange(8 * 256, dtype=np.float32).reshape(8, 256)
+TARGET = get_device(describe_cpu())
+
+
+def copies(cold_bytes: int) -> WeightCopies:
+    return WeightCopies(TARGET.template(WORKLOAD), WORKLOAD, WEIGHT, cold_bytes)
+
+
+def config_of_panel(vectors: int) -> Config:
+    """A config whose panels are so many registers wide; only its layout matters here."""
+    return {**TARGET.default_config(WORKLOAD), "tile_x": [1, 1, vectors * TARGET.unit.lanes]}
+
+
+def test_kernels_of_one_layout_take_turns_on_the_same_copies() -> None:
+    weights = copies(cold_bytes=2 * WEIGHT.nbytes)
+    one, other = weights.of(config_of_panel(2)), weights.of({**config_of_panel(2), "tile_k": [1, 8]})
+    met = [id(next(one)), id(next(other)), id(next(one)), id(next(other))]
+    assert len(set(met[:3])) == 3
+    assert met[3] == met[0]
+
+
+def test_every_layout_is_packed_as_its_template_packs_it() -> None:
+    weights, template = copies(cold_bytes=0), TARGET.template(WORKLOAD)
+    for config in (config_of_panel(1), config_of_panel(2), config_of_panel(1)):
+        np.testing.assert_array_equal(next(weights.of(config)).numpy(), template.pack_weight(WORKLOAD, config, WEIGHT))
+
+
+def test_what_is_kept_is_bounded() -> None:
+    weights = copies(cold_bytes=1 << 30)
+    first = weights.of(config_of_panel(1))
+    assert weights.of(config_of_panel(1)) is first
+    weights.of(config_of_panel(2))
+    assert weights.of(config_of_panel(1)) is not first
