@@ -32,6 +32,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "compile",
         "evaluate",
         "run",
+        "profile",
         "plan",
         "doctor",
         "serve",

@@ -192,6 +192,23 @@ def run(folder: Path, inputs: tuple[Path, ...], output: Path | None) -> None:
 
 
 @main.command()
+@click.argument("folder", type=_PATH)
+@click.option("--seconds", type=click.FloatRange(0), default=5, show_default=True, help="How long is measured.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def profile(folder: Path, seconds: float, as_json: bool) -> None:
+    """Time every kernel of the build in FOLDER, beside what the machine could do."""
+    from rich.console import Console
+
+    from anole.profile import profile_build, render_profile
+
+    made = profile_build(folder, seconds)
+    if as_json:
+        click.echo(json.dumps(made.to_json(), indent=1))
+    else:
+        Console().print(render_profile(made))
+
+
+@main.command()
 @click.argument("builds", nargs=-1)
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 @click.option("--database", type=_PATH, default=layout.DATABASE, show_default=True, help="What is written.")

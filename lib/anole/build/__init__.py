@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +20,7 @@ from anole.targets.base import Device
 from anole.targets.vta.target import VtaTarget
 
 if TYPE_CHECKING:
+    from anole.extract.graph import Layer
     from anole.extract.imported import Imported
 
 _log = logging.getLogger(__name__)
@@ -68,14 +69,15 @@ def compile_build(
     imported = load_model(model)
     from anole.extract.graph import find_layers
 
-    workloads = [layer.workload for layer in find_layers(imported)]
+    layers = find_layers(imported)
+    workloads = [layer.workload for layer in layers]
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
     matches = match_tasks(manifest, taken, receipts, target)
     with new_folder(folder) as made:
         if isinstance(target, VtaTarget):
             matches, parts = _compile_for_accelerator(model, imported, matches, receipts, target, made)
         else:
-            matches, parts = _compile(model, imported, matches, cast(Device, target), made)
+            matches, parts = _compile(model, imported, layers, matches, cast(Device, target), made)
         warn_of_untuned(settings.name, matches)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * coverage(matches)["share"])
         description = _describe(model, imported, manifest, settings, matches)
@@ -125,11 +127,12 @@ def _compile_for_accelerator(
 
 
 def _compile(
-    model: ModelSpec, imported: Imported, matches: list[Match], target: Device, made: Path
+    model: ModelSpec, imported: Imported, layers: Sequence[Layer], matches: list[Match], target: Device, made: Path
 ) -> tuple[list[Match], dict[str, Any]]:
-    """Writes the compiled network; returns the layers as they are built, and what it runs on."""
+    """Writes the compiled network; returns the tasks as they are built, what it runs on, and its kernels."""
     import tvm
 
+    from anole.build.kernels import describe_kernels
     from anole.build.lower import Choice, lower
     from anole.build.memory import MemoryPlan
 
@@ -156,4 +159,7 @@ def _compile(
         match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
         for match in matches
     ]
-    return built, {"runs_on": target.runs_on, "threads": target.threads, "memory": memory.to_json()}
+    task_keys = {match.task.workload: match.task.key for match in matches}
+    kernels = [kernel.to_json(task_keys) for kernel in describe_kernels(lowered, layers)]
+    parts = {"runs_on": target.runs_on, "threads": target.threads, "memory": memory.to_json(), "kernels": kernels}
+    return built, parts

@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import tvm
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm_ffi import dtype
+
+WRITTEN_BYTES = "anole.written_bytes"
+"""The attribute of a function that writes but a slice of its last parameter: how large the slice is."""
 
 _CONCAT = "anole.concat"
 _OPAQUE = 8
@@ -162,7 +167,8 @@ def _extended(func: tirx.PrimFunc, each: _Slice) -> tirx.PrimFunc:
     whole = tirx.decl_buffer(list(each.whole.shape), result.ty.dtype, "whole")
     body = tirx.SeqStmt([root.body, _copy_nest(result, whole, each)])
     block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=[*root.alloc_buffers, result])
-    return tirx.PrimFunc([*inputs, whole], s_tir.SBlockRealize([], True, block), attrs=func.attrs)
+    extended = tirx.PrimFunc([*inputs, whole], s_tir.SBlockRealize([], True, block), attrs=func.attrs)
+    return extended.with_attr(WRITTEN_BYTES, _size_bytes(result.ty))
 
 
 def _copying(ty: Any, each: _Slice) -> tirx.PrimFunc:
@@ -170,7 +176,7 @@ def _copying(ty: Any, each: _Slice) -> tirx.PrimFunc:
     whole = tirx.decl_buffer(list(each.whole.shape), ty.dtype, "whole")
     block = s_tir.SBlock([], [], [], "root", _copy_nest(operand, whole, each))
     func = tirx.PrimFunc([operand, whole], s_tir.SBlockRealize([], True, block))
-    return func.with_attr("tirx.noalias", True)
+    return func.with_attrs({"tirx.noalias": True, WRITTEN_BYTES: _size_bytes(ty)})
 
 
 def _copy_nest(source: Any, whole: Any, each: _Slice) -> tirx.Stmt:
@@ -190,6 +196,10 @@ def _copy_nest(source: Any, whole: Any, each: _Slice) -> tirx.Stmt:
     for loop, domain in zip(reversed(loops), reversed(domains), strict=True):
         nest = tirx.For(loop, domain.min, domain.extent, tirx.ForKind.SERIAL, nest)
     return nest
+
+
+def _size_bytes(ty: Any) -> int:
+    return prod(map(int, ty.shape)) * int(dtype(str(ty.dtype)).itemsize)
 
 
 def _point(buffer: Any, indices: Sequence[Any]) -> Any:

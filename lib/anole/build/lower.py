@@ -20,7 +20,9 @@ from anole.record import Config
 from anole.targets.base import ANCHOR, Template
 from anole.task import Workload, workload_from_json, workload_to_json
 
-_WORKLOAD = "anole.workload"
+WORKLOAD = "anole.workload"
+"""The attribute of an anchor's block, and of the function around it, that holds the workload as JSON."""
+
 _OUT_ELEMENTWISE_FUSABLE = 4
 _OPAQUE = 8
 
@@ -84,6 +86,7 @@ def _schedule(
     if workload is None:
         return schedule_default(func)
     choice = choices[workload]
+    func = func.with_attr(WORKLOAD, canonical_json(workload_to_json(workload)))
     try:
         return choice.template.schedule(func, workload, choice.config)
     except Exception as error:
@@ -95,7 +98,7 @@ def _schedule(
 def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
     schedule = s_tir.Schedule(func)
     for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
-        text = schedule.get(rv).annotations.get(_WORKLOAD)
+        text = schedule.get(rv).annotations.get(WORKLOAD)
         if text is not None:
             yield workload_from_json(json.loads(str(text)))
 
@@ -126,5 +129,5 @@ def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any
     schedule = s_tir.Schedule(te.create_prim_func([data, packed, result], "int64"))
     for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
         if ANCHOR in schedule.get(rv).annotations:
-            schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))
+            schedule.annotate(rv, WORKLOAD, canonical_json(workload_to_json(workload)))
     return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)

@@ -54,7 +54,7 @@ def evaluate_build(
     """
     build = read_build(folder)
     target = get_target(build["target_description"])
-    inputs = [_draw(info, seed) for seed, info in enumerate(build["inputs"])]
+    inputs = draw_inputs(build)
     if isinstance(target, Simulator):
         from anole.evaluate.simulated import evaluate_simulated
 
@@ -125,6 +125,11 @@ def read_build(folder: Path) -> dict[str, Any]:
         problem = f"build.json lacks {', '.join(sorted(missing))}" if missing else f"found schema {build.get('schema')}"
         raise BuildError(f"{folder}: {problem}; compile it again")
     return build
+
+
+def draw_inputs(build: Mapping[str, Any]) -> list[NDArray[Any]]:
+    """Returns the random inputs that a build is compared and timed on."""
+    return [_draw(info, seed) for seed, info in enumerate(build["inputs"])]
 
 
 def _draw(info: Mapping[str, Any], seed: int) -> NDArray[Any]:

@@ -20,6 +20,7 @@ from anole.spec import ModelSpec
 
 if TYPE_CHECKING:
     import torch
+    from tvm.runtime.vm import VirtualMachine
 
 Arrays = list[NDArray[Any]]
 
@@ -57,17 +58,10 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
         BuildError: its library cannot be loaded, or TVM was started with another number of threads before.
     """
     import tvm
-    from tvm.runtime.vm import VirtualMachine
 
-    started = int(tvm.get_global_func("runtime.NumThreads")())
-    if started != threads:
-        raise BuildError(f"{folder}: is for {threads} threads; TVM was started with {started} in this process")
-    try:
-        device = tvm.device(runs_on)
-        main = VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), device)["main"]
-    except Exception as error:
-        raise BuildError(f"{folder}: model.so cannot be loaded: {error}") from error
-    arguments = [tvm.runtime.tensor(array, device) for array in inputs]
+    machine = load_machine(folder, runs_on, threads)
+    device = tvm.device(runs_on)
+    arguments, main = [tvm.runtime.tensor(array, device) for array in inputs], machine["main"]
 
     def run() -> Any:
         found = main(*arguments)
@@ -78,6 +72,24 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
         return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
 
     return Engine("build", run, outputs)
+
+
+def load_machine(folder: Path, runs_on: str, threads: int) -> VirtualMachine:
+    """Returns the virtual machine that runs a compiled build, whose function is ``main``.
+
+    Raises:
+        BuildError: its library cannot be loaded, or TVM was started with another number of threads before.
+    """
+    import tvm
+    from tvm.runtime.vm import VirtualMachine
+
+    started = int(tvm.get_global_func("runtime.NumThreads")())
+    if started != threads:
+        raise BuildError(f"{folder}: is for {threads} threads; TVM was started with {started} in this process")
+    try:
+        return VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.device(runs_on))
+    except Exception as error:
+        raise BuildError(f"{folder}: model.so cannot be loaded: {error}") from error
 
 
 @contextlib.contextmanager

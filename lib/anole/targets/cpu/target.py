@@ -150,3 +150,9 @@ class CpuTarget:
         from anole.targets.cpu.peak import PeakKernel
 
         return PeakKernel(self.description).gflops()
+
+    def copy_bytes_per_s(self) -> float:
+        """Measures, in this process, how fast all threads copy memory."""
+        from anole.targets.cpu.bandwidth import CopyKernel
+
+        return CopyKernel(self.description).bytes_per_s()

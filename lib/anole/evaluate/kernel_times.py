@@ -1,0 +1,99 @@
+"""The time of every kernel of a compiled build, taken while the whole network runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.evaluate.engines import load_machine
+
+_RUN = 0
+"""What an instrument of TVM's virtual machine answers for a call to take place."""
+
+_FEWEST_RUNS = 20
+_FASTEST = 0.1
+"""The share of the runs that counts: those that other programs disturbed least."""
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """What one run of a network takes.
+
+    Attributes:
+        kernels_s: by the kernel's name, the seconds of all of its calls together.
+        whole_s: the seconds of a run that is not watched.
+    """
+
+    kernels_s: Mapping[str, float]
+    whole_s: float
+
+
+def time_kernels(folder: Path, inputs: Sequence[NDArray[Any]], threads: int, seconds: float) -> KernelTimes:
+    """Times the kernels of a build for the processor, with the arguments and the caches of a real run.
+
+    Runs that are watched, call by call, take turns with runs that are not. Only the fastest tenth of either counts,
+    and of these the median. Watching adds less than a microsecond to a kernel.
+
+    Args:
+        folder: of the build.
+        inputs: what it is run on.
+        threads: of the processor.
+        seconds: how long is measured, at least.
+
+    Raises:
+        BuildError: the build cannot be loaded.
+    """
+    import tvm
+
+    stopwatch = _Stopwatch()
+    arguments = [tvm.runtime.tensor(array) for array in inputs]
+    plain, machine = load_machine(folder, "cpu", threads)["main"], load_machine(folder, "cpu", threads)
+    machine.set_instrument(stopwatch)
+    watched = machine["main"]
+    whole_s: list[float] = []
+    laps_s: list[list[float]] = []
+    ends_s = time.perf_counter() + seconds
+    while len(whole_s) < _FEWEST_RUNS or time.perf_counter() < ends_s:
+        began_s = time.perf_counter()
+        plain(*arguments)
+        whole_s.append(time.perf_counter() - began_s)
+        stopwatch.start()
+        watched(*arguments)
+        laps_s.append(stopwatch.laps_s)
+    kernels_s: dict[str, float] = {}
+    for name, lap_s in zip(stopwatch.names, _typical(np.array(laps_s)), strict=True):
+        kernels_s[name] = kernels_s.get(name, 0.0) + float(lap_s)
+    return KernelTimes(kernels_s, float(_typical(np.array(whole_s)[:, None])[0]))
+
+
+class _Stopwatch:
+    """What the virtual machine calls before and after every call; its own calls, of memory and shapes, do not count."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.laps_s: list[float] = []
+        self._began_s = 0.0
+
+    def start(self) -> None:
+        """Forgets the last run."""
+        self.names, self.laps_s = [], []
+
+    def __call__(self, func: Any, name: str, before: bool, result: Any, *arguments: Any) -> int:
+        if before:
+            self._began_s = time.perf_counter()
+        elif not name.startswith("vm."):
+            self.laps_s.append(time.perf_counter() - self._began_s)
+            self.names.append(name)
+        return _RUN
+
+
+def _typical(runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the median of the fastest runs, given shape (n_runs, n_parts)."""
+    order = np.argsort(runs_s.sum(axis=1))
+    return np.asarray(np.median(runs_s[order[: max(3, int(_FASTEST * len(runs_s)))]], axis=0))
