@@ -86,9 +86,4 @@ class Conv2dTemplate:
         if pad_at == "inline":
             sch.compute_inline(pad)
             return
-        if pad_at == "parallel":
-            sch.compute_at(pad, parallel)
-        nest.vectorize_copy(sch, pad, self.unit.lanes)
-        if pad_at == "root":
-            batch, row = sch.get_loops(pad)[:2]
-            sch.parallel(sch.fuse(batch, row))
+        nest.place_copy(sch, pad, parallel if pad_at == "parallel" else None, self.unit.lanes)

@@ -49,9 +49,8 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     own: ``parallel_order``, ``tile_order``, and ``pad_at``, where the zero border is written.
     """
     filters = padded_filters(unit, w)
-    depthwise = w.groups == w.in_channels == w.out_channels
     # A register must not mix channels of two groups, which read different inputs.
-    alike = filters if w.groups == 1 or depthwise else w.out_channels // w.groups
+    alike = filters if w.groups == 1 else w.out_channels // w.groups
     widest = unit.lanes * unit.registers // 4
 
     def panels_are_whole_registers(split: tuple[int, ...]) -> bool:

@@ -33,6 +33,16 @@ def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
         sch.vectorize(sch.split(last, [None, width])[1])
 
 
+def place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:
+    """Computes a copying block such as the padding inside a loop, or first of all, in parallel, where that is None."""
+    if loop is not None:
+        sch.compute_at(block, loop)
+    vectorize_copy(sch, block, lanes)
+    if loop is None:
+        batch, row = sch.get_loops(block)[:2]
+        sch.parallel(sch.fuse(batch, row))
+
+
 def unroll_reduction(sch: s_tir.Schedule, loops: Sequence[LoopRV], tile_steps: int, max_step: int) -> None:
     """Unrolls reduction loops, innermost first, while the unrolled body stays within `max_step` vector operations."""
     steps = tile_steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from anole.processor import processor
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import Unit
-from anole.targets.cpu import batch_matmul_space, conv2d_space, dense_space
+from anole.targets.cpu import batch_matmul_space, conv2d_space, dense_space, depthwise_space
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import BatchMatmul, Conv2d, Workload
 
@@ -79,23 +79,21 @@ class CpuTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        if isinstance(workload, Conv2d):
-            return conv2d_space.conv2d_space(self.unit, self.threads, workload)
-        if isinstance(workload, BatchMatmul):
-            return batch_matmul_space.batch_matmul_space(self.unit, self.threads, workload)
-        return dense_space.dense_space(self.unit, self.threads, workload)
+        space, _ = _knobs_of(workload)
+        return space(self.unit, self.threads, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config that is decent without any tuning."""
-        if isinstance(workload, Conv2d):
-            return conv2d_space.conv2d_default(self.unit, self.threads, workload)
-        if isinstance(workload, BatchMatmul):
-            return batch_matmul_space.batch_matmul_default(self.unit, self.threads, workload)
-        return dense_space.dense_default(self.unit, self.threads, workload)
+        _, default = _knobs_of(workload)
+        return default(self.unit, self.threads, workload)
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
         if isinstance(workload, Conv2d):
+            if depthwise_space.is_depthwise(workload):
+                from anole.targets.cpu.depthwise import DepthwiseTemplate
+
+                return DepthwiseTemplate(self.unit)
             from anole.targets.cpu.conv2d import Conv2dTemplate
 
             return Conv2dTemplate(self.unit)
@@ -156,3 +154,16 @@ class CpuTarget:
         from anole.targets.cpu.bandwidth import CopyKernel
 
         return CopyKernel(self.description).bytes_per_s()
+
+
+def _knobs_of(
+    workload: Workload,
+) -> tuple[Callable[[VectorUnit, int, Any], Space], Callable[[VectorUnit, int, Any], Config]]:
+    """Returns what makes the space of a workload's template, and its default config."""
+    if isinstance(workload, Conv2d):
+        if depthwise_space.is_depthwise(workload):
+            return depthwise_space.depthwise_space, depthwise_space.depthwise_default
+        return conv2d_space.conv2d_space, conv2d_space.conv2d_default
+    if isinstance(workload, BatchMatmul):
+        return batch_matmul_space.batch_matmul_space, batch_matmul_space.batch_matmul_default
+    return dense_space.dense_space, dense_space.dense_default
