@@ -18,6 +18,7 @@ from anole.targets.cpu.target import CpuTarget
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,9 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     with device_lock(build["target_description"]["kind"]):
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
         peak = Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s())
-    rows = tuple(_row(kernel, times, peak) for kernel in build["kernels"])
+    # A reshape that is listed may have been compiled to a view, which is not called.
+    called = (kernel for kernel in build["kernels"] if kernel["name"] in times.kernels_s)
+    rows = tuple(_row(kernel, times, peak) for kernel in called)
     kernels_s = sum(row.seconds for row in rows)
     return Profile(build["name"], target.threads, rows, kernels_s, times.whole_s, peak)
 
@@ -117,20 +120,20 @@ def render_profile(profile: Profile) -> Table:
     title = f"{profile.build}, {profile.threads} thread{'s'[: profile.threads > 1]}"
     peak = f"{profile.peak.flop_per_s / 1e9:.0f} GFLOP/s and {profile.peak.bytes_per_s / 1e9:.1f} GB/s"
     table = Table(title=title, caption=f"the roofline: {peak}", title_justify="left", caption_justify="left")
-    table.add_column("kernel", overflow="fold")
-    table.add_column("layers", overflow="fold")
-    for name in ("calls", "time", "share", "rate", "of the roofline"):
+    table.add_column("kernel")
+    table.add_column("layers")
+    for name in ("calls", "time", "share", "rate", "roofline"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in profile.rows:
         table.add_row(
-            *(row.kernel, ", ".join(row.layers), str(row.calls), _milliseconds(row.seconds)),
+            *(_cut(row.kernel), _cut(", ".join(row.layers)), str(row.calls), _milliseconds(row.seconds)),
             *(f"{row.share:.1%}", row.rate, f"{row.roofline:.0%}"),
         )
     table.add_section()
     calls = sum(row.calls for row in profile.rows)
     share = f"{profile.kernels_s / profile.whole_s:.1%}"
-    table.add_row("all kernels", "", str(calls), _milliseconds(profile.kernels_s), share, "", "")
-    table.add_row("the whole network", "", "", _milliseconds(profile.whole_s), "", "", "")
+    table.add_row("kernels", "", str(calls), _milliseconds(profile.kernels_s), share, "", "")
+    table.add_row("network", "", "", _milliseconds(profile.whole_s), "", "", "")
     return table
 
 
@@ -152,6 +155,13 @@ def _row(kernel: Mapping[str, Any], times: KernelTimes, peak: Roofline) -> Row:
     flop, size_bytes = calls * kernel["flop"], calls * kernel["size_bytes"]
     share, roofline = seconds / times.whole_s, peak.least_s(flop, size_bytes) / seconds
     return Row(kernel["name"], tuple(kernel["layers"]), calls, seconds, share, flop, size_bytes, roofline)
+
+
+def _cut(words: str) -> Text:
+    """Words that are cut where a terminal is narrow, in the place of a number."""
+    from rich.text import Text
+
+    return Text(words, no_wrap=True, overflow="ellipsis")
 
 
 def _milliseconds(seconds: float) -> str:

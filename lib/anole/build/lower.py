@@ -13,6 +13,7 @@ from tvm import ir, relax, s_tir, te, tirx
 from anole.build.concat import legalize_concat, write_slices
 from anole.build.fast_math import fast_math_map
 from anole.build.flatten import flatten_products
+from anole.build.permute import mean_before_permuting
 from anole.build.workspace import lift_workspaces
 from anole.extract.graph import operands_of, workload_of
 from anole.keys import canonical_json
@@ -64,7 +65,8 @@ def lower(
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
     ]
-    module = write_slices(tvm.transform.Sequential(passes)(flatten_products(module)))
+    module = mean_before_permuting(flatten_products(module))
+    module = write_slices(tvm.transform.Sequential(passes)(module))
     failures: dict[Workload, str] = {}
     scheduled = {}
     for variable, func in module.functions_items():

@@ -1,0 +1,30 @@
+"""Means of what is transposed first, without the transposition: global pooling reads channels where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+from tvm import ir, relax
+from tvm.relax.dpl import DFPattern, is_op, rewrite_call, wildcard
+
+
+def mean_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with means taken over the axes of the original, wherever the order of the others stays."""
+    data = wildcard()
+    permute = is_op("relax.permute_dims")(data)
+    mean = is_op("relax.mean")(permute)
+
+    def swap(call: ir.Call, found: Mapping[DFPattern, ir.Expr]) -> ir.Expr:
+        rank = len(call.args[0].ty.shape)
+        order = [int(axis) for axis in found[permute].attrs.axes or reversed(range(rank))]
+        reduced = {int(axis) % rank for axis in call.attrs.axis} if call.attrs.axis else set(range(rank))
+        kept = [axis for position, axis in enumerate(order) if position not in reduced]
+        if kept != sorted(kept):
+            return call
+        means = relax.op.mean(found[data], sorted(order[position] for position in reduced))
+        return relax.op.reshape(means, call.ty.shape)
+
+    changed = module.clone()
+    changed["main"] = rewrite_call(mean, swap, module["main"])
+    return changed
