@@ -92,6 +92,10 @@ def norm_first() -> nn.Module:
     return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=True, activation="gelu")
 
 
+def twins() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
+
+
 def residual() -> nn.Module:
     return Residual()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ from anole.evaluate.engines import load_machine
 
 _RUN = 0
 """What an instrument of TVM's virtual machine answers for a call to take place."""
+
+_TICK_S = 1e-9
+"""The clock's resolution, and the least that a kernel takes."""
 
 _FEWEST_RUNS = 20
 _FASTEST = 0.1
@@ -51,32 +54,23 @@ def time_kernels(folder: Path, inputs: Sequence[NDArray[Any]], threads: int, sec
     """
     import tvm
 
-    stopwatch = _Stopwatch()
     arguments = [tvm.runtime.tensor(array) for array in inputs]
     plain, machine = load_machine(folder, "cpu", threads)["main"], load_machine(folder, "cpu", threads)
+    stopwatch = _Stopwatch()
     machine.set_instrument(stopwatch)
     watched = machine["main"]
-    whole_s: list[float] = []
-    laps_s: list[list[float]] = []
-    ends_s = time.perf_counter() + seconds
-    while len(whole_s) < _FEWEST_RUNS or time.perf_counter() < ends_s:
-        began_s = time.perf_counter()
-        plain(*arguments)
-        whole_s.append(time.perf_counter() - began_s)
-        stopwatch.start()
-        watched(*arguments)
-        laps_s.append(stopwatch.laps_s)
+    whole_s, laps_s = _take_turns(lambda: plain(*arguments), lambda: watched(*arguments), stopwatch, seconds)
     kernels_s: dict[str, float] = {}
-    for name, lap_s in zip(stopwatch.names, _typical(np.array(laps_s)), strict=True):
+    for name, lap_s in zip(stopwatch.names, _typical(laps_s), strict=True):
         kernels_s[name] = kernels_s.get(name, 0.0) + float(lap_s)
-    return KernelTimes(kernels_s, float(_typical(np.array(whole_s)[:, None])[0]))
+    return KernelTimes(kernels_s, float(_typical(whole_s)[0]))
 
 
 class _Stopwatch:
     """What the virtual machine calls before and after every call; its own calls, of memory and shapes, do not count.
 
-    Asking takes time: the machine wraps all arguments anew. So long, it has just taken to ask before the call, when
-    nothing ran meanwhile; that is subtracted.
+    Asking takes time: the machine wraps all arguments anew. How long, it has just shown when it asked before the
+    call, and that is subtracted.
     """
 
     def __init__(self) -> None:
@@ -93,10 +87,27 @@ class _Stopwatch:
         if before:
             self._asking_s = asked_s - self._answered_s
         elif not name.startswith("vm."):
-            self.laps_s.append(max(0.0, asked_s - self._answered_s - self._asking_s))
+            self.laps_s.append(max(_TICK_S, asked_s - self._answered_s - self._asking_s))
             self.names.append(name)
         self._answered_s = time.perf_counter()
         return _RUN
+
+
+def _take_turns(
+    plain: Callable[[], object], watched: Callable[[], object], stopwatch: _Stopwatch, seconds: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns the seconds of runs, shape (n_runs, 1), and of the watched ones' kernels, shape (n_runs, n_calls)."""
+    whole_s: list[list[float]] = []
+    laps_s: list[list[float]] = []
+    ends_s = time.perf_counter() + seconds
+    while len(whole_s) < _FEWEST_RUNS or time.perf_counter() < ends_s:
+        began_s = time.perf_counter()
+        plain()
+        whole_s.append([time.perf_counter() - began_s])
+        stopwatch.start()
+        watched()
+        laps_s.append(stopwatch.laps_s)
+    return np.array(whole_s), np.array(laps_s)
 
 
 def _typical(runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
