@@ -133,6 +133,33 @@ def test_large_functions_are_parallel_vectorised_and_right(name: str) -> None:
     assert {tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED} <= kinds
 
 
+@pytest.mark.parametrize(
+    ("definition", "shapes"),
+    [
+        (topi.nn.fast_softmax, ((128, 128),)),
+        (topi.nn.softmax, ((100, 256),)),
+        (topi.nn.fast_softmax, ((8, 64, 40),)),
+        (topi.nn.log_softmax, ((120, 200),)),
+        (lambda x, g, b: topi.nn.layer_norm(x, g, b, [1]), ((100, 384), (384,), (384,))),
+        (lambda x, g, b: topi.nn.layer_norm(x, g, b, [2]), ((3, 50, 136), (136,), (136,))),
+    ],
+)
+def test_what_goes_over_rows_several_times_does_so_row_by_row(
+    definition: Definition, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    scheduled = check(function(definition, *shapes))
+    assert scheduled.script().count("T.parallel(") == 1
+
+
+@pytest.mark.parametrize("shape", [(100, 197), (3, 40000), (20, 30, 1), (6, 8)])
+def test_rows_that_vectors_do_not_divide_or_threads_cannot_share(shape: tuple[int, ...]) -> None:
+    check(function(lambda x: topi.nn.softmax(x, -1), *[shape]))
+
+
+def test_columns_are_not_rows() -> None:
+    check(function(lambda x: topi.nn.softmax(x, 1), (10, 64, 48)))
+
+
 def test_channels_of_an_image_are_interleaved_in_parallel() -> None:
     scheduled = check(function(lambda x: topi.transpose(x, (0, 2, 3, 1)), (1, 3, 96, 96)))
     assert tirx.ForKind.PARALLEL in loop_kinds(scheduled)

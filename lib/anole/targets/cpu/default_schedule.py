@@ -19,6 +19,7 @@ from anole.targets.cpu.loops import (
     schedule_row_reduction,
     schedule_spatial,
 )
+from anole.targets.cpu.rows import schedule_rows
 
 __all__ = ["Machine", "schedule_default"]
 
@@ -31,7 +32,7 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     Never fails: what one strategy cannot schedule, or TVM then cannot lower, falls back to a simpler strategy, and
     at last to the function as it was.
     """
-    for strategy in (_schedule_blocks, _schedule_outer_loops):
+    for strategy in (_schedule_rows, _schedule_blocks, _schedule_outer_loops):
         schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
         try:
             strategy(schedule, machine)
@@ -50,6 +51,11 @@ def _lower(func: tirx.PrimFunc) -> None:
     with target:
         module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
         lower(tirx.transform.BindTarget(target.with_host(target))(module))
+
+
+def _schedule_rows(schedule: s_tir.Schedule, machine: Machine) -> None:
+    _inline_cheap(schedule)
+    schedule_rows(schedule, _blocks(schedule), machine)
 
 
 def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> None:

@@ -14,7 +14,7 @@ from anole.targets.cpu.access import Axis, Block, describe_block
 SERIAL_WORK = 1 << 14
 """Below so many steps, waking other threads costs more than they save."""
 
-_ACCUMULATORS = 4
+ACCUMULATORS = 4
 """Independent vectors in flight, so that the latency of one addition is hidden behind the others."""
 
 _CHUNKS = 64
@@ -51,7 +51,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
             vector, with their accumulators in registers.
         machine: the processor.
     """
-    block, fed = _described(schedule, rv), [_described(schedule, feeder) for feeder in feeding]
+    block, fed = described_block(schedule, rv), [described_block(schedule, feeder) for feeder in feeding]
     lanes = machine.lanes(block, *fed)
     work = block.work + sum(each.work for each in fed)
     loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, fed)
@@ -63,7 +63,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
         if work >= SERIAL_WORK:
             run_in_parallel(schedule, loops[:-1] or loops, machine)
         return
-    width = vector_width(axes[position].extent, lanes * (_ACCUMULATORS if feeding else 1), lanes)
+    width = vector_width(axes[position].extent, lanes * (ACCUMULATORS if feeding else 1), lanes)
     crossing = None if feeding else _crossing(axes, position, lanes)
     outer, above, vector = _tile(schedule, loops, position, width, crossing)
     tail = axes[position].extent % width != 0
@@ -72,7 +72,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
         fused, count = run_in_parallel(schedule, [*outer, above] if lone or not tail else outer, machine)
         above = fused if count == len(outer) + 1 else above
     for feeder in feeding:
-        _accumulate(schedule, feeder, above, width)
+        accumulate(schedule, feeder, above, width)
     schedule.vectorize(vector)
     if tail:
         schedule.annotate(above, "pragma_loop_partition_hint", 1)
@@ -80,7 +80,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: Rv, machine: Machine) -> None:
     """Reduces along a contiguous axis: a vector of partial results for each row, then one of its lanes."""
-    block = _described(schedule, rv)
+    block = described_block(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
     position = row_axis(axes)
     if position is None:
@@ -93,7 +93,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: Rv, machine: Machine) -
         schedule_row_reduction(schedule, schedule.rfactor(piece, len(rows)), machine)
         return
     lanes = machine.lanes(block)
-    width = vector_width(extent, lanes * (_ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
+    width = vector_width(extent, lanes * (ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
     steps, vector = schedule.split(loops[position], [None, width])
     others = [loop for i, loop in enumerate(loops) if axes[i].reduction and i != position]
     schedule.reorder(*rows, *others, steps, vector)
@@ -107,7 +107,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: Rv, machine: Machine) -
         if parallel:
             fused, count = run_in_parallel(schedule, rows, machine)
             row = fused if count == len(rows) else row
-        _accumulate(schedule, partial, row, width)
+        accumulate(schedule, partial, row, width)
     else:
         _vectorize_partial(schedule, partial, 0, False, machine)
     schedule.decompose_reduction(rv, schedule.get_loops(rv)[-1])
@@ -181,7 +181,7 @@ def _tile(
     return outer, above, vector
 
 
-def _accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
+def accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
     """Computes a reduction inside a loop, with vectors of accumulators."""
     schedule.compute_at(rv, at)
     chain = schedule.get_loops(rv)
@@ -241,7 +241,12 @@ def _shares_evenly(iterations: int, threads: int) -> bool:
     return iterations >= 16 * threads or (iterations >= threads and iterations % threads == 0)
 
 
-def _described(schedule: s_tir.Schedule, rv: Rv) -> Block:
+def described_block(schedule: s_tir.Schedule, rv: Rv) -> Block:
+    """Returns what scheduling needs to know of a block.
+
+    Raises:
+        ValueError: it is not one store with constant extents.
+    """
     block = describe_block(schedule.get(rv))
     if block is None:
         raise ValueError(f"block {schedule.get(rv).name_hint} is not one store")
