@@ -21,6 +21,10 @@ from anole.task import Dense
 VERSION = 1
 
 _ROWS_IN_REGISTERS = 16
+_PIPES_FED = 4
+"""Accumulators that are enough where memory is what limits."""
+
+_OF_IMBALANCE = 16.0
 
 
 @cache
@@ -64,12 +68,20 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 @cache
 def dense_default(unit: VectorUnit, threads: int, w: Dense) -> Config:
-    """Returns, of many drawn configs, the one with the most accumulators and a long reduction."""
+    """Returns, of many drawn configs, one that threads share evenly and that loads little for each multiply-add.
+
+    A single row is as fast as its weights are read: what is left to choose is but that the threads read as many.
+    """
     space = dense_space(unit, threads, w)
     vectors = space.sample(1024, np.random.default_rng(0))
     columns = space.columns(vectors)
-    merit = columns["tile_y"][:, 1] * columns["tile_x"][:, 2] // unit.lanes + np.log2(columns["tile_k"][:, 1])
-    return space.config(vectors[int(np.argmax(merit - 4.0 * columns["unroll_explicit"]))])
+    rows, panel = columns["tile_y"][:, 1], columns["tile_x"][:, 2] // unit.lanes
+    chunks = columns["tile_x"][:, 0]
+    merit = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads)) + np.minimum(rows * panel, _PIPES_FED)
+    merit += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+    if w.batch > 1:
+        merit += 4.0 * np.log2(rows * panel / (rows + panel))
+    return space.config(vectors[int(np.argmax(merit))])
 
 
 def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
