@@ -133,7 +133,7 @@ def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
 
 
 def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: Sequence[Knob]) -> tuple[_BySize, _BySize]:
-    """Returns, by the tiles' size, the parallel chunks and accumulators that a config can have: at most what is needed."""
+    """Returns, by tile size, the parallel chunks and accumulators that a config can have: at most what is needed."""
     tables = {knob.name: knob.table for knob in knobs}
     f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
     chunks, enough = {}, {}
