@@ -146,7 +146,8 @@ class Bench:
         self._process.submit(artifacts, self._best_s, seconds, timeout_s=limit_s)
 
     def _judge(self, candidate: Built, timed: Timed, run_s: float) -> Measurement:
-        measured = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s)
+        error = timed.relative_error if math.isfinite(timed.relative_error) else None
+        measured = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s, relative_error=error)
         if timed.timing is None:
             reason = f"relative error {timed.relative_error:.3g}; at most {self._tolerance:g} is allowed"
             return replace(measured, status=Status.WRONG_ANSWER, error=reason)
