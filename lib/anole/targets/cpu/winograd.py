@@ -13,6 +13,7 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.conv2d_space import padded_filters, vector_width
+from anole.targets.cpu.prefetch import CACHE_LINE_BYTES, first_read, prefetch_at, prefetch_lines
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.cpu.winograd_space import output_tiles
 from anole.targets.output_tiles import OutputTiles
@@ -20,6 +21,8 @@ from anole.targets.winograd import Filtering, minimal_filtering, transformed
 from anole.task import Conv2d
 
 SBlockRV = Any
+
+_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,13 @@ class WinogradTemplate:
         panel = config["tile_f"][2]
         lanes = vector_width(self.unit, panel)
         parallel, panel_loop = _schedule_output(sch, config, lanes)
-        _schedule_product(sch, config, panel_loop, lanes)
+        p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
         channel_lanes = vector_width(self.unit, workload.in_channels)
         _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes)
-        return anchor.scheduled(sch)
+        func = anchor.scheduled(sch)
+        if not config["prefetch_rc"]:
+            return func
+        return _prefetch_weights(func, sch.get(p_tile), sch.get(rc_outer), config["prefetch_rc"] * panel)
 
 
 def _filtering(w: Conv2d, config: Config) -> Filtering:
@@ -120,17 +126,19 @@ def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int) -> tuple[A
     n, y, x, f = sch.get_loops(epilogue)
     row, y_inner = sch.split(y, [None, config["tile_size"]])
     column, x_inner = sch.split(x, [None, config["tile_size"]])
-    sch.reorder(n, row, column, f, y_inner, x_inner)
-    chunk, tile = sch.split(sch.fuse(n, row, column), [None, config["tile_p"][0] * config["tile_p"][1]])
     f_parallel, f_tile, panel = config["tile_f"]
     f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
-    outer = [f_chunk, chunk] if config["parallel_order"] == "fy" else [chunk, f_chunk]
-    sch.reorder(*outer, panel_loop, tile, register, y_inner, x_inner, vector)
-    parallel = sch.fuse(*outer)
-    sch.parallel(parallel)
+    sch.reorder(n, row, column, f_chunk, panel_loop, register, y_inner, x_inner, vector)
+    tile = sch.fuse(n, row, column)
     sch.compute_inline(block)
     columns = sch.get_sblock("winograd_output_columns")
+    # Only before the tiles are split is it seen that their place in NHWC leads back to their number.
     sch.compute_at(columns, register, preserve_unit_loops=True)
+    chunk, tile = sch.split(tile, [None, config["tile_p"][0] * config["tile_p"][1]])
+    outer = [f_chunk, chunk] if config["parallel_order"] == "fy" else [chunk, f_chunk]
+    sch.reorder(*outer, panel_loop, tile, register)
+    parallel = sch.fuse(*outer)
+    sch.parallel(parallel)
     _unroll_in_registers(sch, columns)
     for loop in (y_inner, x_inner):
         sch.unroll(loop)
@@ -138,16 +146,17 @@ def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int) -> tuple[A
     return parallel, panel_loop
 
 
-def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lanes: int) -> None:
-    """Multiplies, for one panel of filters, the matrices of all points, each a few tiles at a time."""
+def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lanes: int) -> tuple[Any, Any]:
+    """Multiplies, for one panel of filters, the matrices of all points; returns the loops over tiles and channels."""
     block = sch.get_sblock("winograd_product")
     sch.compute_at(block, panel_loop, preserve_unit_loops=True)
-    out = sch.cache_write(block, 0, "global")
+    out = sch.cache_write(block, 0, "local")
     *_, a, b, tile, f, rc = sch.get_loops(block)
     p_tile, p_register = sch.split(tile, [None, config["tile_p"][1]])
     f_register, f_vector = sch.split(f, [None, lanes])
-    rc_outer, rc_inner = sch.split(rc, [None, config["unroll_rc"]])
-    sch.reorder(a, b, p_tile, rc_outer, rc_inner, p_register, f_register, f_vector)
+    channels, unrolled = int(sch.get(rc).extent), config["unroll_rc"]
+    rc_outer, rc_tile, rc_inner = sch.split(rc, [None, (config["prefetch_rc"] or channels) // unrolled, unrolled])
+    sch.reorder(a, b, p_tile, rc_outer, rc_tile, rc_inner, p_register, f_register, f_vector)
     sch.reverse_compute_at(out, p_tile, preserve_unit_loops=True)
     *_, tile, f = sch.get_loops(out)
     f_out, f_out_vector = sch.split(f, [None, lanes])
@@ -156,6 +165,19 @@ def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lane
     for loop in (f_vector, f_out_vector):
         sch.vectorize(loop)
     sch.decompose_reduction(block, rc_outer)
+    return p_tile, rc_outer
+
+
+def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For, weights: int) -> tirx.PrimFunc:
+    """Asks for the weights of the next point while those of this one are used, by each tile for its share of them."""
+    first = first_read(rc_outer, dimensions=5)
+    channels = int(first.source.shape[3])
+    lines = -(-weights * _FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
+    # One point's weights follow those of another, so that the next point's are as many channels further on.
+    panel, a, b, rc, f = first.indices
+    share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // _FLOAT_BYTES)
+    wanted = tirx.BufferLoad(first.source, [panel, a, b, rc + channels, f + share])
+    return prefetch_at(func, rc_outer, prefetch_lines(wanted, lines))
 
 
 def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int) -> None:

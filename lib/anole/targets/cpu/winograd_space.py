@@ -38,6 +38,9 @@ _CACHE_BYTES = 1 << 20
 
 _MOST_TILES = 256
 _UNROLLED = (1, 2, 4)
+_PREFETCHED = (4, 16)
+"""Each time, accumulators may have to go to memory and back; but so many requests at once should not stand in line."""
+
 _FLOAT_BYTES = 4
 _DRAWN = 4096
 _DEFAULT_SIZE = 4
@@ -74,15 +77,17 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
     Knobs: ``tile_size``, the outputs along a side of a tile, such as 4 for F(4x4, 3x3); ``tile_f`` as for direct
     convolution; ``tile_p``, the tiles of a block as (tile, register): how many blocks there are depends on the tiles'
-    size, so it follows; ``unroll_rc``, how many input channels one step of the reduction adds up; ``parallel_order``,
-    which of the parallel loops is outside, filters (f) or blocks of tiles (y); ``data_at``, where data is transformed:
-    within each parallel chunk, or all of it before them (root).
+    size, so it follows; ``unroll_rc``, how many input channels one step of the reduction adds up; ``prefetch_rc``,
+    after how many of them the next point's weights are asked for, or 0 for never; ``parallel_order``, which of the
+    parallel loops is outside, filters (f) or blocks of tiles (y); ``data_at``, where data is transformed: within each
+    parallel chunk, or all of it before them (root).
     """
     knobs = [
         option_knob("tile_size", _SIZES[w.kernel[0]], agent="spatial"),
         filter_knob(unit, w),
         _tile_knob(unit, w),
         option_knob("unroll_rc", [n for n in _UNROLLED if w.in_channels % n == 0], agent="reduction"),
+        option_knob("prefetch_rc", [0, *(n for n in _PREFETCHED if w.in_channels % n == 0)], agent="reduction"),
         option_knob("parallel_order", ("fy", "yf")),
         option_knob("data_at", ("parallel", "root")),
     ]
@@ -197,7 +202,7 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     weights = points * w.in_channels * padded_filters(unit, w)
     loads = 1 / _vectors(unit, columns) + 1 / columns["tile_p"][:, 1]
     products = weights * tiles * np.maximum(1.0, loads) / (2 * unit.lanes)
-    streamed = weights * blocks / unit.lanes
+    streamed = weights * blocks / unit.lanes * np.where(columns["prefetch_rc"] == 0, 1.0, 0.5)
     transforms = 4 * points * tiles * w.in_channels / unit.lanes
     transforms = transforms * np.where(columns["data_at"] == "parallel", f_parallel, 1.5)
     chunks = blocks * f_parallel
