@@ -130,6 +130,9 @@ def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int) -> tuple[A
     f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
     sch.reorder(n, row, column, f_chunk, panel_loop, register, y_inner, x_inner, vector)
     tile = sch.fuse(n, row, column)
+    # Whoever looks for the anchor finds it where most of the work is.
+    for name, value in sch.get(block).annotations.items():
+        sch.annotate(sch.get_sblock("winograd_product"), name, value)
     sch.compute_inline(block)
     columns = sch.get_sblock("winograd_output_columns")
     # Only before the tiles are split is it seen that their place in NHWC leads back to their number.
