@@ -72,7 +72,7 @@ def main() -> None:
     writer = csv.writer(sys.stdout)
     writer.writerow(COLUMNS)
     for layer in chosen(arguments.layers, LAYERS):
-        version = get_target(description).template_version(LAYERS[layer].operator)
+        version = get_target(description).template_version(LAYERS[layer])
         task = Task(LAYERS[layer], description, version)
         timed = time_all(task, spread(task, arguments.configs), evaluators)
         reference = timed[REFERENCE]

@@ -141,8 +141,7 @@ def _untuned(build: dict[str, Any], inputs: list[NDArray[Any]], device: Device, 
     from anole.extract import extract
 
     model = ModelSpec.from_json(build["model"], build["entry"])
-    version = lambda workload: device.template_version(workload.operator)  # noqa: E731
-    manifest, _ = extract(model, build["target"], build["target_description"], version, device.takes)
+    manifest, _ = extract(model, build["target"], build["target_description"], device.template_version, device.takes)
     logging.disable(logging.WARNING)
     compile_build(model, manifest, BuildSettings("untuned", "random", 0, False, 0), {}, folder)
     logging.disable(logging.NOTSET)

@@ -66,7 +66,7 @@ class Place:
     def task_of(self, layer: str) -> Task:
         """Returns a layer's task."""
         description = describe_target(TargetSpec(self.kind, self.kind))
-        version = get_target(description).template_version(LAYERS[layer].operator)
+        version = get_target(description).template_version(LAYERS[layer])
         return Task(LAYERS[layer], description, version)
 
 

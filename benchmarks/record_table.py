@@ -78,7 +78,7 @@ def main(name: str, n_passes: int = 1) -> None:
     space = target.space(workload).restricted(restriction)
     indices = space.valid_indices
     assert indices is not None
-    task = Task(workload, description, target.template_version(workload.operator))
+    task = Task(workload, description, target.template_version(workload))
     path = Path(f"work/tables/{name}.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
     measured = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

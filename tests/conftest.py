@@ -142,11 +142,7 @@ def accelerate() -> Callable[..., dict[str, Any]]:
     ) -> dict[str, Any]:
         model = ModelSpec(name, source, {"x": shape}, calibration)
         target = VtaTarget(VtaTarget.describe(**settings))
-
-        def version(workload: Any) -> int:
-            return target.template_version(workload.operator)
-
-        manifest, tasks = extract(model, "npu", target.description, version, target.takes)
+        manifest, tasks = extract(model, "npu", target.description, target.template_version, target.takes)
         build = BuildSettings(f"{name}-npu", "random", 2, False, 0)
         return compile_build(model, manifest, build, receipts(tasks), Path(name))
 

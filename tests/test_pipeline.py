@@ -200,7 +200,13 @@ def test_a_single_model_is_found_by_name(project: Path) -> None:
 
 
 def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -> None:
-    assert set(extract_versions(pipeline.descriptions["cpu"])) == {"extract", "batch_matmul", "conv2d", "dense"}
+    assert set(extract_versions(pipeline.descriptions["cpu"])) == {
+        "extract",
+        "batch_matmul",
+        "conv2d",
+        "conv2d.winograd",
+        "dense",
+    }
     assert set(extract_versions(VtaTarget.describe())) == {"extract", "conv2d", "dense"}
 
 

@@ -217,6 +217,31 @@ MISTAKES = {
         "targets.cpu.required: found 'no'; true or false is expected",
         "",
     ),
+    "no error at all": (
+        ("targets", "cpu", "max_relative_error"),
+        0,
+        "targets.cpu.max_relative_error: found 0; a number from 1e-05 to 0.01",
+        "",
+    ),
+    "large error": (
+        ("targets", "cpu", "max_relative_error"),
+        0.1,
+        "targets.cpu.max_relative_error: found 0.1",
+        "to 0.01",
+    ),
+    "error a word": (
+        ("targets", "cpu", "max_relative_error"),
+        "small",
+        "targets.cpu.max_relative_error: found 'small'",
+        "a number",
+    ),
+    "error a flag": (
+        ("targets", "cpu", "max_relative_error"),
+        True,
+        "targets.cpu.max_relative_error: found True",
+        "a number",
+    ),
+    "exact a text": (("targets", "cpu", "exact"), "yes", "targets.cpu.exact: found 'yes'; true or false", ""),
     "threads a text": (("targets", "cpu", "threads"), "all", "targets.cpu.threads: found 'all'", "whole"),
     "unknown mcpu": (("targets", "cpu", "mcpu"), "znver9", "targets.cpu.mcpu: found 'znver9'", "'znver"),
     "negative trials": (
@@ -320,6 +345,16 @@ def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
     spec = parse_spec(changed(("targets", "cpu", "threads"), 100_000))
     with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
         describe_target(spec.targets["cpu"])
+
+
+def test_how_exact_a_processor_must_be_is_said_only_where_it_differs() -> None:
+    def described(**settings: object) -> dict[str, Any]:
+        return describe_target(parse_spec(changed(("targets", "cpu"), {"kind": "cpu", **settings})).targets["cpu"])
+
+    plain = described()
+    assert described(max_relative_error="1e-4", exact=False) == plain
+    assert described(max_relative_error="1e-3") == {**plain, "max_relative_error": 1e-3}
+    assert described(exact=True) == {**plain, "exact": True}
 
 
 ACCELERATORS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,17 @@ class Node:
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
             raise self.error(f"found {_shown(self.value)}; a whole number of at least {least} is expected")
         return self.value
+
+    def number(self, least: float, most: float) -> float:
+        """Returns a number that is not outside of two bounds."""
+        found = self.value
+        # YAML takes 1e-4, without a point, for a text.
+        if isinstance(found, str):
+            with suppress(ValueError):
+                found = float(found)
+        if not isinstance(found, (int, float)) or isinstance(found, bool) or not least <= found <= most:
+            raise self.error(f"found {_shown(self.value)}; a number from {least:g} to {most:g} is expected")
+        return float(found)
 
     def flag(self) -> bool:
         """Returns true or false."""

@@ -289,8 +289,7 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
 
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
     """Returns the versions of what decides into which tasks a model is split for a target."""
-    target = get_target(description)
-    return {"extract": EXTRACT_VERSION, **{name: target.template_version(name) for name in sorted(target.operators)}}
+    return {"extract": EXTRACT_VERSION, **get_target(description).template_versions}
 
 
 def find_build(path: Path, name: str) -> tuple[dict[str, Any], Path, tuple[Path, ...]]:

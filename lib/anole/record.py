@@ -43,6 +43,8 @@ class Measurement:
         repeats: how many times were averaged.
         build_s: wall clock of building the candidate.
         run_s: wall clock of loading, checking and timing it.
+        relative_error: of its answer, as the L2 distance from one computed in float64; None where there was none, or
+            some of it was not even a number.
     """
 
     status: Status
@@ -53,6 +55,7 @@ class Measurement:
     repeats: int = 0
     build_s: float = 0.0
     run_s: float = 0.0
+    relative_error: float | None = None
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,16 @@ _BUDGET = ("trials", "total_trials", "seed")
 _NOT_IDENTITY = ("kind", "required", "measure")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TARGET_KEYS = {
-    "cpu": ("mcpu", "threads", "model", "measure"),
+    "cpu": ("mcpu", "threads", "model", "max_relative_error", "exact", "measure"),
     "cuda": ("arch", "model", "measure"),
     "vta": (
         *("geometry", "hardware", "frequency_mhz", "first_layer"),
         *("area_max", "memory_max", "penalty"),
     ),
 }
+
+_RELATIVE_ERRORS = (1e-5, 1e-2)
+"""The least and the most that may be asked of a kernel; not every direct sum in float32 is below 1e-6."""
 
 
 @dataclass(frozen=True)
@@ -201,9 +204,13 @@ def _target(name: str, node: Node) -> TargetSpec:
         entry[called].text()
     if "threads" in entry:
         entry["threads"].whole(least=1)
+    if "exact" in entry:
+        entry["exact"].flag()
     required = entry["required"].flag() if "required" in entry else True
     remote = Remote.read(entry["measure"]) if "measure" in entry else None
     settings = {key: setting.value for key, setting in entry.items() if key not in _NOT_IDENTITY}
+    if "max_relative_error" in entry:
+        settings["max_relative_error"] = entry["max_relative_error"].number(*_RELATIVE_ERRORS)
     return TargetSpec(name, kind, {**settings, **_identity(kind, node, remote)}, node.file, required, remote)
 
 

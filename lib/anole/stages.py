@@ -37,9 +37,7 @@ def extract_model(
         ExtractError: the model cannot be loaded or turned into tasks.
     """
     hardware = get_target(description)
-    manifest, tasks = extract(
-        model, target, description, lambda workload: hardware.template_version(workload.operator), hardware.takes
-    )
+    manifest, tasks = extract(model, target, description, hardware.template_version, hardware.takes)
     if not tasks:
         logger.warning("model %s: has no layer that target %s can run", model.name, target)
     for task in tasks:

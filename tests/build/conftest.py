@@ -53,7 +53,7 @@ class Network:
         """The task of each distinct workload, in order."""
         workloads = dict.fromkeys(layer.workload for layer in find_layers(self.imported))
         return {
-            workload: Task(workload, self.target.description, self.target.template_version(workload.operator))
+            workload: Task(workload, self.target.description, self.target.template_version(workload))
             for workload in workloads
         }
 

@@ -12,7 +12,10 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 
 from anole.build.lower import Choice, lower
+from anole.space import ALGORITHM
 from anole.targets.base import ANCHOR
+from anole.targets.cpu.winograd_space import can_winograd
+from anole.task import Conv2d
 
 
 def choices(network: Any, seed: int | None = None) -> dict[Any, Choice]:
@@ -59,6 +62,21 @@ def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, 
     net = network(name)
     module, failures = lower(net.imported.module, choices(net, seed), net.target.schedule_default)
     assert not failures
+    net.check(run(net, module))
+
+
+@pytest.mark.parametrize(("name", "size"), [("residual", 2), ("residual", 6), ("branches", 4)])
+def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, size: int) -> None:
+    net = network(name)
+    chosen = choices(net)
+    for workload in [workload for workload in net.tasks if isinstance(workload, Conv2d) and can_winograd(workload)]:
+        space = net.target.space(workload).restricted({ALGORITHM: ["winograd"], "tile_size": [size]})
+        config = space.config(space.sample(1, np.random.default_rng(size))[0])
+        chosen[workload] = Choice(net.target.template(workload), config)
+    module, failures = lower(net.imported.module, chosen, net.target.schedule_default)
+    assert not failures
+    made = [func for _, func in module.functions_items() if isinstance(func, tirx.PrimFunc) and is_anchor(func)]
+    assert any("winograd_product" in func.script() for func in made)
     net.check(run(net, module))
 
 

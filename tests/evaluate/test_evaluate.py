@@ -38,8 +38,7 @@ target = get_target(describe_cpu(threads=1))
 said = {}
 for name, source in (("torch", "torch:tiny:residual"), ("onnx", "onnx:net.onnx"), ("wrong", "torch:tiny:residual")):
     model = ModelSpec("net", source, {"x": (1, 3, 16, 16)})
-    versions = lambda workload: target.template_version(workload.operator)
-    manifest, _ = extract(model, "cpu", target.description, versions)
+    manifest, _ = extract(model, "cpu", target.description, target.template_version)
     build = compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
     if name == "wrong":
         build["entry"]["source"] = "torch:tiny:residual_of_other_weights"

@@ -111,6 +111,7 @@ def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
         assert measurement.latency_s is not None and 0 < measurement.latency_s < 1e-2
         assert measurement.repeats == 5
         assert measurement.build_s > 0 and measurement.run_s > 0
+        assert measurement.relative_error is not None and 0 < measurement.relative_error < 1e-6
     assert all(confirmation.repeats >= 5 for confirmation in confirmed)
 
 
@@ -148,6 +149,15 @@ def test_a_failure_costs_one_trial(
     assert [measurement.status for measurement in measured] == [Status.OK, status, Status.OK]
     assert error in str(measured[1].error)
     assert measured[1].latency_s is None
+
+
+def test_what_is_right_is_said_by_the_target(task: Task, configs: list[dict[str, Any]]) -> None:
+    strict = Task(task.workload, {**task.target, "max_relative_error": 1e-9}, 1)
+    with Measurer(strict, Fixed(), n_builders=1) as measurer:
+        (measured,) = measurer.measure(configs[:1])
+    assert measured.status == Status.WRONG_ANSWER
+    assert str(measured.error).endswith("at most 1e-09 is allowed")
+    assert measured.relative_error is not None and measured.relative_error > 1e-9
 
 
 def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer, configs: list[dict[str, Any]]) -> None:

@@ -97,6 +97,14 @@ def test_a_large_sample_has_about_as_many_of_each_algorithm():
     assert space.valid(drawn).all()
 
 
+def test_a_large_sample_has_as_many_of_what_is_seldom_valid():
+    splits = [split_knob(f"tile_{name}", 2**10, 4) for name in "fyx"]
+    seldom = Space(splits, [Constraint("too wide", lambda columns: columns["tile_f"][:, 3] <= 2)])
+    space = union({"often": Space(splits), "seldom": seldom})
+    counts = Counter(space.config(vector)[ALGORITHM] for vector in space.sample(64, np.random.default_rng(0)))
+    assert counts == {"often": 32, "seldom": 32}
+
+
 def test_one_algorithm_may_be_all_that_is_left():
     assert configs(SPACE.restricted({ALGORITHM: ["winograd"]})) == [
         config for config in configs(SPACE) if config[ALGORITHM] == "winograd"

@@ -79,7 +79,7 @@ def match_tasks(
     tasks = {
         task.key: task
         for workload in dict.fromkeys(workloads)
-        for task in [Task(workload, target.description, target.template_version(workload.operator))]
+        for task in [Task(workload, target.description, target.template_version(workload))]
     }
     listed = {entry["key"] for entry in manifest["tasks"]}
     if listed != set(tasks):

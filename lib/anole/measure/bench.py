@@ -52,8 +52,8 @@ class Bench:
         best_s: float | None,
     ) -> None:
         self._site, self._limits, self._best_s = site, limits, best_s
-        tolerance = limits.relative_error
-        start = partial(start_running, target, workload, evaluator, tolerance, site.remote, limits.session_s)
+        self._tolerance = target.max_relative_error
+        start = partial(start_running, target, workload, evaluator, self._tolerance, site.remote, limits.session_s)
         self._process = DeviceProcess(site, target, start, limits, patience)
         self._candidate: Built | None = None
 
@@ -146,10 +146,10 @@ class Bench:
         self._process.submit(artifacts, self._best_s, seconds, timeout_s=limit_s)
 
     def _judge(self, candidate: Built, timed: Timed, run_s: float) -> Measurement:
-        measured = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s)
+        error = timed.relative_error if math.isfinite(timed.relative_error) else None
+        measured = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s, relative_error=error)
         if timed.timing is None:
-            allowed = self._limits.relative_error
-            reason = f"relative error {timed.relative_error:.3g}; at most {allowed:g} is allowed"
+            reason = f"relative error {timed.relative_error:.3g}; at most {self._tolerance:g} is allowed"
             return replace(measured, status=Status.WRONG_ANSWER, error=reason)
         self._best_s = min(timed.timing.latency_s, self._best_s or math.inf)
         return replace(measured, **asdict(timed.timing))

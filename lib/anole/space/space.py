@@ -275,7 +275,7 @@ class Space:
             drawn = joined[np.sort(np.unique(joined, return_index=True)[1])]
             if len(drawn) >= n:
                 break
-        return self.vectors(drawn[:n])
+        return self.vectors(self._by_turns(drawn)[:n])
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draws n indices, valid or not, maybe some twice: first an algorithm, and then one of its configs."""
@@ -283,6 +283,14 @@ class Space:
             return rng.integers(0, self.size, size=n)
         rows = rng.integers(0, len(self._begins), size=n)
         return rng.integers(self._begins[rows], np.append(self._begins[1:], self.size)[rows])
+
+    def _by_turns(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns indices in an order in which algorithms take turns, however much of each one's configs is valid."""
+        rows = np.searchsorted(self._begins, indices, side="right") - 1
+        turns = np.zeros(len(indices), dtype=np.int64)
+        for row in np.unique(rows):
+            turns[rows == row] = np.arange(np.count_nonzero(rows == row))
+        return indices[np.argsort(turns, kind="stable")]
 
     def _odds(self, indices: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """Returns how probably each of n indices is drawn first, shape (n,); None where all are alike."""

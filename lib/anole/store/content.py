@@ -42,6 +42,7 @@ _MEASUREMENT: Shape = {
     "repeats": WHOLE,
     "build_s": NUMBER,
     "run_s": NUMBER,
+    "relative_error": NUMBER | NOTHING,
 }
 _SHAPES: dict[str, Shape] = {
     "run": {

@@ -244,6 +244,7 @@ def _measured(measurement: Measurement) -> Row:
         "repeats": measurement.repeats,
         "build_s": measurement.build_s,
         "run_s": measurement.run_s,
+        "relative_error": measurement.relative_error,
     }
 
 

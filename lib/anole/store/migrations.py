@@ -235,6 +235,18 @@ def spaces(db: Database) -> None:
     )
 
 
+@migrations()
+def relative_errors(db: Database) -> None:
+    """How far the answers of candidates are from the right ones."""
+    _execute(
+        db,
+        """
+        alter table trial add column relative_error real;
+        alter table confirmation add column relative_error real;
+        """,
+    )
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the transaction at hand, which sqlite3's own `executescript` would commit."""
     for statement in _statements(script):

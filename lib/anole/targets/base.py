@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+from anole.errors import TargetError
 from anole.record import Config
 from anole.space.space import Space
 from anole.task import Workload
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 ANCHOR = "anole.anchor"
 """The block attribute that marks the anchor operator's block; its value is the operator's name."""
+
+MAX_RELATIVE_ERROR = 1e-4
+"""How far a kernel's answer may be from the right one, as their L2 distance, unless something else is said."""
 
 
 class Template(Protocol):
@@ -78,19 +82,21 @@ class Target(Protocol):
     Attributes:
         description: everything that identifies it, in plain JSON values.
         operators: the names of those that it has templates for.
+        template_versions: of all its templates, by their names.
     """
 
     description: Mapping[str, Any]
     operators: tuple[str, ...]
+    template_versions: Mapping[str, int]
 
     def absence(self) -> str | None:
         """Returns why nothing can be run or measured on it from this machine, or None when it can."""
 
-    def template_version(self, operator: str) -> int:
-        """Returns the version of an operator's template; a part of a task's key.
+    def template_version(self, workload: Workload) -> int:
+        """Returns the version of a workload's template; a part of a task's key.
 
         Raises:
-            TargetError: there is no template for the operator.
+            TargetError: there is no template for its operator.
         """
 
     def takes(self, workload: Workload, position: int) -> bool:
@@ -117,6 +123,7 @@ class Device(Target, Protocol):
         runs_on: what TVM's runtime calls the kind of device, such as ``cpu``.
         threads: of the processor, that run kernels or launch them.
         compiler_options: of TVM, for whole networks.
+        max_relative_error: the L2 distance from the reference beyond which a kernel's answer is wrong.
     """
 
     shares_cores: bool
@@ -124,6 +131,7 @@ class Device(Target, Protocol):
     runs_on: str
     threads: int
     compiler_options: Mapping[str, Any]
+    max_relative_error: float
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
@@ -171,3 +179,14 @@ class Simulator(Target, Protocol):
         Raises:
             ConfigError: the config cannot be run; the message is the reason.
         """
+
+
+def version_of(workload: Workload, versions: Mapping[str, int], target: str) -> int:
+    """Returns the version of the template of a workload's operator.
+
+    Raises:
+        TargetError: there is none for the operator.
+    """
+    if workload.operator not in versions:
+        raise TargetError(f"{target} has no template for {workload.operator!r}; it has {', '.join(versions)}")
+    return versions[workload.operator]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from anole.task import BatchMatmul, Conv2d, Workload
 
 Array = NDArray[np.float32]
+AnyArray = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +22,13 @@ class Example:
         data: NHWC for conv2d, (rows, in) for dense, the left operand for batch_matmul.
         weight: HWIO for conv2d, (in, out) for dense, the right operand for batch_matmul, which is no constant.
         bias: (out,); None where the second operand is computed, and nothing follows the anchor.
-        expected: the anchor's result; where there is a bias plus that, negative values cut off.
+        expected: the anchor's result; where there is a bias plus that, negative values cut off; in float64.
     """
 
     data: Array
     weight: Array
     bias: Array | None
-    expected: Array
+    expected: NDArray[np.float64]
 
     @classmethod
     def draw(cls, workload: Workload, seed: int = 0) -> Self:
@@ -35,7 +36,7 @@ class Example:
         rng = np.random.default_rng(seed)
         data = rng.standard_normal(data_shape(workload), dtype=np.float32)
         weight = rng.standard_normal(weight_shape(workload), dtype=np.float32)
-        product = anchor(workload, data, weight)
+        product = anchor(workload, data.astype(np.float64), weight.astype(np.float64))
         if not workload.constant_weight:
             return cls(data, weight, None, product)
         bias = rng.standard_normal(weight.shape[-1:], dtype=np.float32)
@@ -44,6 +45,10 @@ class Example:
     def arguments(self, packed: Array) -> tuple[Array, ...]:
         """Returns what a kernel reads, in the order of its parameters, with the weight packed as it wants it."""
         return (self.data, packed) if self.bias is None else (self.data, packed, self.bias)
+
+    def unwritten(self) -> Array:
+        """Returns an output of which nothing is written, so that none of it is a number."""
+        return np.full(self.expected.shape, np.nan, dtype=np.float32)
 
     def relative_error(self, result: Array) -> float:
         """Returns the L2 distance of a result from what was expected, relative to its length."""
@@ -79,16 +84,16 @@ def out_shape(workload: Workload) -> tuple[int, ...]:
     return (workload.batch, workload.out_features)
 
 
-def anchor(workload: Workload, data: Array, weight: Array) -> Array:
-    """Returns the anchor operator's result, without an epilogue."""
+def anchor(workload: Workload, data: AnyArray, weight: AnyArray) -> AnyArray:
+    """Returns the anchor operator's result, without an epilogue, in the precision of data and weight."""
     if isinstance(workload, Conv2d):
         return _conv2d(workload, data, weight)
     if isinstance(workload, BatchMatmul) and workload.transpose_right:
-        return data @ weight.swapaxes(1, 2)
-    return data @ weight
+        return np.asarray(data @ weight.swapaxes(1, 2))
+    return np.asarray(data @ weight)
 
 
-def _conv2d(w: Conv2d, data: Array, weight: Array) -> Array:
+def _conv2d(w: Conv2d, data: AnyArray, weight: AnyArray) -> AnyArray:
     top, left, bottom, right = w.padding
     padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)))
     reach = [(k - 1) * d + 1 for k, d in zip(w.kernel, w.dilation, strict=True)]
@@ -98,4 +103,4 @@ def _conv2d(w: Conv2d, data: Array, weight: Array) -> Array:
         np.tensordot(inputs, filters, axes=((3, 4, 5), (2, 0, 1)))
         for inputs, filters in zip(np.split(windows, w.groups, axis=3), np.split(weight, w.groups, axis=3), strict=True)
     ]
-    return np.asarray(np.concatenate(groups, axis=-1), dtype=np.float32)
+    return np.concatenate(groups, axis=-1)

@@ -24,7 +24,7 @@ TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
 """The order of the tile loops inside a parallel chunk: positions in (f, y, x)."""
 
 _ROWS_IN_REGISTERS = 8
-_FMA_LATENCY_HIDDEN = 8
+FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
 
 
@@ -38,6 +38,19 @@ def vector_width(unit: VectorUnit, panel: int) -> int:
     return next(lanes for lanes in range(min(unit.lanes, panel), 0, -1) if panel % lanes == 0)
 
 
+def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
+    """Returns the knob ``tile_f``, which splits the filters into (parallel, tile, register)."""
+    filters = padded_filters(unit, w)
+    # A register must not mix channels of two groups, which read different inputs.
+    alike = filters if w.groups == 1 else w.out_channels // w.groups
+    widest = unit.lanes * unit.registers // 4
+
+    def panels_are_whole_registers(split: tuple[int, ...]) -> bool:
+        return split[2] <= widest and alike % split[2] == 0 and (w.groups > 1 or split[2] % unit.lanes == 0)
+
+    return split_knob("tile_f", filters, 3, panels_are_whole_registers, agent="spatial")
+
+
 @cache
 def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Returns the space of a convolution.
@@ -48,16 +61,8 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     an unrolled reduction body may have, and ``unroll_explicit``, whether TVM unrolls it or LLVM may. And the CPU's
     own: ``parallel_order``, ``tile_order``, and ``pad_at``, where the zero border is written.
     """
-    filters = padded_filters(unit, w)
-    # A register must not mix channels of two groups, which read different inputs.
-    alike = filters if w.groups == 1 else w.out_channels // w.groups
-    widest = unit.lanes * unit.registers // 4
-
-    def panels_are_whole_registers(split: tuple[int, ...]) -> bool:
-        return split[2] <= widest and alike % split[2] == 0 and (w.groups > 1 or split[2] % unit.lanes == 0)
-
     knobs = [
-        split_knob("tile_f", filters, 3, panels_are_whole_registers, agent="spatial"),
+        filter_knob(unit, w),
         split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
         split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers, agent="spatial"),
         split_knob("tile_rc", w.in_channels // w.groups, 2, agent="reduction"),
@@ -125,7 +130,7 @@ def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: list[Knob]) ->
         if rows * columns * vectors + vectors + 1 <= unit.registers
     ]
     chunks = min(threads, max(chunks for chunks, _ in tiles))
-    return chunks, min(_FMA_LATENCY_HIDDEN, max(most for available, most in tiles if available >= chunks))
+    return chunks, min(FMA_LATENCY_HIDDEN, max(most for available, most in tiles if available >= chunks))
 
 
 def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:

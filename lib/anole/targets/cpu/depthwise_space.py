@@ -20,6 +20,8 @@ from anole.space.space import Columns
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
+VERSION = 1
+
 TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
 """The order of the tile loops inside a parallel chunk: positions in (f, y, x)."""
 

@@ -8,7 +8,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 
 from anole.record import Config
@@ -43,7 +42,7 @@ class CpuRunner:
     def load(self, artifact: Path, config: Config) -> LoadedKernel:
         """Loads a shared library that the builder wrote."""
         kernel = tvm.runtime.load_module(str(artifact))["main"]
-        out = tvm.runtime.tensor(np.full_like(self._example.expected, np.nan))
+        out = tvm.runtime.tensor(self._example.unwritten())
         constant = [repeat(argument) for argument in (*self._bias, out)]
         return LoadedKernel(kernel, zip(repeat(self._data), self._weights.of(config), *constant), out, self._example)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anole.errors import TargetError
 from anole.machine import describe_cpu, describe_remote_cpu
 from anole.processor import processor
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import Unit
-from anole.targets.cpu import batch_matmul_space, conv2d_space, dense_space, depthwise_space
+from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
+from anole.targets.cpu import algorithms, batch_matmul_space, dense_space
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import BatchMatmul, Conv2d, Workload
 
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 
     from anole.targets.base import Runner, Template
 
-_VERSIONS = {
-    "batch_matmul": batch_matmul_space.VERSION,
-    "conv2d": conv2d_space.VERSION,
-    "dense": dense_space.VERSION,
-}
 _FLOAT_BYTES = 4
 
 
@@ -34,44 +28,66 @@ class CpuTarget:
     """The processor of this machine, with a number of threads.
 
     Args:
-        description: its ``mcpu`` (LLVM's name), ``features`` and ``threads``.
+        description: its ``mcpu`` (LLVM's name), ``features`` and ``threads``, and what differs from the defaults of
+            ``max_relative_error`` and ``exact``.
     """
 
-    operators = tuple(_VERSIONS)
+    operators = ("batch_matmul", "conv2d", "dense")
     shares_cores = True
     preload = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
     runs_on = "cpu"
     compiler_options: Mapping[str, Any] = {}
+    template_versions: Mapping[str, int] = {
+        "batch_matmul": batch_matmul_space.VERSION,
+        **algorithms.VERSIONS,
+        "dense": dense_space.VERSION,
+    }
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
         self.threads = int(description["threads"])
         self.unit = VectorUnit.of(description)
+        self.max_relative_error = float(description.get("max_relative_error", MAX_RELATIVE_ERROR))
+        self.exact = bool(description.get("exact", False))
 
     @staticmethod
-    def describe(mcpu: str | None = None, threads: int | None = None, model: str | None = None) -> dict[str, Any]:
+    def describe(
+        mcpu: str | None = None,
+        threads: int | None = None,
+        model: str | None = None,
+        max_relative_error: float = MAX_RELATIVE_ERROR,
+        exact: bool = False,
+    ) -> dict[str, Any]:
         """Returns the description of this machine's processor, or of another one's that is called a model.
 
-        See `anole.machine.describe_cpu` and `anole.machine.describe_remote_cpu`.
+        Args:
+            mcpu: see `anole.machine.describe_cpu` and `anole.machine.describe_remote_cpu`.
+            threads: see there.
+            model: see there.
+            max_relative_error: of a kernel's answer, as its L2 distance from the right one; said where it differs.
+            exact: whether only those algorithms are allowed that compute what the operator is defined as; likewise.
         """
+        said = {} if max_relative_error == MAX_RELATIVE_ERROR else {"max_relative_error": max_relative_error}
+        if exact:
+            said["exact"] = True
         if model is None or mcpu is None or threads is None:
-            return describe_cpu(mcpu, threads)
-        return describe_remote_cpu(model, mcpu, threads)
+            return {**describe_cpu(mcpu, threads), **said}
+        return {**describe_remote_cpu(model, mcpu, threads), **said}
 
     def absence(self) -> str | None:
         """Returns why nothing can be run here, where another machine's processor is meant."""
         here, meant = processor().name, self.description["model"]
         return None if meant == here else f"cpu {meant}: this machine's processor is {here}"
 
-    def template_version(self, operator: str) -> int:
-        """Returns the version of an operator's template.
+    def template_version(self, workload: Workload) -> int:
+        """Returns the version of a workload's template.
 
         Raises:
-            TargetError: there is no template for the operator.
+            TargetError: there is no template for its operator.
         """
-        if operator not in _VERSIONS:
-            raise TargetError(f"the cpu has no template for {operator!r}; it has {', '.join(_VERSIONS)}")
-        return _VERSIONS[operator]
+        if isinstance(workload, Conv2d):
+            return algorithms.convolution_version(workload, self.exact)
+        return version_of(workload, self.template_versions, "the cpu")
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the processor runs everything."""
@@ -79,24 +95,24 @@ class CpuTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        space, _ = _knobs_of(workload)
-        return space(self.unit, self.threads, workload)
+        if isinstance(workload, Conv2d):
+            return algorithms.convolution_space(self.unit, self.threads, workload, self.exact)
+        if isinstance(workload, BatchMatmul):
+            return batch_matmul_space.batch_matmul_space(self.unit, self.threads, workload)
+        return dense_space.dense_space(self.unit, self.threads, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config that is decent without any tuning."""
-        _, default = _knobs_of(workload)
-        return default(self.unit, self.threads, workload)
+        if isinstance(workload, Conv2d):
+            return algorithms.convolution_default(self.unit, self.threads, workload, self.exact)
+        if isinstance(workload, BatchMatmul):
+            return batch_matmul_space.batch_matmul_default(self.unit, self.threads, workload)
+        return dense_space.dense_default(self.unit, self.threads, workload)
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
         if isinstance(workload, Conv2d):
-            if depthwise_space.is_depthwise(workload):
-                from anole.targets.cpu.depthwise import DepthwiseTemplate
-
-                return DepthwiseTemplate(self.unit)
-            from anole.targets.cpu.conv2d import Conv2dTemplate
-
-            return Conv2dTemplate(self.unit)
+            return algorithms.convolution_template(self.unit, workload, self.exact)
         if isinstance(workload, BatchMatmul):
             from anole.targets.cpu.batch_matmul import BatchMatmulTemplate
 
@@ -154,16 +170,3 @@ class CpuTarget:
         from anole.targets.cpu.bandwidth import CopyKernel
 
         return CopyKernel(self.description).bytes_per_s()
-
-
-def _knobs_of(
-    workload: Workload,
-) -> tuple[Callable[[VectorUnit, int, Any], Space], Callable[[VectorUnit, int, Any], Config]]:
-    """Returns what makes the space of a workload's template, and its default config."""
-    if isinstance(workload, Conv2d):
-        if depthwise_space.is_depthwise(workload):
-            return depthwise_space.depthwise_space, depthwise_space.depthwise_default
-        return conv2d_space.conv2d_space, conv2d_space.conv2d_default
-    if isinstance(workload, BatchMatmul):
-        return batch_matmul_space.batch_matmul_space, batch_matmul_space.batch_matmul_default
-    return dense_space.dense_space, dense_space.dense_default

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anole.errors import TargetError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import Unit
+from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
 from anole.targets.cuda import algorithms, batch_matmul_space, depthwise_space, gemm_space, gemv_space
 from anole.targets.cuda.architecture import Limits, describe_cuda
 from anole.targets.cuda.gpus import Gpu, present_gpus
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from anole.targets.base import Runner, Template
 
-_VERSIONS = {"batch_matmul": 1, "conv2d": 2, "dense": 1}
-
 
 class CudaTarget:
     """GPUs of one architecture.
@@ -32,11 +30,13 @@ class CudaTarget:
         description: its ``arch``, such as ``sm_90``, and its ``limits``.
     """
 
-    operators = tuple(_VERSIONS)
+    operators = ("batch_matmul", "conv2d", "dense")
     shares_cores = False
     preload = ("anole.targets.cuda.builder",)
     runs_on = "cuda"
     threads = 1
+    max_relative_error = MAX_RELATIVE_ERROR
+    template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 1}
     # What has fixed shapes is recorded once, and then launched by a single call.
     compiler_options: Mapping[str, Any] = {"relax.backend.use_cuda_graph": True}
 
@@ -62,15 +62,13 @@ class CudaTarget:
             return f"cuda {wanted}: this machine's GPU is a {first.name}, not a {model}; give its `model` to run on it"
         return None
 
-    def template_version(self, operator: str) -> int:
-        """Returns the version of an operator's templates.
+    def template_version(self, workload: Workload) -> int:
+        """Returns the version of the templates of a workload's operator.
 
         Raises:
             TargetError: there is no template for the operator.
         """
-        if operator not in _VERSIONS:
-            raise TargetError(f"cuda has no template for {operator!r}; it has {', '.join(_VERSIONS)}")
-        return _VERSIONS[operator]
+        return version_of(workload, self.template_versions, "cuda")
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the GPU runs everything."""

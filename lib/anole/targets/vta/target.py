@@ -10,6 +10,7 @@ from typing import Any
 from anole.errors import ConfigError, TargetError
 from anole.record import Config
 from anole.space.space import Space
+from anole.targets.base import version_of
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.conv2d import lower_conv2d
 from anole.targets.vta.design import EPILOGUE, conv2d_space, default_config, design_of, geometry_of, whole_blocks
@@ -17,7 +18,6 @@ from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.timing import cycles_of
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-_VERSIONS = {"conv2d": 1, "dense": 1}
 _BOUNDS = ("area_max", "memory_max", "penalty")
 
 
@@ -29,7 +29,8 @@ class VtaTarget:
             bounds; where the ``first_layer`` runs.
     """
 
-    operators = tuple(_VERSIONS)
+    operators = ("conv2d", "dense")
+    template_versions: Mapping[str, int] = {"conv2d": 1, "dense": 1}
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
@@ -86,15 +87,13 @@ class VtaTarget:
         """Returns None: a simulator is anywhere."""
         return None
 
-    def template_version(self, operator: str) -> int:
-        """Returns the version of an operator's template.
+    def template_version(self, workload: Workload) -> int:
+        """Returns the version of the template of a workload's operator.
 
         Raises:
             TargetError: there is no template for the operator.
         """
-        if operator not in _VERSIONS:
-            raise TargetError(f"vta has no template for {operator!r}; it has {', '.join(_VERSIONS)}")
-        return _VERSIONS[operator]
+        return version_of(workload, self.template_versions, "vta")
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns whether the accelerator can run an operator, and is asked to."""

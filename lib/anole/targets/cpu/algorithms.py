@@ -1,0 +1,73 @@
+"""The templates that a convolution on the CPU may have; a config chooses one where there are two."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from anole.record import Config
+from anole.space import ALGORITHM, Space, union
+from anole.targets.cpu import conv2d_space as direct
+from anole.targets.cpu import depthwise_space as depthwise
+from anole.targets.cpu import winograd_space as winograd
+from anole.targets.cpu.vector_unit import VectorUnit
+from anole.task import Conv2d
+
+if TYPE_CHECKING:
+    from anole.targets.base import Template
+
+DIRECT, WINOGRAD = "direct", "winograd"
+
+VERSIONS = {
+    "conv2d": direct.VERSION,
+    "conv2d.depthwise": depthwise.VERSION,
+    "conv2d.winograd": winograd.VERSION,
+}
+
+
+def has_choice(w: Conv2d, exact: bool) -> bool:
+    """Returns whether a convolution may be Winograd's: not where it must be computed exactly as it is defined."""
+    return winograd.can_winograd(w) and not exact
+
+
+def convolution_version(w: Conv2d, exact: bool) -> int:
+    """Returns the version of a convolution's template, which rises with that of every algorithm it may have."""
+    if depthwise.is_depthwise(w):
+        return direct.VERSION + depthwise.VERSION
+    return direct.VERSION + (winograd.VERSION if has_choice(w, exact) else 0)
+
+
+@cache
+def convolution_space(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Space:
+    """Returns the space of a convolution: depthwise, or direct and, where it can be, Winograd's."""
+    if depthwise.is_depthwise(w):
+        return depthwise.depthwise_space(unit, threads, w)
+    space = direct.conv2d_space(unit, threads, w)
+    if not has_choice(w, exact):
+        return space
+    return union({DIRECT: space, WINOGRAD: winograd.winograd_space(unit, threads, w)})
+
+
+def convolution_default(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Config:
+    """Returns a valid config of the algorithm that is most likely the faster one."""
+    if depthwise.is_depthwise(w):
+        return depthwise.depthwise_default(unit, threads, w)
+    if not has_choice(w, exact):
+        return direct.conv2d_default(unit, threads, w)
+    if winograd.winograd_pays(w):
+        return {ALGORITHM: WINOGRAD, **winograd.winograd_default(unit, threads, w)}
+    return {ALGORITHM: DIRECT, **direct.conv2d_default(unit, threads, w)}
+
+
+def convolution_template(unit: VectorUnit, w: Conv2d, exact: bool) -> Template:
+    """Returns the template of a convolution; its space has the same name."""
+    from anole.targets.choice import ChoiceTemplate
+    from anole.targets.cpu.conv2d import Conv2dTemplate
+    from anole.targets.cpu.depthwise import DepthwiseTemplate
+    from anole.targets.cpu.winograd import WinogradTemplate
+
+    if depthwise.is_depthwise(w):
+        return DepthwiseTemplate(unit)
+    if not has_choice(w, exact):
+        return Conv2dTemplate(unit)
+    return ChoiceTemplate({DIRECT: Conv2dTemplate(unit), WINOGRAD: WinogradTemplate(unit)})

@@ -1,0 +1,58 @@
+"""Asking memory for what a loop will read later on, while it still computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+
+CACHE_LINE_BYTES = 64
+
+# Of LLVM's intrinsic: to be read, into the second-level cache, as data.
+_READ, _SECOND_LEVEL, _DATA = 0, 2, 1
+
+
+def first_read(loop: tirx.For, dimensions: int) -> tirx.BufferLoad:
+    """Returns what the only block within a loop reads first in each iteration, of its buffer of so many dimensions."""
+    (realize,) = _collect(loop.body, s_tir.SBlockRealize)
+    inner = [each.loop_var for each in _collect(loop.body, tirx.For)]
+    load = next(load for load in _collect(realize.block.body, ir.TensorLoad) if len(load.indices) == dimensions)
+    variables = [iter_var.var for iter_var in realize.block.iter_vars]
+
+    def bound(variable: tirx.Var) -> Any:
+        values = (value for own, value in zip(variables, realize.iter_values, strict=True) if own.same_as(variable))
+        return next(values, variable)
+
+    def begun(variable: tirx.Var) -> Any:
+        return tirx.IntImm(variable.ty.dtype, 0) if any(variable.same_as(each) for each in inner) else variable
+
+    places = [tvm_ffi.structural_map(index, (tirx.Var, bound)) for index in load.indices]
+    return tirx.BufferLoad(load.source, [tvm_ffi.structural_map(place, (tirx.Var, begun)) for place in places])
+
+
+def prefetch_at(func: tirx.PrimFunc, loop: tirx.For, wanted: tirx.Stmt) -> tirx.PrimFunc:
+    """Returns a function in which each iteration of one of its loops begins with what is wanted."""
+
+    def begin(each: tirx.For) -> tirx.For:
+        if not each.loop_var.same_as(loop.loop_var):
+            return each
+        return tirx.For(each.loop_var, each.min, each.extent, each.kind, tirx.SeqStmt([wanted, each.body]))
+
+    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, begin), order="post"))
+
+
+def prefetch_lines(first: tirx.BufferLoad, count: int) -> tirx.Stmt:
+    """Returns the statement that asks for so many cache lines, one after the other, from an element on."""
+    line = tirx.Var("line", "int32")
+    elements = CACHE_LINE_BYTES // 4
+    *outer, last = first.indices
+    address = tirx.address_of(tirx.BufferLoad(first.source, [*outer, last + line * elements]))
+    call = tirx.call_intrin("void", "tirx.prefetch", address, _READ, _SECOND_LEVEL, _DATA)
+    return tirx.For(line, 0, count, tirx.ForKind.SERIAL, tirx.Evaluate(call))
+
+
+def _collect(root: Any, kind: type) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(root, (kind, found.append))
+    return found

@@ -1,0 +1,242 @@
+"""The knobs of a Winograd convolution on the CPU, and what a config of them means; needs no compiler.
+
+The nest, outermost first: a parallel loop over blocks of tiles and chunks of filters, in which the block's data is
+transformed once; for each weight panel a product of matrices for each point of a tile, whose accumulators never leave
+the vector registers; and the transform of these products to outputs, with the epilogue. What lies between the three
+steps is as small as a block, and stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space import Constraint, Knob, Space, option_knob
+from anole.space.loops import Annotation, Buffer, Loop, LoopNest
+from anole.space.space import Columns
+from anole.targets.cpu.conv2d_space import FMA_LATENCY_HIDDEN, filter_knob, padded_filters
+from anole.targets.cpu.vector_unit import VectorUnit
+from anole.targets.output_tiles import OutputTiles
+from anole.task import Conv2d
+
+VERSION = 1
+
+_SIZES = {3: (2, 4, 6), 5: (2, 4)}
+"""For filters of so many rows and columns, the outputs along a side of a tile.
+
+They take at most 8 x 8 products. Of normal data of 512 channels, F(2x2, 3x3) has a relative L2 error of 0.7e-6 beside
+float64, F(4x4, 3x3) of 3.1e-6, F(6x6, 3x3) of 9.3e-6, F(2x2, 5x5) of 3.2e-6 and F(4x4, 5x5) of 7.3e-6.
+"""
+
+_CACHE_BYTES = 1 << 20
+"""What a core has of the second-level cache, about; between the steps a block may fill all of it."""
+
+_MOST_TILES = 256
+_UNROLLED = (1, 2, 4)
+_PREFETCHED = (4, 16)
+"""Each time, accumulators may have to go to memory and back; but so many requests at once should not stand in line."""
+
+_FLOAT_BYTES = 4
+_DRAWN = 4096
+_DEFAULT_SIZE = 4
+_FEWEST_CHANNELS = 16
+_FEWEST_TILES = 9
+
+_BySize = Mapping[int, int]
+"""A number for each tile size."""
+
+
+def can_winograd(w: Conv2d) -> bool:
+    """Returns whether it is a convolution of 3x3 or 5x5 neighbours, at every place, over all channels."""
+    return w.kernel[0] == w.kernel[1] in _SIZES and w.strides == w.dilation == (1, 1) and w.groups == 1
+
+
+def winograd_pays(w: Conv2d) -> bool:
+    """Returns whether it is most likely faster than direct convolution, by what its transforms and weights cost.
+
+    Weights become up to seven times as many, so that each of them should be used for several tiles.
+    """
+    channels = min(w.in_channels, w.out_channels)
+    return channels >= _FEWEST_CHANNELS and _count(w, _DEFAULT_SIZE) >= _FEWEST_TILES
+
+
+def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
+    """Returns the tiles that a config cuts the outputs into."""
+    tiles, register = config["tile_p"]
+    return OutputTiles.of(w, config["tile_size"], tiles * register)
+
+
+@cache
+def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
+    """Returns the space of a convolution that `can_winograd`.
+
+    Knobs: ``tile_size``, the outputs along a side of a tile, such as 4 for F(4x4, 3x3); ``tile_f`` as for direct
+    convolution; ``tile_p``, the tiles of a block as (tile, register): how many blocks there are depends on the tiles'
+    size, so it follows; ``unroll_rc``, how many input channels one step of the reduction adds up; ``prefetch_rc``,
+    after how many of them the next point's weights are asked for, or 0 for never; ``parallel_order``, which of the
+    parallel loops is outside, filters (f) or blocks of tiles (y); ``data_at``, where data is transformed: within each
+    parallel chunk, or all of it before them (root).
+    """
+    knobs = [
+        option_knob("tile_size", _SIZES[w.kernel[0]], agent="spatial"),
+        filter_knob(unit, w),
+        _tile_knob(unit, w),
+        option_knob("unroll_rc", [n for n in _UNROLLED if w.in_channels % n == 0], agent="reduction"),
+        option_knob("prefetch_rc", [0, *(n for n in _PREFETCHED if w.in_channels % n == 0)], agent="reduction"),
+        option_knob("parallel_order", ("fy", "yf")),
+        option_knob("data_at", ("parallel", "root")),
+    ]
+    chunks, enough = _attainable(unit, threads, w, knobs)
+
+    def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
+        return np.asarray(_accumulators(unit, columns) + _vectors(unit, columns) + 1 <= unit.registers)
+
+    def latency_is_hidden(columns: Columns) -> NDArray[np.bool_]:
+        return np.asarray(_accumulators(unit, columns) >= _by_size(enough, columns))
+
+    def threads_are_fed(columns: Columns) -> NDArray[np.bool_]:
+        return np.asarray(_blocks(w, columns) * columns["tile_f"][:, 0] >= _by_size(chunks, columns))
+
+    constraints = [
+        Constraint("the accumulators do not fit the vector registers", registers_suffice),
+        Constraint("too few accumulators to hide the latency of a multiply-add", latency_is_hidden),
+        Constraint("fewer parallel chunks than threads", threads_are_fed),
+        Constraint("half as many tiles again would fit the blocks", lambda columns: _is_filled(w, columns)),
+        Constraint("what lies between the steps does not fit the cache", lambda columns: _is_cached(w, columns)),
+    ]
+    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
+
+
+@cache
+def winograd_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
+    """Returns, of many drawn configs, the one with the least of what can be counted without measuring."""
+    space = winograd_space(unit, threads, w)
+    vectors = space.sample(_DRAWN, np.random.default_rng(0))
+    return space.config(vectors[int(np.argmin(_cycles(unit, threads, w, space.columns(vectors))))])
+
+
+def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
+    """Returns the knob of all (tile, register) that are worth having.
+
+    Any number of tiles in registers; and of these as many as are a sensible share, for some size of tiles.
+    """
+    counts = [_count(w, size) for size in _SIZES[w.kernel[0]]]
+    values = tuple(
+        (tiles, register)
+        for register in range(1, min(unit.registers - 2, max(counts)) + 1)
+        for tiles in range(1, _MOST_TILES // register + 1)
+        if any(_is_worth(tiles, register, count) for count in counts)
+    )
+    features = np.log2(np.array(values, dtype=np.float32) + 1)
+    return Knob("tile_p", values, features, ("tile_p.0", "tile_p.1"), "spatial")
+
+
+def _is_worth(tiles: int, register: int, count: int) -> bool:
+    """Returns whether blocks of so many tiles, equal shares or a power of two, leave little room over."""
+    blocks = -(-count // (tiles * register))
+    is_even = tiles.bit_count() == 1 or -(-count // register) % tiles == 0
+    return is_even and 2 * blocks * tiles * register < 3 * count
+
+
+def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: Sequence[Knob]) -> tuple[_BySize, _BySize]:
+    """Returns, by tile size, the parallel chunks and accumulators that a config can have: at most what is needed."""
+    tables = {knob.name: knob.table for knob in knobs}
+    f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
+    chunks, enough = {}, {}
+    for size in tables["tile_size"].tolist():
+        columns = {"tile_size": np.full(len(f), size), "tile_f": tables["tile_f"][f], "tile_p": tables["tile_p"][p]}
+        columns["data_at"] = np.full(len(f), "root")
+        accumulators = _accumulators(unit, columns)
+        works = accumulators + _vectors(unit, columns) + 1 <= unit.registers
+        works &= _is_filled(w, columns) & _is_cached(w, columns)
+        available = _blocks(w, columns) * columns["tile_f"][:, 0]
+        chunks[size] = min(threads, int(available[works].max()))
+        enough[size] = min(FMA_LATENCY_HIDDEN, int(accumulators[works & (available >= chunks[size])].max()))
+    return chunks, enough
+
+
+def _by_size(values: _BySize, columns: Columns) -> NDArray[np.int64]:
+    sizes = np.array(sorted(values))
+    return np.array([values[size] for size in sorted(values)])[np.searchsorted(sizes, columns["tile_size"])]
+
+
+def _count(w: Conv2d, size: Any) -> Any:
+    """Returns how many tiles of a size there are, or of each of n sizes."""
+    return w.batch * -(-w.out_height // size) * -(-w.out_width // size)
+
+
+def _points(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many products a tile takes for each pair of a channel and a filter, shape (n,)."""
+    return np.asarray((columns["tile_size"] + w.kernel[0] - 1) ** 2)
+
+
+def _blocks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many blocks of tiles there are, shape (n,)."""
+    return np.asarray(-(-_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
+
+
+def _is_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
+    tiles = _blocks(w, columns) * columns["tile_p"].prod(axis=1)
+    return np.asarray(2 * tiles < 3 * _count(w, columns["tile_size"]))
+
+
+def _is_cached(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
+    inputs = np.where(columns["data_at"] == "parallel", w.in_channels, 0)
+    numbers = _points(w, columns) * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
+    return np.asarray(_FLOAT_BYTES * numbers <= _CACHE_BYTES)
+
+
+def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
+    """How many vector registers hold one weight panel's row, shape (n,)."""
+    return np.asarray(-(-columns["tile_f"][:, 2] // unit.lanes))
+
+
+def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
+    """How many vector registers hold accumulators, shape (n,)."""
+    return np.asarray(columns["tile_p"][:, 1] * _vectors(unit, columns))
+
+
+def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    """About how long a config takes, shape (n,), on a core that does two multiply-adds, and two loads, in a cycle."""
+    points, blocks = _points(w, columns), _blocks(w, columns)
+    tiles, f_parallel = blocks * columns["tile_p"].prod(axis=1), columns["tile_f"][:, 0]
+    weights = points * w.in_channels * padded_filters(unit, w)
+    loads = 1 / _vectors(unit, columns) + 1 / columns["tile_p"][:, 1]
+    products = weights * tiles * np.maximum(1.0, loads) / (2 * unit.lanes)
+    streamed = weights * blocks / unit.lanes * np.where(columns["prefetch_rc"] == 0, 1.0, 0.5)
+    transforms = 4 * points * tiles * w.in_channels / unit.lanes
+    transforms = transforms * np.where(columns["data_at"] == "parallel", f_parallel, 1.5)
+    chunks = blocks * f_parallel
+    return np.asarray((products + streamed + transforms) * (-(-chunks // threads) * threads / chunks))
+
+
+def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
+    f, p, steps = columns["tile_f"], columns["tile_p"], columns["unroll_rc"]
+    side, blocks = columns["tile_size"] + w.kernel[0] - 1, _blocks(w, columns)
+    f_first = columns["parallel_order"] == "fy"
+    lanes = np.gcd(f[:, 2], unit.lanes)
+    parallel, register = Annotation.PARALLEL, Annotation.UNROLLED
+    loops = (
+        Loop("f_parallel", "f", f[:, 0], np.where(f_first, 0, 1), parallel),
+        Loop("p_parallel", "p", blocks, np.where(f_first, 1, 0), parallel),
+        Loop("f_tile", "f", f[:, 1], 2),
+        Loop("point_y", "a", side, 3),
+        Loop("point_x", "b", side, 4),
+        Loop("p_tile", "p", p[:, 0], 5),
+        Loop("rc_outer", "rc", w.in_channels // steps, 6),
+        Loop("rc_inner", "rc", steps, 7, register),
+        Loop("p_register", "p", p[:, 1], 8, register),
+        Loop("f_register", "f", f[:, 2] // lanes, 9, register),
+        Loop("f_vector", "f", lanes, 10, Annotation.VECTORIZED),
+    )
+    filters, tiles = padded_filters(unit, w), blocks * p.prod(axis=1)
+    at = ({"a": 1}, {"b": 1})
+    data = Buffer("data", (side, side, tiles, w.in_channels), (*at, {"p": 1}, {"rc": 1}))
+    weight = Buffer("weight", (filters, side, side, w.in_channels), ({"f": 1}, *at, {"rc": 1}))
+    out = Buffer("out", (side, side, tiles, filters), (*at, {"p": 1}, {"f": 1}))
+    return LoopNest(loops, (data, weight, out))
