@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from anole.machine import describe_cpu
@@ -12,6 +13,7 @@ from anole.space import ALGORITHM
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.cpu.winograd_space import winograd_space
+from anole.targets.reference import weight_shape
 from anole.task import Conv2d, Dense
 
 PROCESSOR = describe_cpu()
@@ -51,6 +53,16 @@ def test_an_exact_target_has_none() -> None:
     assert EXACT.space(LAYER).algorithms == ("",)
     assert EXACT.space(LAYER).rejection(EXACT.default_config(LAYER)) is None
     assert EXACT.template_version(LAYER) == 1
+
+
+def test_weights_of_one_shape_are_packed_alike() -> None:
+    space, template, packed = TARGET.space(LAYER), TARGET.template(LAYER), dict[tuple[int, ...], Any]()
+    weight = np.random.default_rng(0).standard_normal(weight_shape(LAYER), dtype=np.float32)
+    for vector in space.sample(60, np.random.default_rng(0)):
+        config = space.config(vector)
+        shape, made = template.packed_shape(LAYER, config), template.pack_weight(LAYER, config, weight)
+        np.testing.assert_array_equal(made, packed.setdefault(shape, made))
+    assert {shape[1] for shape in packed} == {3, 4, 6, 8}
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def error_of(workload: Conv2d, config: Config, unit: VectorUnit = UNIT) -> float
         return CpuRunner(template, workload, cold_bytes=0).load(artifact, config).relative_error()
 
 
-@settings(max_examples=16, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 # Blocks that span two images, in whole rows of tiles.
 @example(workload=Conv2d(4, 4, 5, 3, 16, (3, 3), padding=(2, 2, 2, 2)), seed=0)
@@ -54,9 +54,8 @@ def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=list(UNITS))
-@pytest.mark.parametrize("filters", [24, 19])
-def test_any_vectors_will_do(unit: VectorUnit, filters: int) -> None:
-    workload = Conv2d(2, 9, 11, 12, filters, (3, 3), padding=(1, 1, 1, 1))
+def test_any_vectors_will_do(unit: VectorUnit) -> None:
+    workload = Conv2d(2, 9, 11, 12, 19, (3, 3), padding=(1, 1, 1, 1))
     assert error_of(workload, winograd_default(unit, 2, workload), unit) < 1e-5
 
 

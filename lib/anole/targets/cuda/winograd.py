@@ -11,10 +11,10 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets import anchor
-from anole.targets.base import ANCHOR
 from anole.targets.cuda import nest
-from anole.targets.cuda.winograd_space import TAPS, THREADS, OutputTiles, output_tiles, panel_width
-from anole.targets.winograd import Filtering, minimal_filtering, transformed
+from anole.targets.cuda.winograd_space import TAPS, THREADS, output_tiles, panel_width
+from anole.targets.winograd import Filtering, minimal_filtering
+from anole.targets.winograd_steps import transform_data, transform_product
 from anole.task import Conv2d
 
 
@@ -36,8 +36,8 @@ class WinogradTemplate:
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
         tiles, filtering = output_tiles(workload, config), _filtering(config)
-        values = _transform_data(workload, tiles, filtering, data)
-        return _transform_product(workload, tiles, filtering, _multiply(values, packed))
+        values = transform_data(workload, tiles, filtering, data)
+        return transform_product(workload, tiles, filtering, _multiply(values, packed))
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the nests that the config says."""
@@ -52,28 +52,6 @@ def _filtering(config: Config) -> Filtering:
     return minimal_filtering(config["tile_size"], TAPS)
 
 
-def _transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te.Tensor) -> te.Tensor:
-    """B^T d B of every tile, (points, points, tiles, in); tiles that fill up the last block are zero."""
-    top, left, _, _ = w.padding
-    shape = (tiles.points, tiles.points, tiles.padded_count, w.in_channels)
-
-    def point(i: Any, j: Any, tile: Any, c: Any) -> Any:
-        n, row, column = tiles.place(tile)
-        y, x = row * tiles.size + i - top, column * tiles.size + j - left
-        inside = tirx.all(tile < tiles.count, y >= 0, y < w.height, x >= 0, x < w.width)
-        return tirx.if_then_else(inside, data[n, y, x, c], tirx.const(0, w.dtype))
-
-    def column(a: Any, j: Any, tile: Any, c: Any) -> Any:
-        return transformed(filtering.data, a, [patch[i, j, tile, c] for i in range(tiles.points)])
-
-    def both(a: Any, b: Any, tile: Any, c: Any) -> Any:
-        return transformed(filtering.data, b, [columns[a, j, tile, c] for j in range(tiles.points)])
-
-    patch = te.compute(shape, point, name="winograd_patch")
-    columns = te.compute(shape, column, name="winograd_data_columns")
-    return te.compute(shape, both, name="winograd_data")
-
-
 def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
     """The products of all points, (points, points, tiles, out)."""
     points, _, tiles, channels = data.shape
@@ -84,23 +62,6 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         return te.sum(data[a, b, tile, rc] * packed[a, b, f // panel, rc, f % panel], axis=rc)
 
     return te.compute((points, points, tiles, panels * panel), point, name="winograd_product")
-
-
-def _transform_product(w: Conv2d, tiles: OutputTiles, filtering: Filtering, product: te.Tensor) -> te.Tensor:
-    """A^T M A of every tile, each at its place in NHWC: what rows and columns the last tiles have too many is left."""
-    size, points = tiles.size, range(tiles.points)
-
-    def column(y: Any, b: Any, tile: Any, f: Any) -> Any:
-        return transformed(filtering.output, y, [product[a, b, tile, f] for a in points])
-
-    def both(n: Any, y: Any, x: Any, f: Any) -> Any:
-        tile = tiles.number(n, y // size, x // size)
-        return transformed(filtering.output, x % size, [columns[y % size, b, tile, f] for b in points])
-
-    shape = (size, tiles.points, tiles.count, w.out_channels)
-    columns = te.compute(shape, column, name="winograd_output_columns")
-    shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-    return te.compute(shape, both, name="winograd", attrs={ANCHOR: w.operator})
 
 
 def _schedule_data(sch: s_tir.Schedule) -> None:

@@ -7,7 +7,7 @@ of (tiles, in channels) with one of (in channels, filters), in the nest of a den
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -22,6 +22,7 @@ from anole.space.space import Columns
 from anole.targets.cuda import tiling
 from anole.targets.cuda.architecture import Limits
 from anole.targets.cuda.usage import Usage, best_of, limit_constraints, limited_space, shared_bytes
+from anole.targets.output_tiles import OutputTiles
 from anole.task import Conv2d
 
 TAPS = 3
@@ -35,38 +36,6 @@ _MOST_TILES = 256
 _DRAWN = 2048
 
 
-@dataclass(frozen=True)
-class OutputTiles:
-    """The square tiles of a convolution's outputs; those at the lower and right border may jut out.
-
-    Attributes:
-        size: outputs along a side.
-        rows: of tiles, in one image.
-        columns: of tiles.
-        count: in all images.
-        padded_count: with those that fill up the last block of threads.
-    """
-
-    size: int
-    rows: int
-    columns: int
-    count: int
-    padded_count: int
-
-    @property
-    def points(self) -> int:
-        """Inputs along a side of a tile, and products."""
-        return self.size + TAPS - 1
-
-    def number(self, image: Any, row: Any, column: Any) -> Any:
-        """Returns a tile's number, from its place."""
-        return (image * self.rows + row) * self.columns + column
-
-    def place(self, number: Any) -> tuple[Any, Any, Any]:
-        """Returns a tile's image, row and column, from its number."""
-        return number // (self.rows * self.columns), number // self.columns % self.rows, number % self.columns
-
-
 def can_winograd(w: Conv2d) -> bool:
     """Returns whether it is a convolution of 3x3 neighbours, at every place, over all channels."""
     return w.kernel == (TAPS, TAPS) and w.strides == w.dilation == (1, 1) and w.groups == 1
@@ -74,9 +43,7 @@ def can_winograd(w: Conv2d) -> bool:
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
     """Returns the tiles that a config cuts the outputs into."""
-    size, in_block = config["tile_size"], prod(config["tile_p"])
-    count = _count(w, size)
-    return OutputTiles(size, -(-w.out_height // size), -(-w.out_width // size), count, -(-count // in_block) * in_block)
+    return OutputTiles.of(w, config["tile_size"], prod(config["tile_p"]))
 
 
 def panel_width(config: Config) -> int:
