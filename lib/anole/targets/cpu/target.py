@@ -39,7 +39,7 @@ class CpuTarget:
 
     operators = tuple(_VERSIONS)
     shares_cores = True
-    preload = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
+    preload: tuple[str, ...] = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
     runs_on = "cpu"
     compiler_options: Mapping[str, Any] = {}
 
