@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anole.errors import BuildError
 from anole.evaluate import draw_inputs, read_build
 from anole.evaluate.kernel_times import KernelTimes, time_kernels
-from anole.measure.lock import device_lock
+from anole.measure.site import site_of
 from anole.targets import get_target
 from anole.targets.base import Simulator
 from anole.targets.cpu.target import CpuTarget
@@ -103,7 +103,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     if "kernels" not in build:
         raise BuildError(f"{folder}: build.json lacks kernels; compile it again")
     os.environ.update(target.environment())
-    with device_lock(build["target_description"]["kind"]):
+    with site_of(target).timing():
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
         peak = Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s())
     # A reshape that is listed may have been compiled to a view, which is not called.

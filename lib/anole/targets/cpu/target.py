@@ -34,7 +34,7 @@ class CpuTarget:
 
     operators = ("batch_matmul", "conv2d", "dense")
     shares_cores = True
-    preload = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
+    preload: tuple[str, ...] = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
     runs_on = "cpu"
     compiler_options: Mapping[str, Any] = {}
     template_versions: Mapping[str, int] = {
