@@ -204,6 +204,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
         "extract",
         "batch_matmul",
         "conv2d",
+        "conv2d.depthwise",
         "conv2d.winograd",
         "dense",
     }

@@ -34,7 +34,7 @@ from anole.targets import get_target
 
 target = get_target(describe_cpu(threads=1))
 model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 96, 96)})
-manifest, _ = extract(model, "cpu", target.description, lambda workload: target.template_version(workload.operator))
+manifest, _ = extract(model, "cpu", target.description, target.template_version)
 compile_build(model, manifest, BuildSettings("net", "autotvm", 0, False, 0), {}, Path("net"))
 print(json.dumps(profile_build(Path("net"), float(sys.argv[1])).to_json()))
 """

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-import pytest
-
 from anole.evaluate.interleave import Pace, time_interleaved
 
 
@@ -20,10 +17,18 @@ def test_every_round_begins_with_another_engine() -> None:
 
 
 def test_a_turn_lasts_as_long_as_asked() -> None:
-    times = time_interleaved({"nap": lambda: time.sleep(2e-3)}, Pace(rounds=2, burst_s=0.02, pause_s=0.0))
+    naps_s: list[float] = []
+
+    def nap() -> None:
+        began_s = time.perf_counter()
+        time.sleep(2e-3)
+        naps_s.append(time.perf_counter() - began_s)
+
+    times = time_interleaved({"nap": nap}, Pace(rounds=2, burst_s=0.02, pause_s=0.0))
     for burst in times["nap"]:
         assert burst.sum() >= 0.02 > burst[:-1].sum()
-        assert np.median(burst) == pytest.approx(2e-3, rel=0.9)
+    # The last runs of a round are timed, each with little beside the engine's own time.
+    assert (times["nap"][-1] >= naps_s[-len(times["nap"][-1]) :]).all()
 
 
 def test_slow_engines_get_three_rounds() -> None:
