@@ -30,7 +30,7 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 	@sqlite-utils query db/tuning.sqlite 'select * from model_latency' --table
 
 test: env lint  ## everything that .ci/run checks
-	python -m pytest
+	python -m pytest --numprocesses 2 --dist loadfile
 
 fuzz: env  ## look for counterexamples that the tests do not know, by new random examples
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/explore tests/extract tests/sample tests/space tests/store \

@@ -32,7 +32,7 @@ class CpuTarget:
             ``max_relative_error`` and ``exact``.
     """
 
-    operators = ("batch_matmul", "conv2d", "dense")
+    operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
     shares_cores = True
     preload: tuple[str, ...] = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
     runs_on = "cpu"
