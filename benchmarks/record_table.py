@@ -1,4 +1,4 @@
-"""Measures a whole space, or a restricted one, and writes its table: what a search can be replayed on.
+"""Measures a space of direct convolution, whole or restricted, and writes its table: what a search can be replayed on.
 
     python benchmarks/record_table.py resnet18_2 > benchmarks/tables/resnet18_2.json
 
@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from anole.machine import describe_cpu, host_facts, software_versions
+from anole.machine import host_facts, software_versions
 from anole.measure import Measurer
 from anole.progress import Progress
 from anole.roles import Timer, Timing
 from anole.targets import get_target
+from anole.targets.cpu.target import CpuTarget
 from anole.task import Conv2d, Task
 from protocol import LAYERS, SAME
 
@@ -73,7 +74,7 @@ class Fastest:
 def main(name: str, n_passes: int = 1) -> None:
     """Prints the table of one space."""
     workload, restriction = SPACES[name]
-    description = describe_cpu()
+    description = CpuTarget.describe(exact=True)
     target = get_target(description)
     space = target.space(workload).restricted(restriction)
     indices = space.valid_indices

@@ -18,6 +18,7 @@ from anole.replay import read_table, replay
 from anole.targets import get_target
 from anole.task import Conv2d
 
+TABLES = Path(__file__).parents[1] / "benchmarks/tables"
 WORKLOAD = Conv2d(1, 8, 8, 4, 16, (1, 1))
 TARGET = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "any", "features": ["avx2", "fma"], "threads": 1}
 RESTRICTION = {"auto_unroll_max_step": [0], "tile_rc": [[1, 4], [4, 1]]}
@@ -55,6 +56,12 @@ def test_every_valid_config_has_its_own_latency(recorded: Callable[..., Path]) -
         assert (measurement.status == Status.OK) is not failed
         assert measurement.latency_s == (None if failed else pytest.approx((1 + index) * 1e-6))
     assert table.best_s == pytest.approx((1 + indices[1]) * 1e-6)
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda path: path.stem)
+def test_what_was_recorded_for_benchmarks_is_still_of_its_space(path: Path) -> None:
+    table = read_table(path)
+    assert len(table.latencies_s) == len(table.space.valid_indices)
 
 
 def test_a_replay_tunes_on_the_table(recorded: Callable[..., Path]) -> None:
