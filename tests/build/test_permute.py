@@ -48,3 +48,9 @@ def test_the_transposition_vanishes(order: list[int] | None, axes: list[int] | N
 
 def test_axes_that_change_places_are_still_transposed() -> None:
     assert operators(mean_before_permuting(network([0, 3, 1, 2], [0], False))) == ["relax.permute_dims", "relax.mean"]
+
+
+def test_every_function_of_a_module_is_read() -> None:
+    whole = network([0, 3, 1, 2], [2, 3], True)
+    parts = tvm.IRModule({"host0": whole["main"].with_attr("global_symbol", "host0")})
+    assert "R.permute_dims" not in relax.transform.DeadCodeElimination(["host0"])(mean_before_permuting(parts)).script()

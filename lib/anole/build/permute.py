@@ -26,5 +26,7 @@ def mean_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
         return relax.op.reshape(means, call.ty.shape)
 
     changed = module.clone()
-    changed["main"] = rewrite_call(mean, swap, module["main"])
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            changed[variable] = rewrite_call(mean, swap, function)
     return changed
