@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test fuzz lint format lock doctor bench-tuners bench-vta bench-gpu papers clean
+.PHONY: help env demo test fuzz lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
 .DEFAULT_GOAL := help
 
 help:  ## list what can be made
@@ -75,6 +75,10 @@ bench-gpu:  ## measure all there is to measure on this machine's GPU, for MINUTE
 papers: env  ## tune, compile and time every network of the papers (models.papers.yaml), for hours
 	PYTHONPATH=lib python benchmarks/papers.py
 	snakemake --cores all --config spec=models.papers.yaml
+
+bench-cpu: papers  ## compare the networks of the papers with other engines, after make papers
+	$(UV) pip install --quiet --group bench
+	PYTHONPATH=lib python benchmarks/networks.py builds/* > docs/results/networks.csv
 
 clean:  ## remove what was built, but no measurement
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
