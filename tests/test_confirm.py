@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.confirm import best, fastest, fastest_of_each
+from anole.confirm import best, fastest, fastest_of_each, rivals
 from anole.record import Confirmation, Measurement, Status, Trial, utc_now
 
 
@@ -70,6 +70,15 @@ def test_the_fastest_by_worth_come_first_and_each_config_once(made):
     assert {str(each.config) for each in found} == {
         str(each.config) for each in made if each.measurement.latency_s is not None
     }
+
+
+def test_the_default_competes_with_the_fastest_but_not_with_itself():
+    made = [trial(number, latency_s, block=number) for number, latency_s in enumerate([3e-3, None, 1e-3, 2e-3])]
+    fastest_two = [made[2].config, made[3].config]
+    assert rivals(made, 2, None, fully) == fastest_two
+    assert rivals(made, 2, made[0].config, fully) == [*fastest_two, made[0].config]
+    assert rivals(made, 2, made[3].config, fully) == fastest_two
+    assert rivals(made, 0, made[0].config, fully) == []
 
 
 def test_what_is_worth_less_must_be_faster_by_as_much():

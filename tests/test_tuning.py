@@ -91,6 +91,13 @@ def test_a_record_says_once_which_share_of_the_space_can_never_work(project: Pro
     assert project.shard.read_text().count('"kind":"space"') == 1
 
 
+def test_the_default_config_is_confirmed_with_the_fastest(project: Project, four: dict[str, Any]) -> None:
+    content = read_shard(project.shard)
+    default = get_target(content.task.target).default_config(content.task.workload)
+    confirmed = [dict(confirmation.config) for confirmation in content.confirmations]
+    assert json.loads(json.dumps(default)) in confirmed and four["config"] == confirmed[0]
+
+
 def test_a_larger_budget_measures_the_difference(project: Project, shard_of_two: bytes, four: dict[str, Any]) -> None:
     assert (four["trials"], four["measured"]) == (4, 4)
     assert project.shard.read_bytes().startswith(shard_of_two)

@@ -30,15 +30,29 @@ def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial
     return list(found.values())
 
 
-def confirm(trials: Sequence[Trial], measure: Measure, after_trials: int) -> list[Confirmation]:
-    """Measures the configs of some trials again and ranks them.
+def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth) -> list[Config]:
+    """Returns what is confirmed of a run: the fastest n, and the default config, which nobody may have tried.
 
     Args:
-        trials: whose configs are measured.
+        trials: of the run.
+        n: how many of its fastest; with 0 nothing is confirmed.
+        default: what is built without tuning; None where it does not compete.
+        worth: see `Worth`.
+    """
+    found = [trial.config for trial in fastest(trials, worth)[:n]]
+    if found and default is not None and _identity(default) not in map(_identity, found):
+        found.append(default)
+    return found
+
+
+def confirm(configs: Sequence[Config], measure: Measure, after_trials: int) -> list[Confirmation]:
+    """Measures some configs again, against each other, and ranks them.
+
+    Args:
+        configs: what is measured.
         measure: measures them, more carefully than a trial.
         after_trials: how many trials the run has.
     """
-    configs = [trial.config for trial in trials]
     measured = zip(configs, measure(configs) if configs else (), strict=True)
     ranking = sorted(measured, key=lambda pair: _cost_s(pair[1]))
     now = utc_now()

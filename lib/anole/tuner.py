@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anole.confirm import Worth, best, confirm, fastest
+from anole.confirm import Worth, best, confirm, rivals
 from anole.keys import derive_seed
-from anole.record import Confirmation, Trial, utc_now
+from anole.record import Config, Confirmation, Trial, utc_now
 from anole.roles import Candidates, Examples, History, Measure
 from anole.settings import TunerSettings
 from anole.space.space import Space, Vectors
@@ -112,11 +112,15 @@ def settle(
     confirm_with: Measure | None,
     worth: Worth,
     watch: Watch = Watch(),
+    default: Config | None = None,
 ) -> Trial | Confirmation | None:
-    """Confirms the fastest of all trials of a run, unless that was done, and returns the best as `tune` does."""
+    """Confirms the fastest of all trials of a run, unless that was done, and returns the best as `tune` does.
+
+    The default config competes where one is given: a search may not have met it, and should not end behind it.
+    """
     confirmations = [confirmation for confirmation in confirmed if confirmation.after_trials == len(trials)]
     if confirm_with is not None and not confirmations:
-        confirmations = confirm(fastest(trials, worth)[: settings.n_confirm], confirm_with, len(trials))
+        confirmations = confirm(rivals(trials, settings.n_confirm, default, worth), confirm_with, len(trials))
         for confirmation in confirmations:
             watch.confirmation(confirmation)
     return best(trials, confirmations, worth)

@@ -275,8 +275,8 @@ class TaskTuning:
         able = not isinstance(self._target, Simulator) and (is_remote or self._target.absence() is None)
         confirm = self._confirm if is_all and able else None
         watch = Watch(confirmation=self._shard.append_confirmation)
-        space = self._target.space(self.task.workload)
-        best = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch)
+        space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
+        best = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch, default)
         latency_s = best.measurement.latency_s if best is not None else None
         return {
             "schema": 1,
