@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.record import Config
-from anole.space import Constraint, Space, option_knob, split_knob
+from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
+from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import BatchMatmul
 
@@ -49,20 +50,11 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     ]
     chunks = min(threads, w.batch * w.rows * columns // unit.lanes)
 
-    def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(_accumulators(unit, columns) + _vectors(unit, columns) + 1 <= unit.registers)
-
-    def threads_are_fed(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0] >= chunks)
-
-    return Space(
-        knobs,
-        [
-            Constraint("the accumulators do not fit the vector registers", registers_suffice),
-            Constraint("fewer parallel chunks than threads", threads_are_fed),
-        ],
-        lambda columns: _nest(unit, w, columns),
-    )
+    constraints = [
+        registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
+        threads_are_fed(lambda columns: w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0], lambda _: chunks),
+    ]
+    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
 
 
 @cache

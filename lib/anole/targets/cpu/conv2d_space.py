@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.record import Config
-from anole.space import Constraint, Knob, Space, option_knob, split_knob
+from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
+from anole.targets.cpu.constraints import latency_is_hidden, registers_suffice, threads_are_fed
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
@@ -23,7 +24,7 @@ VERSION = 1
 TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
 """The order of the tile loops inside a parallel chunk: positions in (f, y, x)."""
 
-_ROWS_IN_REGISTERS = 8
+ROWS_IN_REGISTERS = 8
 FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
 
@@ -63,7 +64,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """
     knobs = [
         filter_knob(unit, w),
-        split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
+        split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= ROWS_IN_REGISTERS, agent="spatial"),
         split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers, agent="spatial"),
         split_knob("tile_rc", w.in_channels // w.groups, 2, agent="reduction"),
         split_knob("tile_ry", w.kernel[0], 2, agent="reduction"),
@@ -76,24 +77,12 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     ]
     chunks, enough = _attainable(unit, threads, w, knobs)
 
-    def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(_accumulators(unit, columns) + _vectors(unit, columns) + 1 <= unit.registers)
-
-    def latency_is_hidden(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(_accumulators(unit, columns) >= enough)
-
-    def threads_are_fed(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0] >= chunks)
-
-    return Space(
-        knobs,
-        [
-            Constraint("the accumulators do not fit the vector registers", registers_suffice),
-            Constraint("too few accumulators to hide the latency of a multiply-add", latency_is_hidden),
-            Constraint("fewer parallel chunks than threads", threads_are_fed),
-        ],
-        lambda columns: _nest(unit, w, columns),
-    )
+    constraints = [
+        registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
+        latency_is_hidden(lambda columns: _accumulators(unit, columns), lambda _: enough),
+        threads_are_fed(lambda columns: w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0], lambda _: chunks),
+    ]
+    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
 
 
 @cache

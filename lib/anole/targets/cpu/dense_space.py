@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.record import Config
-from anole.space import Constraint, Space, option_knob, split_knob
+from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
+from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Dense
 
@@ -49,21 +50,11 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
     ]
     chunks = min(threads, features // unit.lanes)
 
-    def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
-        vectors = columns["tile_x"][:, 2] // unit.lanes
-        return np.asarray(columns["tile_y"][:, 1] * vectors + vectors + 1 <= unit.registers)
-
-    def threads_are_fed(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(columns["tile_x"][:, 0] >= chunks)
-
-    return Space(
-        knobs,
-        [
-            Constraint("the accumulators do not fit the vector registers", registers_suffice),
-            Constraint("fewer parallel chunks than threads", threads_are_fed),
-        ],
-        lambda columns: _nest(unit, w, columns),
-    )
+    constraints = [
+        registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
+        threads_are_fed(lambda columns: columns["tile_x"][:, 0], lambda _: chunks),
+    ]
+    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
 
 
 @cache
@@ -75,7 +66,7 @@ def dense_default(unit: VectorUnit, threads: int, w: Dense) -> Config:
     space = dense_space(unit, threads, w)
     vectors = space.sample(1024, np.random.default_rng(0))
     columns = space.columns(vectors)
-    rows, panel = columns["tile_y"][:, 1], columns["tile_x"][:, 2] // unit.lanes
+    rows, panel = columns["tile_y"][:, 1], _vectors(unit, columns)
     chunks = columns["tile_x"][:, 0]
     merit = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads)) + np.minimum(rows * panel, _PIPES_FED)
     merit += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
@@ -84,10 +75,20 @@ def dense_default(unit: VectorUnit, threads: int, w: Dense) -> Config:
     return space.config(vectors[int(np.argmax(merit))])
 
 
+def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
+    """How many vector registers hold one row of a panel, shape (n,)."""
+    return np.asarray(columns["tile_x"][:, 2] // unit.lanes)
+
+
+def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
+    """How many vector registers hold accumulators, shape (n,)."""
+    return np.asarray(columns["tile_y"][:, 1] * _vectors(unit, columns))
+
+
 def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
     y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
-    vectors = x[:, 2] // unit.lanes
-    unrolled = (columns["unroll_explicit"] == 1) & (y[:, 1] * vectors * k[:, 1] <= columns["auto_unroll_max_step"])
+    vectors, steps = _vectors(unit, columns), _accumulators(unit, columns) * k[:, 1]
+    unrolled = (columns["unroll_explicit"] == 1) & (steps <= columns["auto_unroll_max_step"])
     register = Annotation.UNROLLED
     loops = (
         Loop("x_parallel", "x", x[:, 0], 0, Annotation.PARALLEL),

@@ -13,7 +13,8 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
-from anole.targets.cpu.depthwise_space import TILE_ORDERS, vector_width
+from anole.targets.cpu.conv2d_space import TILE_ORDERS
+from anole.targets.cpu.depthwise_space import vector_width
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 

@@ -14,18 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.record import Config
-from anole.space import Constraint, Space, option_knob, split_knob
+from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
+from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
+from anole.targets.cpu.conv2d_space import ROWS_IN_REGISTERS, TILE_ORDERS
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
 VERSION = 1
 
-TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
-"""The order of the tile loops inside a parallel chunk: positions in (f, y, x)."""
-
-_ROWS_IN_REGISTERS = 8
 _FEWEST_LANES = 4
 _DRAWN = 4096
 _ACCUMULATORS = 4
@@ -65,7 +63,7 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
     knobs = [
         split_knob("tile_f", w.out_channels, 3, panels_are_whole_vectors, agent="spatial"),
-        split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
+        split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= ROWS_IN_REGISTERS, agent="spatial"),
         split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers, agent="spatial"),
         option_knob("auto_unroll_max_step", (64, 256, 1024)),
         option_knob("tile_order", tuple(TILE_ORDERS)),
@@ -73,20 +71,13 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     ]
     chunks = min(threads, w.batch * w.out_height * (w.out_channels // lanes))
 
-    def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(_accumulators(unit, w, columns) + _vectors(unit, w, columns) + 1 <= unit.registers)
-
-    def threads_are_fed(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(_chunks(w, columns) >= chunks)
-
-    return Space(
-        knobs,
-        [
-            Constraint("the accumulators do not fit the vector registers", registers_suffice),
-            Constraint("fewer parallel chunks than threads", threads_are_fed),
-        ],
-        lambda columns: _nest(unit, w, columns),
-    )
+    constraints = [
+        registers_suffice(
+            unit, lambda columns: _accumulators(unit, w, columns), lambda columns: _vectors(unit, w, columns)
+        ),
+        threads_are_fed(lambda columns: _chunks(w, columns), lambda _: chunks),
+    ]
+    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
 
 
 @cache

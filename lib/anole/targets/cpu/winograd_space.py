@@ -19,6 +19,7 @@ from anole.record import Config
 from anole.space import Constraint, Knob, Space, option_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
+from anole.targets.cpu.constraints import latency_is_hidden, registers_suffice, threads_are_fed
 from anole.targets.cpu.conv2d_space import FMA_LATENCY_HIDDEN, filter_knob, padded_filters
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.output_tiles import OutputTiles
@@ -93,19 +94,12 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     ]
     chunks, enough = _attainable(unit, threads, w, knobs)
 
-    def registers_suffice(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(_accumulators(unit, columns) + _vectors(unit, columns) + 1 <= unit.registers)
-
-    def latency_is_hidden(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(_accumulators(unit, columns) >= _by_size(enough, columns))
-
-    def threads_are_fed(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(_blocks(w, columns) * columns["tile_f"][:, 0] >= _by_size(chunks, columns))
-
     constraints = [
-        Constraint("the accumulators do not fit the vector registers", registers_suffice),
-        Constraint("too few accumulators to hide the latency of a multiply-add", latency_is_hidden),
-        Constraint("fewer parallel chunks than threads", threads_are_fed),
+        registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
+        latency_is_hidden(lambda columns: _accumulators(unit, columns), lambda columns: _by_size(enough, columns)),
+        threads_are_fed(
+            lambda columns: _blocks(w, columns) * columns["tile_f"][:, 0], lambda columns: _by_size(chunks, columns)
+        ),
         Constraint("half as many tiles again would fit the blocks", lambda columns: _is_filled(w, columns)),
         Constraint("what lies between the steps does not fit the cache", lambda columns: _is_cached(w, columns)),
     ]
