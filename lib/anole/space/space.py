@@ -266,7 +266,9 @@ class Space:
         excluded = np.asarray(exclude, dtype=np.int64)
         if self.valid_indices is not None:
             free = self.valid_indices[~np.isin(self.valid_indices, excluded)]
-            return self.vectors(rng.choice(free, size=min(n, len(free)), replace=False, p=self._odds(free)))
+            several = len(self._begins) > 1
+            drawn = rng.choice(free, size=len(free) if several else min(n, len(free)), replace=False)
+            return self.vectors(self._by_turns(drawn)[:n])
         drawn = np.empty(0, dtype=np.int64)
         for _ in range(1000):
             indices = self.draw(max(1024, 4 * n), rng)
@@ -291,16 +293,6 @@ class Space:
         for row in np.unique(rows):
             turns[rows == row] = np.arange(np.count_nonzero(rows == row))
         return indices[np.argsort(turns, kind="stable")]
-
-    def _odds(self, indices: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """Returns how probably each of n indices is drawn first, shape (n,); None where all are alike."""
-        if len(self._begins) == 1 or not len(indices):
-            return None
-        rows = np.searchsorted(self._begins, indices, side="right") - 1
-        present, counts = np.unique(rows, return_counts=True)
-        weights = np.zeros(len(self._begins))
-        weights[present] = 1.0 / (len(present) * counts)
-        return np.asarray(weights[rows])
 
 
 def _matters(knob: Knob, algorithm: object) -> bool:
