@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -52,8 +53,11 @@ class Example:
 
     def relative_error(self, result: Array) -> float:
         """Returns the L2 distance of a result from what was expected, relative to its length."""
-        distance = np.linalg.norm((result - self.expected).ravel())
-        return float(distance / (np.linalg.norm(self.expected.ravel()) + 1e-30))
+        return float(np.linalg.norm((result - self.expected).ravel()) / self._length)
+
+    @cached_property
+    def _length(self) -> float:
+        return float(np.linalg.norm(self.expected.ravel())) + 1e-30
 
 
 def data_shape(workload: Workload) -> tuple[int, ...]:
