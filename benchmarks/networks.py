@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anole.evaluate import read_build
+from anole.evaluate import draw_inputs, read_build, relative_error
 from anole.evaluate.engines import Engine
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.machine import software_versions
@@ -69,7 +69,7 @@ def compare(folder: Path, rivals: Sequence[str], rounds: int) -> Iterator[dict[s
     """Yields a row for a build and for each rival."""
     build = read_build(folder)
     device = _device(build)
-    inputs = [_draw(info, seed) for seed, info in enumerate(build["inputs"])]
+    inputs = draw_inputs(build)
     with tempfile.TemporaryDirectory() as scratch:
         starts = {"anole": lambda: _anole(folder, inputs, device), **_rivals(build, inputs, device, Path(scratch))}
         engines, start_s = _started({name: starts[name] for name in ("anole", *rivals)})
@@ -86,7 +86,7 @@ def compare(folder: Path, rivals: Sequence[str], rounds: int) -> Iterator[dict[s
                 **{"version": versions.get(PACKAGES.get(name, "anole"), "")},
                 **{"latency_ms": middle, "latency_q1_ms": low, "latency_q3_ms": high},
                 **{"speedup": ratio, "speedup_q1": slow, "speedup_q3": fast},
-                **{"relative_error": _distance(engine.compute(), expected), "start_s": start_s[name]},
+                **{"relative_error": relative_error(engine.compute(), expected), "start_s": start_s[name]},
                 **{"tuned_share": build["coverage"]["share"], "tuner": build["preset"], "trials": build["trials"]},
             }
             yield {column: f"{value:.4g}" if isinstance(value, float) else value for column, value in row.items()}
@@ -194,16 +194,6 @@ def _device(build: dict[str, Any]) -> Device:
     target = get_target(build["target_description"])
     assert not hasattr(target, "simulate"), "a simulated network has no rivals"
     return target
-
-
-def _draw(info: dict[str, Any], seed: int) -> NDArray[Any]:
-    return np.random.default_rng(seed).standard_normal(info["shape"]).astype(info["dtype"])
-
-
-def _distance(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
-    """Returns the largest relative L2 distance of any output."""
-    pairs = zip(found, expected, strict=True)
-    return max(float(np.linalg.norm(mine - theirs) / np.linalg.norm(theirs)) for mine, theirs in pairs)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,7 @@ def report() -> str:
         "threads": description["threads"],
         "linker": shutil.which("ld") or shutil.which("cc") or "MISSING: candidates cannot be built",
         "CUDA compilers": compilers(),
-        "GPU": ", ".join(f"{gpu.name} ({gpu.architecture})" for gpu in present_gpus())
-        or "none; CUDA can be compiled for, not measured",
+        "GPU": ", ".join(str(gpu) for gpu in present_gpus()) or "none; CUDA can be compiled for, not measured",
         "device lock": lock_path("cpu"),
         **{
             f"peak, {threads} thread{'s'[: threads > 1]}": _peak(describe_cpu(threads=threads))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from anole.errors import BuildError
-from anole.evaluate import _latency, _relative_error, evaluate_build
+from anole.evaluate import _latency, evaluate_build, relative_error
 from anole.store.documents import read_evaluation
 
 # TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
@@ -115,11 +115,11 @@ def test_a_folder_that_is_no_build(tmp_path: Path, text: str | None, words: str)
 
 def test_relative_errors() -> None:
     one, two = np.ones(4, np.float32), np.full(4, 2, np.float32)
-    assert _relative_error([one, two], [one, two]) == 0
-    assert _relative_error([one, one], [one, two]) == pytest.approx(0.5)
-    assert _relative_error([one * np.nan], [one]) > 1e299
-    assert _relative_error([one], [one, two]) > 1e299
-    assert _relative_error([one[:2]], [one]) > 1e299
+    assert relative_error([one, two], [one, two]) == 0
+    assert relative_error([one, one], [one, two]) == pytest.approx(0.5)
+    assert relative_error([one * np.nan], [one]) > 1e299
+    assert relative_error([one], [one, two]) > 1e299
+    assert relative_error([one[:2]], [one]) > 1e299
 
 
 def test_the_speedup_is_that_of_the_rounds_whatever_the_machine_does_between_them() -> None:

@@ -73,7 +73,7 @@ def evaluate_build(
     with _on_device(target) as site, reference_engines(model, inputs, threads, target.runs_on) as references:
         compiled = build_engine(folder, inputs, target.runs_on, threads)
         found = compiled.compute()
-        errors = {engine.name: _relative_error(found, engine.compute()) for engine in references}
+        errors = {engine.name: relative_error(found, engine.compute()) for engine in references}
         with site.timing():
             runs = {engine.name: engine.run for engine in (compiled, *references)}
             times = time_interleaved(runs, pace or Pace())
@@ -140,7 +140,7 @@ def _draw(info: Mapping[str, Any], seed: int) -> NDArray[Any]:
     return np.asarray(rng.integers(0, 2, info["shape"]), info["dtype"])
 
 
-def _relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
+def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
     """Returns the largest relative L2 distance of any output; 1e300 where there is none, such as for NaN."""
     if [array.shape for array in found] != [array.shape for array in expected]:
         return 1e300

@@ -28,6 +28,9 @@ class Gpu:
     uuid: str
     name: str | None = None
 
+    def __str__(self) -> str:
+        return self.architecture if self.name is None else f"{self.name} ({self.architecture})"
+
 
 def present_gpus() -> tuple[Gpu, ...]:
     """Returns the GPUs that this process may use, by ``CUDA_VISIBLE_DEVICES`` where that is set."""
