@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import s_tir, te, tirx
 
-from anole.targets.cpu.builder import llvm_target
+from anole.targets.cpu.builder import load
 from anole.targets.cpu.vector_unit import VectorUnit
-from anole.targets.kernel import link
 
 _FLOATS = 1 << 24
 """Of one array, about: 64 MiB, more than a processor's share of the last cache."""
@@ -34,12 +31,7 @@ class CopyKernel:
         threads, step = int(description["threads"]), _STREAMS * VectorUnit.of(description).lanes
         floats = _FLOATS // (threads * step) * (threads * step)
         self.size_bytes = 2 * 4 * floats
-        func = _copy(floats, threads, step)
-        with TemporaryDirectory(prefix="anole-") as folder:
-            artifact = Path(folder) / "copy.so"
-            library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description))
-            library.export_library(str(artifact), fcompile=link)
-            self._kernel = tvm.runtime.load_module(str(artifact))["main"]
+        self._kernel = load(_copy(floats, threads, step), description)
         arrays = (np.ones(floats, dtype=np.float32), np.empty(floats, dtype=np.float32))
         self._arguments = tuple(map(tvm.runtime.tensor, arrays))
 

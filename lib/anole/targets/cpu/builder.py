@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tvm
+from tvm import tirx
 
 from anole.record import Config
 from anole.targets.base import Template
@@ -26,6 +28,15 @@ def candidate_context() -> tvm.transform.PassContext:
     these checks. Nor are statements without effect looked for, as LLVM removes them too.
     """
     return tvm.transform.PassContext(config={"tirx.disable_assert": True}, disabled_pass=["tirx.RemoveNoOp"])
+
+
+def load(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
+    """Returns a scheduled function, compiled and loaded into this process."""
+    with TemporaryDirectory(prefix="anole-") as folder:
+        artifact = Path(folder) / "kernel.so"
+        library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description))
+        library.export_library(str(artifact), fcompile=link)
+        return tvm.runtime.load_module(str(artifact))["main"]
 
 
 def build(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import s_tir, te, tirx
 
-from anole.targets.cpu.builder import llvm_target
+from anole.targets.cpu.builder import load
 from anole.targets.cpu.vector_unit import VectorUnit
-from anole.targets.kernel import link
 
 _STEPS = 200_000
 
@@ -31,12 +28,7 @@ class PeakKernel:
         # Twice the latency times the pipes, but room for the two factors.
         n_accumulators = min(16, unit.registers - 4)
         self.flop = 2 * threads * _STEPS * n_accumulators * unit.lanes
-        func = _schedule(_define(threads, n_accumulators, unit.lanes))
-        with TemporaryDirectory(prefix="anole-") as folder:
-            artifact = Path(folder) / "peak.so"
-            library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description))
-            library.export_library(str(artifact), fcompile=link)
-            self._kernel = tvm.runtime.load_module(str(artifact))["main"]
+        self._kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes)), description)
         factors = np.full((2, unit.lanes), 0.5, dtype=np.float32)
         out = np.empty((threads, n_accumulators, unit.lanes), dtype=np.float32)
         self._arguments = (tvm.runtime.tensor(factors), tvm.runtime.tensor(out))
