@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.cores import caller_apart
 from anole.evaluate.engines import load_machine
 
 _RUN = 0
@@ -59,7 +60,8 @@ def time_kernels(folder: Path, inputs: Sequence[NDArray[Any]], threads: int, sec
     stopwatch = _Stopwatch()
     machine.set_instrument(stopwatch)
     watched = machine["main"]
-    whole_s, laps_s = _take_turns(lambda: plain(*arguments), lambda: watched(*arguments), stopwatch, seconds)
+    with caller_apart():
+        whole_s, laps_s = _take_turns(lambda: plain(*arguments), lambda: watched(*arguments), stopwatch, seconds)
     kernels_s: dict[str, float] = {}
     for name, lap_s in zip(stopwatch.names, _typical(laps_s), strict=True):
         kernels_s[name] = kernels_s.get(name, 0.0) + float(lap_s)

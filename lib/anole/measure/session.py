@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
+from anole.cores import caller_apart
 from anole.record import Config
 from anole.remote import Remote
 from anole.roles import Evaluator, Timing
@@ -59,6 +62,8 @@ def start_running(
         remote: where they run; in this process when None.
         session_s: after so many seconds a remote server ends what it does for this process.
     """
+    # A thread of BLAS that waits for more work keeps a core from kernels, for longer than most of them take.
+    threadpool_limits(1, user_api="blas")
     runner = target.runner(workload) if remote is None else _remote_runner(target, workload, remote, session_s)
 
     def run(configs: Sequence[tuple[str, Config]], best_s: float | None, seconds: float | None = None) -> list[Timed]:
@@ -80,7 +85,10 @@ def _measure(
 ) -> Timed:
     kernel = runner.load(Path(artifact), config)
     error = kernel.relative_error()
-    return Timed(error, evaluator.evaluate(kernel, best_s) if error <= tolerance else None)
+    if not error <= tolerance:
+        return Timed(error, None)
+    with caller_apart():
+        return Timed(error, evaluator.evaluate(kernel, best_s))
 
 
 def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
@@ -90,8 +98,9 @@ def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: flo
     right = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
     turns: list[list[float]] = []
     ends_s = time.perf_counter() + seconds
-    while right and (len(turns) < _FEWEST_TURNS or time.perf_counter() < ends_s):
-        turns.append([_turn(kernel) for kernel in right])
+    with caller_apart():
+        while right and (len(turns) < _FEWEST_TURNS or time.perf_counter() < ends_s):
+            turns.append([_turn(kernel) for kernel in right])
     timings = iter(_median_timing(latencies_s) for latencies_s in zip(*turns, strict=True))
     return [Timed(error, next(timings) if error <= tolerance else None) for error in errors]
 

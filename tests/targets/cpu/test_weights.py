@@ -33,6 +33,11 @@ def test_kernels_of_one_layout_take_turns_on_the_same_copies() -> None:
     assert met[3] == met[0]
 
 
+def test_a_weight_larger_than_the_cache_is_not_read_twice_in_a_row() -> None:
+    weights = copies(cold_bytes=WEIGHT.nbytes // 2).of(config_of_panel(2))
+    assert next(weights) is not next(weights)
+
+
 def test_every_layout_is_packed_as_its_template_packs_it() -> None:
     weights, template = copies(cold_bytes=0), TARGET.template(WORKLOAD)
     for config in (config_of_panel(1), config_of_panel(2), config_of_panel(1)):

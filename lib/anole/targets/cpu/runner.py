@@ -16,7 +16,7 @@ from anole.targets.cpu.weights import WeightCopies
 from anole.targets.reference import Example
 from anole.task import Workload
 
-_COLD_BYTES = 32 << 20
+_COLD_BYTES = 48 << 20
 """So much is read before a weight is met again: in a network, the other layers' weights drive it out of the cache."""
 
 

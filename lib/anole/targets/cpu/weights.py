@@ -16,7 +16,7 @@ from anole.task import Workload
 _MOST_COPIES = 64
 
 _KEPT_BYTES = 256 << 20
-"""So much is kept of all layouts together; a layer's few layouts have 32 MiB each."""
+"""So much is kept of all layouts together."""
 
 
 class WeightCopies:
@@ -44,6 +44,6 @@ class WeightCopies:
             most_layouts = max(1, _KEPT_BYTES // (self._cold_bytes + packed.nbytes))
             while len(self._copies) >= most_layouts:
                 del self._copies[next(iter(self._copies))]
-            n_copies = 1 + min(self._cold_bytes // packed.nbytes, _MOST_COPIES)
+            n_copies = 1 + min(-(-self._cold_bytes // packed.nbytes), _MOST_COPIES)
             self._copies[shape] = cycle([tvm.runtime.tensor(packed) for _ in range(n_copies)])
         return self._copies[shape]
