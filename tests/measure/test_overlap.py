@@ -20,6 +20,9 @@ TASK = Task(Dense(1, 8, 8), describe_cpu(threads=1), 1)
 ONCE = Fixed(number=1, repeats=1)
 ENOUGH = Limits(build_s=30.0, run_s=30.0)
 
+AFTER_FIRST = {"build_after": "built c0"}
+"""So that it is the first candidate that is run first: two builders may end in any order."""
+
 
 @pytest.fixture(scope="module")
 def measurer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurer]:
@@ -61,7 +64,8 @@ def test_one_that_is_ready_does_not_wait_for_one_that_is_not(measurer: Measurer,
 
 
 def test_builders_are_but_so_far_ahead(measurer: Measurer, notes: Path) -> None:
-    list(measurer.measure(configs(notes, 12, c0={"run_after": "built c4"})))
+    in_order = {"c3": {"build_after": "begins c2"}, "c4": {"build_after": "begins c3"}}
+    list(measurer.measure(configs(notes, 12, c0={"run_after": "built c4"}, c1=AFTER_FIRST, **in_order)))
     lines = notes.read_text().splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("ran c0"))
     assert sum(line.startswith("begins") for line in lines[:first]) == 1 + 2 * 2
@@ -76,7 +80,7 @@ def test_a_failure_costs_its_process_and_nothing_else(measurer: Measurer, notes:
 
 
 def test_what_is_abandoned_does_not_come_back(measurer: Measurer, notes: Path) -> None:
-    begun = measurer.measure(configs(notes, 6, c1={"run_after": "never"}))
+    begun = measurer.measure(configs(notes, 6, c1={"run_after": "never", **AFTER_FIRST}))
     assert next(iter(begun)).status is Status.OK
     begun.close()
     measured = list(measurer.measure(configs(notes, 2)))
