@@ -22,6 +22,7 @@ from anole.task import Conv2d
 SBlockRV = Any
 
 _FLOAT_BYTES = 4
+_LINE = CACHE_LINE_BYTES // _FLOAT_BYTES
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,9 @@ def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int) -> None:
     a, b, tile, channel = sch.get_loops(block)[-4:]
     channel, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, channel, a, b, vector)
+    # The points of a tile are written together. A power of two apart they would drive each other out of the cache,
+    # an odd number of lines apart they share all of it.
+    sch.storage_align(block, 0, axis=1, factor=2 * _LINE, offset=_LINE)
     if parallel is None:
         channel = sch.fuse(tile, channel)
         sch.parallel(channel)

@@ -25,7 +25,7 @@ from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.output_tiles import OutputTiles
 from anole.task import Conv2d
 
-VERSION = 1
+VERSION = 2
 
 _SIZES = {3: (2, 4, 6), 5: (2, 4)}
 """For filters of so many rows and columns, the outputs along a side of a tile.
