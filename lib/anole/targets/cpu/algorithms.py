@@ -20,6 +20,7 @@ DIRECT, WINOGRAD = "direct", "winograd"
 
 VERSIONS = {
     "conv2d": direct.VERSION,
+    "conv2d.prefetch": direct.PREFETCH_VERSION,
     "conv2d.depthwise": depthwise.VERSION,
     "conv2d.winograd": winograd.VERSION,
 }
@@ -34,7 +35,8 @@ def convolution_version(w: Conv2d, exact: bool) -> int:
     """Returns the version of a convolution's template, which rises with that of every algorithm it may have."""
     if depthwise.is_depthwise(w):
         return direct.VERSION + depthwise.VERSION
-    return direct.VERSION + (winograd.VERSION if has_choice(w, exact) else 0)
+    prefetch = direct.PREFETCH_VERSION if direct.prefetches(w) else 0
+    return direct.VERSION + prefetch + (winograd.VERSION if has_choice(w, exact) else 0)
 
 
 @cache

@@ -13,6 +13,7 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.cpu import nest
 from anole.targets.cpu.conv2d_space import TILE_ORDERS, padded_filters, vector_width
+from anole.targets.cpu.prefetch import prefetch_next
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
@@ -60,7 +61,8 @@ class Conv2dTemplate:
         splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in ((rc, "rc"), (ry, "ry"), (rx, "rx"))]
         outer, inner = zip(*splits, strict=True)
         chunks = [f_parallel, y_parallel] if config["parallel_order"] == "fy" else [y_parallel, f_parallel]
-        tiles = [(f_tile, y_tile, x_tile)[axis] for axis in TILE_ORDERS[config["tile_order"]]]
+        order = TILE_ORDERS[config["tile_order"]]
+        tiles = [(f_tile, y_tile, x_tile)[axis] for axis in order]
         registers = [y_register, x_register, f_register]
         sch.reorder(n, *chunks, *tiles, *outer, *inner, *registers, f_vector)
 
@@ -77,7 +79,11 @@ class Conv2dTemplate:
             steps = config["tile_y"][2] * config["tile_x"][1] * (panel // lanes)
             nest.unroll_reduction(sch, inner, steps, config["auto_unroll_max_step"])
         sch.decompose_reduction(block, outer[0])
-        return anchor.scheduled(sch)
+        func = anchor.scheduled(sch)
+        if not config.get("prefetch"):
+            return func
+        of_one_panel = [*tiles[order.index(0) + 1 :], *outer, inner[0]]
+        return prefetch_next(func, [sch.get(loop) for loop in of_one_panel], dimensions=5)
 
     def _place_padding(self, sch: s_tir.Schedule, pad_at: str, parallel: Any) -> None:
         pad = anchor.find_block(sch, "pad")

@@ -20,6 +20,10 @@ from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
 VERSION = 1
+PREFETCH_VERSION = 1
+
+CACHE_BYTES = 1 << 20
+"""What a core has of the second-level cache, about."""
 
 TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
 """The order of the tile loops inside a parallel chunk: positions in (f, y, x)."""
@@ -27,6 +31,15 @@ TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
 ROWS_IN_REGISTERS = 8
 FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
+
+
+_FLOAT_BYTES = 4
+
+
+def prefetches(w: Conv2d) -> bool:
+    """Returns whether weights can be asked for ahead: where they do not stay in the cache, and come from memory."""
+    weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
+    return _FLOAT_BYTES * weights >= CACHE_BYTES
 
 
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
@@ -60,7 +73,8 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     (parallel, tile, register), ``tile_x`` into (tile, register); ``tile_rc``, ``tile_ry``, ``tile_rx`` into (outer,
     inner), where all outer parts are outside of all inner ones; ``auto_unroll_max_step``, how many vector operations
     an unrolled reduction body may have, and ``unroll_explicit``, whether TVM unrolls it or LLVM may. And the CPU's
-    own: ``parallel_order``, ``tile_order``, and ``pad_at``, where the zero border is written.
+    own: ``parallel_order``, ``tile_order``, and ``pad_at``, where the zero border is written. Where weights do not fit
+    the cache, also ``prefetch``: whether a panel of weights is asked for while the one before it is used.
     """
     knobs = [
         filter_knob(unit, w),
@@ -75,6 +89,8 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("tile_order", tuple(TILE_ORDERS)),
         option_knob("pad_at", ("inline", "parallel", "root") if any(w.padding) else ("none",)),
     ]
+    if prefetches(w):
+        knobs.append(option_knob("prefetch", (0, 1)))
     chunks, enough = _attainable(unit, threads, w, knobs)
 
     constraints = [
@@ -93,6 +109,8 @@ def conv2d_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     columns = space.columns(vectors)
     merit = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
     merit += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
+    if prefetches(w):
+        merit += 1.0 * columns["prefetch"]
     return space.config(vectors[int(np.argmax(merit))])
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from math import prod
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 CACHE_LINE_BYTES = 64
+_FLOAT_BYTES = 4
 
 # Of LLVM's intrinsic: to be read, into the second-level cache, as data.
 _READ, _SECOND_LEVEL, _DATA = 0, 2, 1
@@ -31,6 +35,26 @@ def first_read(loop: tirx.For, dimensions: int) -> tirx.BufferLoad:
     return tirx.BufferLoad(load.source, [tvm_ffi.structural_map(place, (tirx.Var, begun)) for place in places])
 
 
+def prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], dimensions: int) -> tirx.PrimFunc:
+    """Returns a function that, while it reads one panel of a buffer, asks for the next, each iteration for its share.
+
+    Args:
+        func: the function.
+        loops: the nest in which it reads one panel, outermost first; the last holds but one block.
+        dimensions: of the buffer, of which the first counts panels.
+    """
+    first = first_read(loops[-1], dimensions)
+    panel, *within = first.indices
+    shape = [int(extent) for extent in first.source.shape]
+    lines = -(-prod(shape[1:]) * _FLOAT_BYTES // CACHE_LINE_BYTES)
+    iterations = prod(int(loop.extent) for loop in loops)
+    number = reduce(lambda outer, loop: outer * loop.extent + loop.loop_var, loops, tirx.IntImm("int64", 0))
+    begin = number * lines // iterations * (CACHE_LINE_BYTES // _FLOAT_BYTES)
+    zeros = [tirx.IntImm("int64", 0)] * (len(within) - 1)
+    wanted = tirx.BufferLoad(first.source, [panel + 1, *zeros, begin])
+    return prefetch_at(func, loops[-1], prefetch_lines(wanted, -(-lines // iterations)))
+
+
 def prefetch_at(func: tirx.PrimFunc, loop: tirx.For, wanted: tirx.Stmt) -> tirx.PrimFunc:
     """Returns a function in which each iteration of one of its loops begins with what is wanted."""
 
@@ -45,7 +69,7 @@ def prefetch_at(func: tirx.PrimFunc, loop: tirx.For, wanted: tirx.Stmt) -> tirx.
 def prefetch_lines(first: tirx.BufferLoad, count: int) -> tirx.Stmt:
     """Returns the statement that asks for so many cache lines, one after the other, from an element on."""
     line = tirx.Var("line", "int32")
-    elements = CACHE_LINE_BYTES // 4
+    elements = CACHE_LINE_BYTES // _FLOAT_BYTES
     *outer, last = first.indices
     address = tirx.address_of(tirx.BufferLoad(first.source, [*outer, last + line * elements]))
     call = tirx.call_intrin("void", "tirx.prefetch", address, _READ, _SECOND_LEVEL, _DATA)

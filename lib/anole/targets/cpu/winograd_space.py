@@ -20,7 +20,7 @@ from anole.space import Constraint, Knob, Space, option_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import latency_is_hidden, registers_suffice, threads_are_fed
-from anole.targets.cpu.conv2d_space import FMA_LATENCY_HIDDEN, filter_knob, padded_filters
+from anole.targets.cpu.conv2d_space import CACHE_BYTES, FMA_LATENCY_HIDDEN, filter_knob, padded_filters
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.output_tiles import OutputTiles
 from anole.task import Conv2d
@@ -33,9 +33,6 @@ _SIZES = {3: (2, 4, 6), 5: (2, 4)}
 They take at most 8 x 8 products. Of normal data of 512 channels, F(2x2, 3x3) has a relative L2 error of 0.7e-6 beside
 float64, F(4x4, 3x3) of 3.1e-6, F(6x6, 3x3) of 9.3e-6, F(2x2, 5x5) of 3.2e-6 and F(4x4, 5x5) of 7.3e-6.
 """
-
-_CACHE_BYTES = 1 << 20
-"""What a core has of the second-level cache, about; between the steps a block may fill all of it."""
 
 _MOST_TILES = 256
 _UNROLLED = (1, 2, 4)
@@ -180,9 +177,10 @@ def _is_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
 
 
 def _is_cached(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
+    # Between the steps a block may fill all of the cache.
     inputs = np.where(columns["data_at"] == "parallel", w.in_channels, 0)
     numbers = _points(w, columns) * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
-    return np.asarray(_FLOAT_BYTES * numbers <= _CACHE_BYTES)
+    return np.asarray(_FLOAT_BYTES * numbers <= CACHE_BYTES)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
