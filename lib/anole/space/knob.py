@@ -28,6 +28,7 @@ class Knob:
         feature_names: of the columns of `features`; equal names mean the same in the spaces of other tasks.
         agent: who moves the knob, where several agents search a space together.
         algorithms: values of the space's knob `ALGORITHM` with which this one means something; all when None.
+        balanced: whether a random sample has about as many configs of each value, however many there are.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Knob:
     feature_names: tuple[str, ...]
     agent: str = ""
     algorithms: tuple[str, ...] | None = None
+    balanced: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -95,12 +97,19 @@ def split_knob(
     return Knob(name, tuple(allowed), features, tuple(f"{name}.{part}" for part in range(n_parts)), agent)
 
 
-def option_knob(name: str, values: Sequence[Any], *, agent: str = "") -> Knob:
-    """Returns a knob over a few plain values, moved by an agent: numbers are their own feature, words are one-hot."""
+def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: bool = False) -> Knob:
+    """Returns a knob over a few plain values: numbers are their own feature, words are one-hot.
+
+    Args:
+        name: of the knob.
+        values: in the order of their indices.
+        agent: who moves it.
+        balanced: see `Knob`.
+    """
     numeric = all(isinstance(value, (int, float)) for value in values)
     features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
     names = (name,) if numeric else tuple(f"{name}={value}" for value in values)
-    return Knob(name, tuple(values), features, names, agent)
+    return Knob(name, tuple(values), features, names, agent, balanced=balanced)
 
 
 def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:

@@ -85,6 +85,7 @@ class Space:
         self.describe, self._discount = describe, discount
         self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
         self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
+        self._balanced_at = [at for at, knob in enumerate(self.knobs) if knob.balanced]
         # Rows are algorithms, of which there is one without a knob for them; columns are knobs.
         self._matters = np.array([[_matters(knob, name) for knob in self.knobs] for name in self.algorithms])
         counted = np.where(self._matters, self.cardinalities, 1)
@@ -253,7 +254,7 @@ class Space:
         return held
 
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Draws distinct valid index vectors, of every algorithm about as many, and of one algorithm uniformly.
+        """Draws distinct valid index vectors, about as many for all values of balanced knobs, uniformly otherwise.
 
         Args:
             n: how many are wanted; fewer come when the space has no more.
@@ -266,8 +267,7 @@ class Space:
         excluded = np.asarray(exclude, dtype=np.int64)
         if self.valid_indices is not None:
             free = self.valid_indices[~np.isin(self.valid_indices, excluded)]
-            several = len(self._begins) > 1
-            drawn = rng.choice(free, size=len(free) if several else min(n, len(free)), replace=False)
+            drawn = rng.choice(free, size=len(free) if self._balanced_at else min(n, len(free)), replace=False)
             return self.vectors(self._by_turns(drawn)[:n])
         drawn = np.empty(0, dtype=np.int64)
         for _ in range(1000):
@@ -287,11 +287,13 @@ class Space:
         return rng.integers(self._begins[rows], np.append(self._begins[1:], self.size)[rows])
 
     def _by_turns(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns indices in an order in which algorithms take turns, however much of each one's configs is valid."""
-        rows = np.searchsorted(self._begins, indices, side="right") - 1
+        """Returns indices in an order in which the values of balanced knobs take turns."""
+        if not self._balanced_at:
+            return indices
+        _, kinds = np.unique(self.vectors(indices)[:, self._balanced_at], axis=0, return_inverse=True)
         turns = np.zeros(len(indices), dtype=np.int64)
-        for row in np.unique(rows):
-            turns[rows == row] = np.arange(np.count_nonzero(rows == row))
+        for kind in np.unique(kinds):
+            turns[kinds == kind] = np.arange(np.count_nonzero(kinds == kind))
         return indices[np.argsort(turns, kind="stable")]
 
 

@@ -38,7 +38,8 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
     ]
     describes = {algorithm: space.describe for algorithm, space in spaces.items() if space.describe is not None}
     describe = partial(_Descriptions, describes) if describes else None
-    return Space([option_knob(ALGORITHM, list(spaces), agent=agent), *knobs.values()], constraints, describe)
+    chosen = option_knob(ALGORITHM, list(spaces), agent=agent, balanced=True)
+    return Space([chosen, *knobs.values()], constraints, describe)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -81,3 +82,9 @@ def test_how_large_the_spaces_of_a_residual_network_are(layer: tuple[int, int], 
     channels, side = layer
     workload = Conv2d(1, side, side, channels, channels, (3, 3), padding=(1, 1, 1, 1))
     assert len(winograd_space(VectorUnit(16, 32), 2, workload)) == size
+
+
+def test_a_sample_has_as_many_of_every_tile_size_as_direct_ones() -> None:
+    space = TARGET.space(Conv2d(1, 14, 14, 256, 256, (3, 3), padding=(1, 1, 1, 1)))
+    configs = map(space.config, space.sample(16, np.random.default_rng(0)))
+    assert Counter(config.get("tile_size") for config in configs) == {None: 4, 2: 4, 4: 4, 6: 4}

@@ -81,7 +81,7 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     parallel chunk, or all of it before them (root).
     """
     knobs = [
-        option_knob("tile_size", _SIZES[w.kernel[0]], agent="spatial"),
+        option_knob("tile_size", _SIZES[w.kernel[0]], agent="spatial", balanced=True),
         filter_knob(unit, w),
         _tile_knob(unit, w),
         option_knob("unroll_rc", [n for n in _UNROLLED if w.in_channels % n == 0], agent="reduction"),

@@ -60,7 +60,7 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
     ``auto_unroll_max_step`` and ``unroll_explicit`` as for direct convolution.
     """
     return [
-        option_knob("tile_size", _SIZES, agent="spatial"),
+        option_knob("tile_size", _SIZES, agent="spatial", balanced=True),
         split_knob("tile_f", w.out_channels, 4, agent="spatial"),
         _tile_knob(w),
         split_knob("tile_rc", w.in_channels, 2, agent="reduction"),
