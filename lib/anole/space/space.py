@@ -23,6 +23,9 @@ Columns = Mapping[str, NDArray[Any]]
 
 _ENUMERABLE = 1 << 20
 
+_DRAWN, _DRAWN_BALANCED = 1 << 10, 1 << 14
+"""Indices that are drawn at once, of which few may be valid, and fewer of the rarest value of a balanced knob."""
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -271,7 +274,7 @@ class Space:
             return self.vectors(self._by_turns(drawn)[:n])
         drawn = np.empty(0, dtype=np.int64)
         for _ in range(1000):
-            indices = self.draw(max(1024, 4 * n), rng)
+            indices = self.draw(max(_DRAWN_BALANCED if self._balanced_at else _DRAWN, 4 * n), rng)
             fresh = indices[self.valid(self.vectors(indices))]
             joined = np.concatenate([drawn, fresh[~np.isin(fresh, excluded)]])
             drawn = joined[np.sort(np.unique(joined, return_index=True)[1])]

@@ -89,16 +89,27 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("parallel_order", ("fy", "yf")),
         option_knob("data_at", ("parallel", "root")),
     ]
-    chunks, enough = _attainable(unit, threads, w, knobs)
+    attainable = _attainable(unit, threads, w, knobs)
+
+    def demanded(name: str, columns: Columns) -> NDArray[np.int64]:
+        return _by_size({size: limits[name] for size, limits in attainable.items()}, columns)
 
     constraints = [
         registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
-        latency_is_hidden(lambda columns: _accumulators(unit, columns), lambda columns: _by_size(enough, columns)),
-        threads_are_fed(
-            lambda columns: _blocks(w, columns) * columns["tile_f"][:, 0], lambda columns: _by_size(chunks, columns)
+        latency_is_hidden(
+            lambda columns: _accumulators(unit, columns), lambda columns: demanded("accumulators", columns)
         ),
+        threads_are_fed(lambda columns: _chunks(w, columns), lambda columns: demanded("chunks", columns)),
         Constraint("half as many tiles again would fit the blocks", lambda columns: _is_filled(w, columns)),
         Constraint("what lies between the steps does not fit the cache", lambda columns: _is_cached(w, columns)),
+        Constraint(
+            "an eighth as many tiles again would fit the blocks, which can be filled better",
+            lambda columns: _is_well_filled(w, columns) | (demanded("filling", columns) == 0),
+        ),
+        Constraint(
+            "more loads than multiply-adds, of which there can be more",
+            lambda columns: _is_fed(unit, columns) | (demanded("feeding", columns) == 0),
+        ),
     ]
     return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
 
@@ -134,21 +145,26 @@ def _is_worth(tiles: int, register: int, count: int) -> bool:
     return is_even and 2 * blocks * tiles * register < 3 * count
 
 
-def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: Sequence[Knob]) -> tuple[_BySize, _BySize]:
-    """Returns, by tile size, the parallel chunks and accumulators that a config can have: at most what is needed."""
+def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
+    """Returns, by tile size, what a config can have, at most what is needed, of what is asked for in this order."""
     tables = {knob.name: knob.table for knob in knobs}
     f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
-    chunks, enough = {}, {}
+    attainable = {}
     for size in tables["tile_size"].tolist():
         columns = {"tile_size": np.full(len(f), size), "tile_f": tables["tile_f"][f], "tile_p": tables["tile_p"][p]}
         columns["data_at"] = np.full(len(f), "root")
-        accumulators = _accumulators(unit, columns)
-        works = accumulators + _vectors(unit, columns) + 1 <= unit.registers
-        works &= _is_filled(w, columns) & _is_cached(w, columns)
-        available = _blocks(w, columns) * columns["tile_f"][:, 0]
-        chunks[size] = min(threads, int(available[works].max()))
-        enough[size] = min(FMA_LATENCY_HIDDEN, int(accumulators[works & (available >= chunks[size])].max()))
-    return chunks, enough
+        accumulators, available = _accumulators(unit, columns), _chunks(w, columns)
+        left = accumulators + _vectors(unit, columns) + 1 <= unit.registers
+        left &= _is_filled(w, columns) & _is_cached(w, columns)
+        limits = {"chunks": min(threads, int(available[left].max()))}
+        left &= available >= limits["chunks"]
+        limits["accumulators"] = min(FMA_LATENCY_HIDDEN, int(accumulators[left].max()))
+        left &= accumulators >= limits["accumulators"]
+        for name, good in (("filling", _is_well_filled(w, columns)), ("feeding", _is_fed(unit, columns))):
+            limits[name] = int((left & good).any())
+            left &= good | (limits[name] == 0)
+        attainable[size] = limits
+    return attainable
 
 
 def _by_size(values: _BySize, columns: Columns) -> NDArray[np.int64]:
@@ -171,9 +187,25 @@ def _blocks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
     return np.asarray(-(-_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
 
 
+def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many parallel chunks there are, shape (n,)."""
+    return np.asarray(_blocks(w, columns) * columns["tile_f"][:, 0])
+
+
 def _is_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
     tiles = _blocks(w, columns) * columns["tile_p"].prod(axis=1)
     return np.asarray(2 * tiles < 3 * _count(w, columns["tile_size"]))
+
+
+def _is_well_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
+    tiles = _blocks(w, columns) * columns["tile_p"].prod(axis=1)
+    return np.asarray(8 * tiles <= 9 * _count(w, columns["tile_size"]))
+
+
+def _is_fed(unit: VectorUnit, columns: Columns) -> NDArray[np.bool_]:
+    """Whether a step of the reduction loads, of weights and data, no more than it multiplies."""
+    vectors, register = _vectors(unit, columns), columns["tile_p"][:, 1]
+    return np.asarray(vectors + register <= vectors * register)
 
 
 def _is_cached(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
