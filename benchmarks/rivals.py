@@ -1,0 +1,112 @@
+"""The engines that run a build's network, each started in the process that asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from anole.evaluate import draw_inputs, read_build
+from anole.evaluate.engines import Engine, build_engine, export_onnx, onnxruntime_engine, torch_engine
+from anole.spec import ModelSpec
+from anole.targets import get_target
+from anole.targets.base import Device
+
+OWN = "anole"
+PACKAGES = {
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+    "torch": "torch",
+    "torch.compile": "torch",
+    "untuned": "anole",
+}
+"""The rivals, by name, and the package that each is."""
+
+
+def start_engine(name: str, folder: Path, scratch: Path) -> Engine:
+    """Returns the compiled build itself, or one of its rivals on the same inputs.
+
+    Args:
+        name: of the engine, `OWN` or a rival.
+        folder: of the build.
+        scratch: for files that several rivals share.
+    """
+    build = read_build(folder)
+    inputs = draw_inputs(build)
+    device: Device = get_target(build["target_description"])
+    model = ModelSpec.from_json(build["model"], build["entry"])
+    match name:
+        case "onnxruntime":
+            return onnxruntime_engine(_onnx_file(model, inputs, scratch), inputs, device.threads)
+        case "openvino":
+            return _openvino(_onnx_file(model, inputs, scratch), inputs, device.threads)
+        case "torch" | "torch.compile":
+            return _torch(model, inputs, device, compiled=name == "torch.compile")
+        case "untuned":
+            folder = _compile_untuned(build, model, device, scratch / "untuned")
+    return build_engine(folder, inputs, device.runs_on, device.threads)
+
+
+def _compile_untuned(build: dict[str, Any], model: ModelSpec, device: Device, folder: Path) -> Path:
+    from anole.build import BuildSettings, compile_build
+    from anole.extract import extract
+
+    manifest, _ = extract(model, build["target"], build["target_description"], device.template_version, device.takes)
+    # That nothing is tuned is no news here.
+    logging.disable(logging.WARNING)
+    compile_build(model, manifest, BuildSettings("untuned", "random", 0, False, 0), {}, folder)
+    logging.disable(logging.NOTSET)
+    return folder
+
+
+def _torch(model: ModelSpec, inputs: list[NDArray[Any]], device: Device, *, compiled: bool) -> Engine:
+    import torch
+
+    from anole.extract.torch import make_network
+
+    torch.set_num_threads(device.threads)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    network = make_network(model).to(device.runs_on)
+    arguments = tuple(torch.from_numpy(array).to(device.runs_on) for array in inputs)
+    if not compiled:
+        return torch_engine(network, arguments)
+    return torch_engine(torch.compile(network, mode="max-autotune"), arguments, "torch.compile")
+
+
+def _onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:
+    """Returns the network as ONNX has it, exported apart, so that torch does not come into this process."""
+    if model.scheme == "onnx":
+        return Path(model.location)
+    path = scratch / "model.onnx"
+    if not path.exists():
+        with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+            apart.submit(_export, model, inputs, path).result()
+    return path
+
+
+def _export(model: ModelSpec, inputs: Sequence[NDArray[Any]], path: Path) -> None:
+    import torch
+
+    from anole.extract.torch import make_network
+
+    export_onnx(make_network(model), tuple(map(torch.from_numpy, inputs)), path)
+
+
+def _openvino(path: Path, inputs: list[NDArray[Any]], threads: int) -> Engine:
+    import openvino
+
+    options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    core = openvino.Core()
+    request = core.compile_model(core.read_model(path), "CPU", options).create_infer_request()
+    for position, array in enumerate(inputs):
+        request.set_input_tensor(position, openvino.Tensor(array))
+
+    def outputs(_: object) -> list[NDArray[Any]]:
+        return [tensor.data.copy() for tensor in request.output_tensors]
+
+    return Engine("openvino", request.infer, outputs)
