@@ -1,0 +1,101 @@
+"""The roofline: a line for every kernel of a build, and a picture of such lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from roofline import COLUMNS, KINDS, OTHER, dot_size, draw, kind_of
+
+
+@pytest.mark.parametrize(
+    ("workload", "algorithm", "kind"),
+    [
+        (Conv2d(1, 56, 56, 64, 64, (3, 3)), "", "direct convolution"),
+        (Conv2d(1, 56, 56, 64, 64, (3, 3)), "direct", "direct convolution"),
+        (Conv2d(8, 56, 56, 64, 64, (3, 3)), "winograd", "Winograd"),
+        (Conv2d(1, 56, 56, 32, 32, (3, 3), dilation=(2, 2), groups=32), "", "depthwise"),
+        (Conv2d(1, 56, 56, 32, 64, (3, 3), groups=4), "", "grouped"),
+        (Dense(1, 512, 1000), "", "dense"),
+        (BatchMatmul(8, 128, 64, 128), "", "batch_matmul"),
+    ],
+)
+def test_a_kernel_is_of_the_kind_of_its_task(workload: Workload, algorithm: str, kind: str) -> None:
+    assert kind_of(workload.label, algorithm) == kind
+    assert kind in KINDS
+
+
+def test_a_kernel_without_a_task_is_of_another_kind() -> None:
+    assert kind_of("", "") == OTHER and OTHER not in KINDS
+
+
+def test_every_kernel_of_a_build_has_a_line(tiny_project: Path, benchmark: Callable[..., Any]) -> None:
+    run = benchmark("roofline", "kernels", "net", "elsewhere", "--seconds", "0")
+    rows = list(csv.DictReader(run.stdout.splitlines()))
+    build = json.loads((tiny_project / "net/build.json").read_text())
+    assert [row["kernel"] for row in rows] == [kernel["name"] for kernel in build["kernels"]]
+    labels = {task["key"]: task["label"] for task in build["tasks"]}
+    for row, kernel in zip(rows, build["kernels"], strict=True):
+        assert (row["network"], row["batch"], row["threads"]) == ("net", "2", "1")
+        assert row["task"] == labels.get(kernel["task"], "")
+        assert (row["kind"] in KINDS) == (kernel["task"] is not None)
+        assert float(row["gflop"]) == pytest.approx(kernel["calls"] * kernel["flop"] / 1e9, rel=1e-4)
+        assert float(row["flop_per_byte"]) == pytest.approx(kernel["flop"] / kernel["size_bytes"], rel=1e-3)
+        assert float(row["gb_per_s"]) == pytest.approx(int(row["size_bytes"]) / float(row["time_ms"]) / 1e6, rel=1e-3)
+        assert float(row["peak_gflops"]) > 0 and float(row["copy_gb_per_s"]) > 0
+    assert "elsewhere: was not profiled: elsewhere: is not a build" in run.stderr
+
+
+def line(batch: int, kind: str, share: float, gflops: float, flop_per_byte: float) -> dict[str, str]:
+    known = {"batch": batch, "kind": kind, "share": share, "gflops": gflops, "flop_per_byte": flop_per_byte}
+    return {**dict.fromkeys(COLUMNS, ""), **{name: str(value) for name, value in known.items()}} | {
+        "peak_gflops": "500.0",
+        "copy_gb_per_s": "40.00",
+    }
+
+
+LINES = [
+    line(1, "Winograd", 0.3, 800, 100),
+    line(1, "dense", 0.1, 20, 0.5),
+    line(1, OTHER, 0.1, 0, 0),
+    *(line(8, "depthwise", 0.01, 100 + number, 4) for number in range(300)),
+]
+
+
+def texts(path: Path) -> list[str]:
+    """Returns what a picture says, which the file tells beside the outlines of the letters."""
+    return re.findall(r"<!-- (.*?) -->", path.read_text())
+
+
+def test_a_picture_has_a_panel_for_each_batch_size(tmp_path: Path) -> None:
+    draw(LINES, tmp_path / "roofline.svg")
+    titles = [text for text in texts(tmp_path / "roofline.svg") if text.startswith("batch ")]
+    assert titles == ["batch 1: 500 GFLOP/s and 40.0 GB/s", "batch 8: 500 GFLOP/s and 40.0 GB/s"]
+    assert set(KINDS) <= set(texts(tmp_path / "roofline.svg"))
+
+
+def test_equal_lines_make_equal_files_that_are_small(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        draw(LINES, tmp_path / folder / "roofline.svg")
+    first = (tmp_path / "a/roofline.svg").read_bytes()
+    assert first == (tmp_path / "b/roofline.svg").read_bytes()
+    assert len(first) < 150_000
+
+
+def test_dots_are_as_large_as_their_share() -> None:
+    assert dot_size(0.4) == pytest.approx(2 * dot_size(0.1), rel=1e-2)
+    assert dot_size(0.1) ** 2 == pytest.approx(2 * dot_size(0.05) ** 2, rel=1e-2)
+    assert dot_size(0.0) == dot_size(1e-3) > 0
+
+
+def test_without_kernels_there_is_nothing_to_draw(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"roofline.svg: no kernels to draw"):
+        draw([LINES[2]], tmp_path / "roofline.svg")
