@@ -76,9 +76,13 @@ papers: env  ## tune, compile and time every network of the papers (models.paper
 	PYTHONPATH=lib python benchmarks/papers.py
 	snakemake --cores all --config spec=models.papers.yaml
 
-bench-cpu: papers  ## compare the networks of the papers with other engines, after make papers
+# The networks from ONNX have the kernels of those from torch, which are drawn alone.
+bench-cpu: papers  ## compare the networks of the papers with other engines, and their kernels with the machine's roofline
 	$(UV) pip install --quiet --group bench
 	PYTHONPATH=lib python benchmarks/networks.py builds/* > docs/results/networks.csv
+	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/kernels.csv
+	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/roofline.svg < docs/results/kernels.csv
+	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/networks.csv
 
 clean:  ## remove what was built, but no measurement
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,109 @@
+"""Networks beside other engines: the comparison itself on a tiny build, and the report of known figures."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from anole.evaluate import MAX_RELATIVE_ERROR
+from anole.record import Measurement, Run, Status, Trial
+from anole.store.database import merge
+from anole.store.shard import Shard
+from anole.task import Dense, Task
+from networks import COLUMNS, effort
+from networks_report import networks_of, report
+
+
+def test_a_build_is_compared_with_the_rivals_that_start(tiny_project: Path, benchmark: Callable[..., Any]) -> None:
+    run = benchmark("networks", "net", "elsewhere", "--rounds", "3", "--rivals", "torch")
+    rows = list(csv.DictReader(run.stdout.splitlines()))
+    assert [row["engine"] for row in rows] == ["anole", "torch"]
+    for row in rows:
+        assert (row["network"], row["batch"], row["threads"], row["rounds"]) == ("net", "2", "1", "3")
+        assert 0 < float(row["latency_q1_ms"]) <= float(row["latency_ms"]) <= float(row["latency_q3_ms"])
+        assert float(row["relative_error"]) <= MAX_RELATIVE_ERROR
+        assert (row["tuning_s"], row["trials_measured"]) == ("", "")
+    assert rows[0]["speedup"] == "1" and rows[1]["relative_error"] == "0"
+    assert "elsewhere: was not compared: elsewhere: is not a build" in run.stderr
+
+
+CPU = {"kind": "cpu", "mcpu": "znver4", "threads": 2}
+
+
+def tune(shards: Path, task: Task, elapsed_s: Sequence[float]) -> Run:
+    """Writes a run whose trials ended at these seconds."""
+    run = Run(task.key, "autotvm", 0, 1, {}, 2, {"name": "here"}, {"python": "3.11"})
+    measurement = Measurement(Status.OK, latency_s=1e-3, latency_std_s=0.0, cv=0.0, repeats=3, build_s=0.1, run_s=0.1)
+    with Shard.open(shards, run, task) as shard:
+        for number, seconds in enumerate(elapsed_s):
+            config = {"tile_f": [number + 1, 16]}
+            shard.append_trial(Trial(number, 0, config, measurement, seconds, 1.0, "2026-11-21T10:00:00.000Z"))
+    return run
+
+
+def test_tuning_took_what_the_runs_of_a_build_took(tmp_path: Path) -> None:
+    shards, database = tmp_path / "shards", tmp_path / "tuning.sqlite"
+    first = tune(shards, Task(Dense(1, 512, 1000), CPU, 1), [0.5, 2.0])
+    second = tune(shards, Task(Dense(1, 256, 10), CPU, 1), [1.0, 2.0, 4.25])
+    tune(shards, Task(Dense(1, 128, 10), CPU, 1), [9.0])
+    merge(shards, [], [], [], database)
+    tasks = [{"run_key": first.key}, {"run_key": second.key}, {"run_key": None}]
+    assert effort({"tasks": tasks}, database) == {"tuning_s": 6.25, "trials_measured": 5}
+    assert effort({"tasks": [*tasks, {"run_key": "unknown"}]}, database) == {}
+    assert effort({"tasks": [{"run_key": None}]}, database) == {}
+    assert effort({"tasks": tasks}, tmp_path / "absent.sqlite") == {}
+
+
+def engines(network: str, batch: int, latency_ms: float, **speedups: float) -> list[dict[str, str]]:
+    """Returns the rows of a network: its own, and those of rivals by their speedups."""
+    own = {"network": network, "batch": batch, "relative_error": 5e-7, "tuning_s": 136.6, "trials_measured": 768}
+    return [
+        {**dict.fromkeys(COLUMNS, ""), **{name: str(value) for name, value in {**own, **row}.items()}}
+        for row in (
+            {"engine": "anole", "speedup": 1, "latency_ms": latency_ms},
+            *(
+                {"engine": engine, "speedup": speedup, "latency_ms": speedup * latency_ms}
+                for engine, speedup in speedups.items()
+            ),
+        )
+    ]
+
+
+ROWS = [
+    *engines("resnet18", 1, 6.254, onnxruntime=1.8, torch=3.0),
+    *engines("resnet50_onnx", 1, 12.0, onnxruntime=1.25, torch=3.0),
+    *engines("own_net", 1, 0.5, onnxruntime=0.96),
+    *engines("vgg16_n8", 8, 1234.0, onnxruntime=1.6),
+]
+
+
+def test_the_report_of_networks() -> None:
+    lines = list(report(networks_of(ROWS)))
+    assert "| ResNet-18 | 1 | 6.25 ms | 11.3 ms | 1.80x |  | 3.00x |  |  | 5e-7 | 137 s | 768 |" in lines
+    assert "| own_net | 1 | 0.5 ms | 0.48 ms | 0.96x |  |  |  |  | 5e-7 | 137 s | 768 |" in lines
+    assert "| VGG-16 | 8 | 1234 ms | 1974 ms | 1.60x |  |  |  |  | 5e-7 | 137 s | 768 |" in lines
+    # The cube root of 1.8 * 1.25 * 0.96.
+    assert "| ONNX Runtime | 3 | 1.29x | 0.96x | own_net |" in lines
+    assert "| torch eager | 2 | 3.00x | 3.00x | ResNet-18 |" in lines
+    assert not any(line.startswith("| OpenVINO") for line in lines)
+
+
+def test_the_goals_are_judged_for_each_batch_size() -> None:
+    lines = list(report(networks_of(ROWS)))
+    assert [line for line in lines if line.startswith("- ")] == [
+        "- ResNet-18: 1.80x, sought 1.70x: met",
+        "- ResNet-50 from ONNX: 1.25x, sought 1.20x: met",
+        "- geometric mean: 1.29x, sought 1.50x: missed",
+        "- none slower: 0.96x, sought 1.00x: missed",
+        "- VGG-16: 1.60x, sought 1.70x: missed",
+        "- geometric mean: 1.60x, sought 1.50x: met",
+        "- none slower: 1.60x, sought 1.00x: met",
+    ]
+
+
+def test_where_the_rival_of_the_goals_did_not_run_none_is_judged() -> None:
+    lines = list(report(networks_of(engines("resnet18", 1, 6.0, torch=3.0))))
+    assert any("| torch eager | 1 |" in line for line in lines)
+    assert not any("sought" in line for line in lines)
