@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.confirm import best, fastest, fastest_of_each, rivals
+from anole.confirm import diverse, fastest, fastest_of_each, ranked, rivals
 from anole.record import Confirmation, Measurement, Status, Trial, utc_now
 
 
@@ -81,25 +81,57 @@ def test_the_default_competes_with_the_fastest_but_not_with_itself():
     assert rivals(made, 0, made[0].config, fully) == []
 
 
+def confirmation(rank, latency_s, **config):
+    measurement = Measurement(Status.WRONG_ANSWER) if latency_s is None else Measurement(Status.OK, latency_s=latency_s)
+    return Confirmation(config, measurement, 4, rank, utc_now())
+
+
+def test_what_was_confirmed_goes_before_what_was_only_tried():
+    made = [trial(number, latency_s, block=number) for number, latency_s in enumerate([1.0, 2.0, None, 3.0, 0.5])]
+    slow, wrong, fast = confirmation(1, 6.0, block=0), confirmation(2, None, block=4), confirmation(0, 4.0, block=9)
+    assert ranked(made, [slow, wrong, fast], fully) == [fast, slow, made[1], made[3]]
+
+
+@given(trials, st.integers(1, 8))
+def test_rivals_are_of_all_kinds_before_there_are_two_of_one(made, n):
+    ranking = ranked(made, [], fully)
+    near = [each for each in ranking if each.measurement.latency_s <= 2 * ranking[0].measurement.latency_s]
+    found = diverse(ranking, ["block", "batch"], n)
+    assert len(found) == min(n, len(near)) and found[:1] == ranking[:1]
+    assert all(found.count(each) == 1 and each in near for each in found)
+    kinds = [(each.config["block"], each.config["batch"]) for each in found]
+    n_kinds = len({(each.config["block"], each.config["batch"]) for each in near})
+    assert len(set(kinds[:n_kinds])) == min(n, n_kinds)
+    for part in (found[:n_kinds], found[n_kinds:]):
+        assert part == sorted(part, key=ranking.index)
+
+
+def test_a_config_without_a_knob_is_of_a_kind_of_its_own():
+    direct = [trial(number, 1.0 + number / 9, algorithm="direct", tile=number) for number in range(2)]
+    winograd = [trial(2, 1.5, algorithm="winograd", tile_size=2), trial(3, 1.6, algorithm="winograd", tile_size=4)]
+    found = diverse([*direct, *winograd], ["algorithm", "tile_size"], 8)
+    assert found == [direct[0], *winograd, direct[1]]
+
+
 def test_what_is_worth_less_must_be_faster_by_as_much():
     narrow, wide = trial(0, 3.0, block=16), trial(1, 2.0, block=32)
-    assert best([narrow, wide], [], fully) is wide
-    assert best([narrow, wide], [], half_of_wide) is narrow
-    assert best([narrow, trial(1, 1.0, block=32)], [], half_of_wide).config == {"block": 32}
+    assert ranked([narrow, wide], [], fully) == [wide, narrow]
+    assert ranked([narrow, wide], [], half_of_wide) == [narrow, wide]
+    assert ranked([narrow, trial(1, 1.0, block=32)], [], half_of_wide)[0].config == {"block": 32}
 
 
 def test_what_is_worth_nothing_comes_last_but_is_found():
     nothing, slow = trial(0, 1e-6, block=32), trial(1, 1.0, block=16)
     assert fastest([nothing, slow], lambda config: float(config["block"] == 16)) == [slow, nothing]
-    assert best([nothing], [], lambda _: 0.0) is nothing
+    assert ranked([nothing], [], lambda _: 0.0) == [nothing]
 
 
 def test_what_was_confirmed_is_not_weighed_again():
     confirmed = Confirmation({"block": 32}, Measurement(Status.OK, latency_s=9.0), 2, 0, utc_now())
-    assert best([trial(0, 1.0, block=16)], [confirmed], half_of_wide) is confirmed
+    assert ranked([trial(0, 1.0, block=16)], [confirmed], half_of_wide)[0] is confirmed
 
 
 @pytest.mark.parametrize("worth", [fully, half_of_wide])
 def test_of_nothing_that_worked_there_is_no_best(worth):
-    assert best([trial(0, None, block=16)], [], worth) is None
+    assert ranked([trial(0, None, block=16)], [], worth) == []
     assert fastest_of_each([trial(0, None, block=16)], ["block"]) == []

@@ -72,6 +72,7 @@ def test_a_receipt_tells_what_came_of_it(project: Project, two: dict[str, Any]) 
     confirmed = [each for each in read_shard(project.shard).confirmations if each.after_trials == 2]
     assert [each.rank for each in confirmed] == [0, 1, 2][: len(confirmed)] and two["config"] == confirmed[0].config
     assert two["designs"] == []
+    assert two["rivals"][0] == {"config": two["config"], "latency_s": two["latency_s"]}
 
 
 def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: dict[str, Any]) -> None:

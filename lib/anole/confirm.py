@@ -1,4 +1,4 @@
-"""The end of a run: the fastest configs measured once more, against each other, and what is the best of them."""
+"""The end of a run: the fastest configs measured once more, against each other, and the ranking of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from anole.roles import Measure
 
 Worth = Callable[[Config], float]
 """Which share of its speed a config is worth, see `anole.space.Space.worth`."""
+
+_FAR = 2.0
+"""How many times as long as the best a config may take to be its rival; no network makes up for more."""
 
 
 def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
@@ -61,13 +64,28 @@ def confirm(configs: Sequence[Config], measure: Measure, after_trials: int) -> l
     ]
 
 
-def best(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> Trial | Confirmation | None:
-    """Returns the fastest that was confirmed, or else the fastest trial that no confirmation refuted."""
+def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> list[Trial | Confirmation]:
+    """Returns all that worked, the best first: what was confirmed, and then the trials that no confirmation refuted."""
+    confirmed = {_identity(confirmation.config) for confirmation in confirmations}
     standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
-    if standing:
-        return min(standing, key=lambda confirmation: confirmation.rank)
-    refuted = {_identity(confirmation.config) for confirmation in confirmations}
-    return next((trial for trial in fastest(trials, worth) if _identity(trial.config) not in refuted), None)
+    others = [trial for trial in fastest(trials, worth) if _identity(trial.config) not in confirmed]
+    return [*sorted(standing, key=lambda confirmation: confirmation.rank), *others]
+
+
+def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: int) -> list[Trial | Confirmation]:
+    """Returns n of a ranking: first the best of every combination of values of some knobs, and then what follows.
+
+    Args:
+        ranking: the best first.
+        knobs: names; a config without one of them has no value of it.
+        n: how many; less where there are not so many, or they take far longer than the best.
+    """
+    near = [each for each in ranking if _cost_s(each.measurement) <= _FAR * _cost_s(ranking[0].measurement)]
+    leaders: dict[str, Trial | Confirmation] = {}
+    for each in near:
+        leaders.setdefault(canonical_json([each.config.get(name) for name in knobs]), each)
+    places = {id(leader) for leader in leaders.values()}
+    return [*leaders.values(), *(each for each in near if id(each) not in places)][:n]
 
 
 def _cost_s(measurement: Measurement) -> float:

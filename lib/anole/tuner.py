@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anole.confirm import Worth, best, confirm, rivals
+from anole.confirm import Worth, confirm, ranked, rivals
 from anole.keys import derive_seed
 from anole.record import Config, Confirmation, Trial, utc_now
 from anole.roles import Candidates, Examples, History, Measure
@@ -102,7 +102,8 @@ def tune(
         search = Search(subject, settings, measure, seed=seed, recorded=recorded, watch=watch)
         search.advance(n_trials)
         trials = search.trials
-    return settle(trials, settings, confirmed, confirm_with, subject.space.worth, watch)
+    ranking = settle(trials, settings, confirmed, confirm_with, subject.space.worth, watch)
+    return next(iter(ranking), None)
 
 
 def settle(
@@ -113,8 +114,8 @@ def settle(
     worth: Worth,
     watch: Watch = Watch(),
     default: Config | None = None,
-) -> Trial | Confirmation | None:
-    """Confirms the fastest of all trials of a run, unless that was done, and returns the best as `tune` does.
+) -> list[Trial | Confirmation]:
+    """Confirms the fastest of all trials of a run, unless that was done, and returns all that worked, the best first.
 
     The default config competes where one is given: a search may not have met it, and should not end behind it.
     """
@@ -123,7 +124,7 @@ def settle(
         confirmations = confirm(rivals(trials, settings.n_confirm, default, worth), confirm_with, len(trials))
         for confirmation in confirmations:
             watch.confirmation(confirmation)
-    return best(trials, confirmations, worth)
+    return ranked(trials, confirmations, worth)
 
 
 @dataclass

@@ -15,7 +15,7 @@ import numpy as np
 
 from anole import layout
 from anole.budget import spend
-from anole.confirm import fastest_of_each
+from anole.confirm import diverse, fastest_of_each
 from anole.errors import ExtractError
 from anole.keys import document, write_atomically
 from anole.machine import host_facts, software_versions
@@ -25,7 +25,7 @@ from anole.progress import Progress
 from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
 from anole.remote import Remote
 from anole.settings import TunerSettings
-from anole.space import Space
+from anole.space import ALGORITHM, Space
 from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.targets.base import Simulator
@@ -36,6 +36,11 @@ from anole.tuner import TUNER_VERSION, Search, Subject, Watch, settle
 logger = logging.getLogger(__name__)
 
 _OPEN_MEASURERS = 8
+
+_KINDS = (ALGORITHM, "tile_size")
+"""The knobs that decide how a network's caches suit a config: an algorithm's weights may be several times another's."""
+
+_N_RIVALS = 8
 
 _SAMPLED = 4096
 """Configs that are asked whether they can work, to know which share of a space cannot."""
@@ -276,7 +281,8 @@ class TaskTuning:
         confirm = self._confirm if is_all and able else None
         watch = Watch(confirmation=self._shard.append_confirmation)
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
-        best = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch, default)
+        ranking = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch, default)
+        best = next(iter(ranking), None)
         latency_s = best.measurement.latency_s if best is not None else None
         return {
             "schema": 1,
@@ -294,10 +300,8 @@ class TaskTuning:
             "gflops": self.task.workload.flop / latency_s / 1e9 if latency_s else None,
             "statuses": dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
             "elapsed_s": trials[-1].elapsed_s if trials else 0.0,
-            "designs": [
-                {"config": dict(trial.config), "latency_s": trial.measurement.latency_s}
-                for trial in fastest_of_each(trials, space.names_of("hardware"))
-            ],
+            "designs": _latencies(fastest_of_each(trials, space.names_of("hardware"))),
+            "rivals": _latencies(diverse(ranking, _KINDS, _N_RIVALS)),
         }
 
     def _elsewhere(self) -> dict[str, Any]:
@@ -375,6 +379,10 @@ def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:
     latency_s = sum(tuning.latency_s for tuning in tunings)
     trials, failures = sum(tuning.n_trials for tuning in tunings), sum(tuning.n_failures for tuning in tunings)
     return trials, flop / latency_s / 1e9, failures
+
+
+def _latencies(measured: Iterable[Trial | Confirmation]) -> list[dict[str, Any]]:
+    return [{"config": dict(each.config), "latency_s": each.measurement.latency_s} for each in measured]
 
 
 def _read_task(path: Path) -> Task:
