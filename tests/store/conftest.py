@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,12 @@ def confirmation_of(trial: Trial, latency_s: float | None, after_trials: int, ra
     return Confirmation(trial.config, measurement, after_trials, rank, "2026-11-21T10:05:00.000Z")
 
 
+def tried_of(latency_alone_s: float, latency_s: float | None, chosen: bool = False) -> dict[str, Any]:
+    """Returns a candidate as a build tells of it: what it takes alone, and in the network if it works there."""
+    config = {"tile_f": [1, 1, 1, 16], "alone_us": round(1e6 * latency_alone_s)}
+    return {"config": config, "latency_s": latency_s, "latency_alone_s": latency_alone_s, "chosen": chosen}
+
+
 class Project:
     """A project's folder, filled as the stages fill it; and samples to fill it with."""
 
@@ -52,6 +58,7 @@ class Project:
     run_of = staticmethod(run_of)
     trial_of = staticmethod(trial_of)
     confirmation_of = staticmethod(confirmation_of)
+    tried_of = staticmethod(tried_of)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,7 +106,9 @@ class Project:
         tasks: Sequence[tuple[Task, int, Run | None]],
         created_at: str = "2026-11-21T11:00:00.000Z",
         preset: str = "autotvm",
+        refined: Mapping[str, Sequence[dict[str, Any]]] | None = None,
     ) -> Path:
+        """Writes a build; `refined` says of tasks, by their keys, what was tried within the network."""
         total = sum(weight * task.workload.flop for task, weight, _ in tasks)
         tuned = sum(weight * task.workload.flop for task, weight, run in tasks if run)
         build = {
@@ -126,6 +135,7 @@ class Project:
                     "run_key": run.key if run else None,
                     "latency_s": 2e-3 if run else None,
                     "reason": None if run else "no trial succeeded",
+                    "refined": (refined or {}).get(task.key, []),
                 }
                 for task, weight, run in tasks
             ],
@@ -171,7 +181,8 @@ class Project:
         self.tune(runs[DENSE.key], DENSE, [None, None])
         self.extract("resnet18", [(CONV, 4), (DENSE, 1)])
         self.extract("resnet34", [(CONV, 6), (WIDE, 2), (DENSE, 1)])
-        self.compile("resnet18", [(CONV, 4, runs[CONV.key]), (DENSE, 1, None)])
+        tried = [tried_of(2e-3, 2.2e-3), tried_of(2.1e-3, 1.9e-3, chosen=True), tried_of(3e-3, None)]
+        self.compile("resnet18", [(CONV, 4, runs[CONV.key]), (DENSE, 1, None)], refined={CONV.key: tried})
         self.compile("resnet34", [(CONV, 6, runs[CONV.key]), (WIDE, 2, runs[WIDE.key]), (DENSE, 1, None)])
         self.evaluate("resnet18-cpu")
         self.evaluate("resnet34-cpu")

@@ -166,6 +166,18 @@ def test_the_newer_build_and_evaluation_win_whenever_they_come(project, dump: Ca
     assert len(project.rows("select * from build_task where build = 'resnet18-cpu'")) == 1
 
 
+def test_what_was_tried_within_a_network_is_told_of_the_newest_build(project) -> None:
+    project.fill()
+    project.merge()
+    rows = project.rows("select build, task_key, number, latency_s, latency_alone_s, chosen from refinement")
+    of_conv = [("resnet18-cpu", project.CONV.key, number) for number in range(3)]
+    assert [tuple(row.values())[:3] for row in rows] == of_conv
+    assert [tuple(row.values())[3:] for row in rows] == [(2.2e-3, 2e-3, 0), (1.9e-3, 2.1e-3, 1), (None, 3e-3, 0)]
+    project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z")
+    project.merge()
+    assert project.rows("select * from refinement") == []
+
+
 def test_an_evaluation_of_a_former_build_is_not_shown(project) -> None:
     project.fill()
     project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z")

@@ -81,3 +81,25 @@ def test_a_damaged_build_or_evaluation_is_named(project) -> None:
         read_evaluation(edit(evaluation, latencies=[{}]))
     with pytest.raises(StoreError, match="cannot be read: No such file"):
         read_evaluation(evaluation.with_name("gone.json"))
+
+
+@pytest.mark.parametrize(
+    ("tried", "problem"),
+    [
+        ({"config": {}, "latency_alone_s": 1.0}, r"tasks\[0\]\.refined\[0\]\.chosen is missing"),
+        ("all", r"tasks\[0\]\.refined\[0\] is 'all', not an object"),
+    ],
+)
+def test_a_damaged_refinement_is_named(project, tried: object, problem: str) -> None:
+    build = project.compile("resnet18", [(project.CONV, 1, None)])
+    tasks = [{**task, "refined": [tried]} for task in read_build(build).plain["tasks"]]
+    with pytest.raises(StoreError, match=problem):
+        read_build(edit(build, tasks=tasks))
+
+
+def test_a_build_of_an_older_version_was_not_refined(project) -> None:
+    build = project.compile("resnet18", [(project.CONV, 1, None)])
+    tasks = [dict(task) for task in read_build(build).plain["tasks"]]
+    for task in tasks:
+        del task["refined"]
+    assert read_build(edit(build, tasks=tasks)).plain["tasks"] == tasks

@@ -25,3 +25,9 @@ def test_query_answers_with_its_parameters_unset(path: Path, database: Path) -> 
     rows = sqlite3.connect(database).execute(sql, parameters).fetchall()
     assert rows
     assert re.match(r"-- .*\?\n", sql), "the first line is the question"
+
+
+def test_isolation_and_the_network_may_disagree(database: Path) -> None:
+    (path,) = [path for path in QUERIES if path.stem == "isolation_and_network"]
+    (row,) = sqlite3.connect(database).execute(path.read_text()).fetchall()
+    assert row[:5] == ("resnet18-cpu", "conv2d 64->64 k3x3 s1 56x56", 1.05, 1.158, 1)

@@ -24,6 +24,7 @@ class Match:
         reason: why the task is not tuned; None when it is.
         run_key: of the run that found the config.
         latency_s: what the config took when it was measured.
+        refined: what was tried within the network, in plain values as in build.json.
     """
 
     task: Task
@@ -33,6 +34,7 @@ class Match:
     reason: str | None
     run_key: str | None = None
     latency_s: float | None = None
+    refined: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
 
     @property
     def flop(self) -> int:
@@ -56,6 +58,7 @@ class Match:
             "run_key": self.run_key,
             "latency_s": self.latency_s,
             "reason": self.reason,
+            "refined": list(self.refined),
         }
 
 
@@ -110,7 +113,8 @@ def warn_of_untuned(build: str, matches: Sequence[Match]) -> None:
 
 
 def _match(entry: Mapping[str, Any], task: Task, receipt: Mapping[str, Any] | None, target: Target) -> Match:
-    match = Match(task, entry["weight"], tuple(entry["layers"]), None, None)
+    refined = receipt.get("refined", ()) if receipt is not None else ()
+    match = Match(task, entry["weight"], tuple(entry["layers"]), None, None, refined=refined)
     default = target.default_config(task.workload)
     if receipt is None:
         return match.untuned("it was not tuned", default)

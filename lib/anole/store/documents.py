@@ -60,10 +60,12 @@ BUILD: Shape = {
             "run_key": TEXT | NOTHING,
             "latency_s": NUMBER | NOTHING,
             "reason": TEXT | NOTHING,
+            "refined": LIST | NOTHING,
         }
     ],
     "size_bytes": WHOLE | NOTHING,
 }
+_REFINED: Shape = {"config": OBJECT, "latency_s": NUMBER | NOTHING, "latency_alone_s": NUMBER, "chosen": FLAG}
 _COVERAGE: Shape = {"tuned_flop": WHOLE, "total_flop": WHOLE, "share": NUMBER}
 EVALUATION: Shape = {
     "schema": WHOLE,
@@ -117,9 +119,14 @@ def read_build(path: Path) -> Document:
         StoreError: it cannot be read or is not such a description.
     """
     build = _read(path, BUILD, "anole compile")
-    problem = misfit(build.plain["coverage"], _COVERAGE, "coverage.")
-    if problem is not None:
-        raise build.error(problem)
+    refined = [
+        misfit(tried, _REFINED, f"tasks[{position}].refined[{number}].")
+        for position, task in enumerate(build.plain["tasks"])
+        for number, tried in enumerate(task.get("refined") or ())
+    ]
+    for problem in (misfit(build.plain["coverage"], _COVERAGE, "coverage."), *refined):
+        if problem is not None:
+            raise build.error(problem)
     return build
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlite_utils import Database
@@ -154,6 +154,7 @@ def fold_build(db: Database, build: Document) -> None:
     _upsert(db, "build", row, key="name")
     rows = [_build_task(db, build, position, task) for position, task in enumerate(plain["tasks"])]
     _replace(db, "build_task", {"build": name}, rows)
+    _replace(db, "refinement", {"build": name}, _refinement(name, plain["tasks"]))
 
 
 def fold_evaluation(db: Database, evaluation: Document) -> None:
@@ -232,6 +233,20 @@ def _build_task(db: Database, build: Document, position: int, task: Row) -> Row:
         "config": None if config is None else canonical_json(config),
         "latency_s": task.get("latency_s"),
     }
+
+
+def _refinement(build: str, tasks: Iterable[Row]) -> Iterator[Row]:
+    for task in tasks:
+        for number, tried in enumerate(task.get("refined") or ()):
+            yield {
+                "build": build,
+                "task_key": task["key"],
+                "number": number,
+                "config": canonical_json(tried["config"]),
+                "latency_s": tried.get("latency_s"),
+                "latency_alone_s": tried["latency_alone_s"],
+                "chosen": int(tried["chosen"]),
+            }
 
 
 def _measured(measurement: Measurement) -> Row:

@@ -247,6 +247,26 @@ def relative_errors(db: Database) -> None:
     )
 
 
+@migrations()
+def refinements(db: Database) -> None:
+    """What candidates took within the network of a build."""
+    _execute(
+        db,
+        """
+        create table refinement (
+            build text not null references build (name),
+            task_key text not null references task (key),
+            number integer not null,
+            config text not null check (json_valid(config)),
+            latency_s real,
+            latency_alone_s real not null,
+            chosen integer not null check (chosen in (0, 1)),
+            primary key (build, task_key, number)
+        ) strict;
+        """,
+    )
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the transaction at hand, which sqlite3's own `executescript` would commit."""
     for statement in _statements(script):
