@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from anole import layout
-from anole.errors import ExtractError
 from anole.extract import extract
 from anole.keys import document, write_atomically
 from anole.pipeline import extract_versions, read_manifest
+from anole.receipts import read_receipts
 from anole.spec import ModelSpec
 from anole.store.database import merge
 from anole.store.documents import read_build
@@ -54,7 +53,8 @@ def compile_network(
         build: its name.
         order: what `Pipeline.order` says of it.
         manifest_path: of its model on its target.
-        receipt_paths: of the model's tasks, one by one or together; what has none stays untuned, which is said.
+        receipt_paths: of the model's tasks, one by one, together or refined; what has none stays untuned, which is
+            said.
         folder: where the build goes.
 
     Raises:
@@ -64,10 +64,10 @@ def compile_network(
     from anole.build import BuildSettings, compile_build
 
     manifest = read_manifest(manifest_path, order["origin"])
-    receipts = [receipt for path in receipt_paths for receipt in _read_receipts(path)]
+    receipts = read_receipts(receipt_paths)
     model = ModelSpec.from_json(order["model"], order["origin"]["entry"])
     settings = BuildSettings(build, order["preset"], order["trials"], order["shared"], order["seed"])
-    compile_build(model, manifest, settings, {receipt["task_key"]: receipt for receipt in receipts}, folder)
+    compile_build(model, manifest, settings, receipts, folder)
 
 
 def merge_builds(builds: Iterable[str], shards_dir: Path, database_path: Path) -> None:
@@ -93,17 +93,3 @@ def merge_builds(builds: Iterable[str], shards_dir: Path, database_path: Path) -
         merged.trials,
         merged.changed_runs,
     )
-
-
-def _read_receipts(path: Path) -> list[dict[str, Any]]:
-    """Returns the receipt of one task, or those of all tasks that shared a budget."""
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        fields = ("task_key", "run_key", "trials", "config", "latency_s")
-        return [
-            {**{name: receipt[name] for name in fields}, "designs": receipt.get("designs", [])}
-            for receipt in plain.get("receipts", [plain])
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        remedy = "delete it and tune again, which measures nothing twice"
-        raise ExtractError(f"{path}: is no receipt ({type(error).__name__}: {error}); {remedy}") from error

@@ -47,6 +47,7 @@ def compile_build(
     settings: BuildSettings,
     receipts: Mapping[str, Mapping[str, Any]],
     folder: Path,
+    imported: Imported | None = None,
 ) -> dict[str, Any]:
     """Compiles a network into a folder, which appears whole or not at all.
 
@@ -57,6 +58,7 @@ def compile_build(
         receipts: of tuned tasks, by the task's key; a task without one has the template's default config, and
             is warned of.
         folder: where the build goes; what is there is replaced.
+        imported: the network where it was loaded before, which takes seconds; it stays as it is.
 
     Returns:
         What ``build.json`` says.
@@ -66,7 +68,7 @@ def compile_build(
         BuildError: it is not what was extracted, it cannot be compiled, or the folder cannot be written.
     """
     target = get_target(manifest["target_description"])
-    imported = load_model(model)
+    imported = imported if imported is not None else load_model(model)
     from anole.extract.graph import find_layers
 
     layers = find_layers(imported)
