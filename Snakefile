@@ -13,6 +13,7 @@ min_version("9.19")
 include: "rules/common.smk"
 include: "rules/extract.smk"
 include: "rules/tune.smk"
+include: "rules/refine.smk"
 include: "rules/compile.smk"
 include: "rules/evaluate.smk"
 include: "rules/merge.smk"

@@ -9,6 +9,7 @@ _HOME = Path(str(workflow.current_basedir)).parent
 if str(_HOME / "lib") not in sys.path:
     sys.path.insert(0, str(_HOME / "lib"))
 
+from anole import layout
 from anole.errors import AnoleError
 from anole.keys import canonical_json
 from anole.pipeline import Pipeline, Place, extract_versions
@@ -177,6 +178,17 @@ def manifest(wildcards):
 def receipts(wildcards):
     """What says that a build's tasks are tuned."""
     return _receipts([build_of(wildcards)])
+
+
+def ingredients(wildcards):
+    """What a build is compiled from: its receipts or, where it is refined, what that made of them."""
+    of_tasks, build = receipts(wildcards), build_of(wildcards)
+    return str(layout.refined_path(build.name)) if build.refine else of_tasks
+
+
+def candidates(wildcards):
+    """How many candidates of each task are tried within a build's network."""
+    return build_of(wildcards).refine
 
 
 def all_receipts(wildcards):

@@ -2,7 +2,7 @@ rule compile:
     input:
         build_files,
         manifest=manifest,
-        receipts=receipts,
+        receipts=ingredients,
     output:
         directory("builds/{build}"),
     log:

@@ -29,6 +29,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "tune",
         "tune-together",
         "merge",
+        "refine",
         "compile",
         "evaluate",
         "run",

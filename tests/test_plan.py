@@ -150,6 +150,24 @@ def test_a_missing_receipt_compiles_only_the_builds_that_need_it(pipeline: Pipel
     ]
 
 
+def test_a_build_is_refined_before_it_is_compiled(project: Path, plan: Callable[[], Plan]) -> None:
+    (project / "models.yaml").write_text(MODELS.replace("trials: 3", "trials: 3, refine: 2"))
+    pipeline = Pipeline.load(project / "models.yaml")
+    extracted(pipeline, "one", (SHARED, 3))
+    extracted(pipeline, "two", (SHARED, 1))
+    finished(pipeline, "one-cpu-random")
+    finished(pipeline, "two-cpu-random")
+    refined = pipeline.project / layout.refined_path("one-cpu-random")
+    refined.parent.mkdir()
+    refined.write_text("{}")
+    assert [(step.stage, step.subject, step.reason) for step in plan().steps] == [
+        ("refine", "two-cpu-random", "new"),
+        ("compile", "two-cpu-random", "refined anew"),
+        ("evaluate", "two-cpu-random", "compiled anew"),
+        ("merge", "db/tuning.sqlite", "new results"),
+    ]
+
+
 def test_an_edited_factory_is_extracted_again(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     finished(pipeline, "one-cpu-random")

@@ -88,6 +88,39 @@ def test_a_budget_is_for_each_task_or_for_all_together() -> None:
     assert "total_trials" not in own.tuning
 
 
+def test_a_build_is_refined_as_all_are_or_in_its_own_way() -> None:
+    assert [build.refine for build in parse_spec(plain()).builds.values()] == [0, 0]
+    own = {**plain(), "tuning": {"refine": 3}}
+    own["builds"][1]["refine"] = 0
+    one, two = parse_spec(own).builds.values()
+    assert (one.refine, two.refine) == (3, 0)
+    assert one.tuning == two.tuning == {"preset": "anole"}
+
+
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [
+        ({"kind": "cuda", "arch": "sm_90"}, "of kind cuda"),
+        ({"kind": "vta"}, "of kind vta"),
+        (
+            {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": {"rpc": "tracker:9190", "key": "zen"}},
+            "elsewhere",
+        ),
+    ],
+)
+def test_only_what_runs_on_this_machines_processor_is_refined(target: dict[str, Any], place: str) -> None:
+    mapping = {**plain(), "targets": {"cpu": {"kind": "cpu"}, "other": target}, "tuning": {"refine": 2}}
+    mapping["builds"][1]["target"] = "other"
+    with pytest.raises(SpecError) as caught:
+        parse_spec(mapping)
+    assert str(caught.value) == (
+        "models.yaml: builds[1]: found refine: 2, which is for this machine's processor; "
+        f"target other is {place}; give the build `refine: 0`"
+    )
+    mapping["builds"][1]["refine"] = 0
+    assert parse_spec(mapping).builds["two-other-anole"].refine == 0
+
+
 @pytest.mark.parametrize("trials", [2, "2"])
 def test_overrides_are_laid_over_the_file(tmp_path: Path, trials: object) -> None:
     file = tmp_path / "models.yaml"
@@ -258,6 +291,8 @@ MISTAKES = {
     ),
     "trials a fraction": (("tuning", "trials"), 1.5, "tuning.trials: found 1.5", "whole"),
     "negative seed": (("tuning", "seed"), -3, "tuning.seed: found -3", "whole"),
+    "refine a text": (("tuning", "refine"), "all", "tuning.refine: found 'all'; a whole number of at least 0", ""),
+    "refine of a build": (("builds", 1, "refine"), -1, "builds[1].refine: found -1; a whole number", "at least 0"),
     "tuning a list": (("tuning",), [], "tuning: found []; a mapping is expected", ""),
     "builds a mapping": (("builds",), {}, "builds: found {}; a list", ""),
     "no builds": (("builds",), [], "builds: found []; a list with at least one", ""),

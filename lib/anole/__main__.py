@@ -149,6 +149,34 @@ def tune_together(
     tune_model(manifest, tasks, settings, seed, trials, shards, receipts, remote, builders)
 
 
+@main.command()
+@click.argument("build")
+@click.argument("receipts", nargs=-1, type=_PATH)
+@click.option("--order", type=_Json(), help="What to compile, instead of what models.yaml says of the build.")
+@click.option("--manifest", type=_PATH, help="The model's list of tasks, with --order.")
+@click.option("--candidates", type=click.IntRange(1), help="How many of each task are tried, with --order.")
+@click.option("--output", type=_PATH, help="Receipts of what serves the network best, which are written.")
+@_SPEC
+def refine(
+    build: str,
+    receipts: tuple[Path, ...],
+    order: Any,
+    manifest: Path | None,
+    candidates: int | None,
+    output: Path | None,
+    spec: Path,
+) -> None:
+    """Try the best candidates of RECEIPTS, which `anole tune` wrote, within the whole network of BUILD."""
+    from anole.pipeline import find_build
+    from anole.refine import refine_network
+
+    if order is None or manifest is None or candidates is None:
+        found = find_build(spec, build)
+        order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
+    _spare_torch(order["origin"]["entry"]["source"])
+    refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))
+
+
 @main.command(name="compile")
 @click.argument("build")
 @click.argument("receipts", nargs=-1, type=_PATH)
@@ -159,12 +187,13 @@ def tune_together(
 def compile_(
     build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
 ) -> None:
-    """Compile BUILD with the configs of RECEIPTS, which `anole tune` wrote."""
+    """Compile BUILD with the configs of RECEIPTS, which `anole tune` or `anole refine` wrote."""
     from anole.pipeline import find_build
     from anole.stages import compile_network
 
     if order is None or manifest is None:
-        order, manifest, receipts = find_build(spec, build)
+        found = find_build(spec, build)
+        order, manifest, receipts = found.order, found.manifest, found.ingredients
     _spare_torch(order["origin"]["entry"]["source"])
     compile_network(build, order, manifest, receipts, output or layout.build_path(build))
 

@@ -29,6 +29,11 @@ def shared_receipts_path(model: str, target: str, key: str, trials: int) -> Path
     return Path("work/tuned_together", model, target, key, f"{trials}.json")
 
 
+def refined_path(build: str) -> Path:
+    """Returns where the receipts of a build are after its candidates were tried within its network."""
+    return Path("work/refined", f"{build}.json")
+
+
 def build_path(build: str) -> Path:
     """Returns the folder of a compiled build."""
     return Path("builds", build)

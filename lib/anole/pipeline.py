@@ -292,8 +292,26 @@ def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
     return {"extract": EXTRACT_VERSION, **get_target(description).template_versions}
 
 
-def find_build(path: Path, name: str) -> tuple[dict[str, Any], Path, tuple[Path, ...]]:
-    """Returns what compiling a build of a models.yaml takes: its order, manifest and those receipts that are there.
+@dataclass(frozen=True)
+class Found:
+    """A build of a models.yaml, and what of its files a stage takes that is called by hand.
+
+    Attributes:
+        order: see `Pipeline.order`.
+        receipts: of its tasks, those that are there.
+        ingredients: what it is compiled from, as far as it is there; what is not refined yet are the receipts.
+        refine: how many candidates of each task are tried within the network.
+    """
+
+    order: Mapping[str, Any] = field(hash=False)
+    manifest: Path
+    receipts: tuple[Path, ...]
+    ingredients: tuple[Path, ...]
+    refine: int
+
+
+def find_build(path: Path, name: str) -> Found:
+    """Returns what compiling or refining a build of a models.yaml takes.
 
     Raises:
         SpecError: the file has a mistake, or no such build.
@@ -303,4 +321,6 @@ def find_build(path: Path, name: str) -> tuple[dict[str, Any], Path, tuple[Path,
     Node(name, "builds", pipeline.spec.file).choice(pipeline.spec.builds, "one of the builds")
     build = pipeline.spec.builds[name]
     receipts = tuple(receipt for receipt in pipeline.receipts(build) if receipt.exists())
-    return pipeline.order(build), pipeline.manifest(build), receipts
+    refined = layout.refined_path(name)
+    ingredients = (refined,) if build.refine and refined.exists() else receipts
+    return Found(pipeline.order(build), pipeline.manifest(build), receipts, ingredients, build.refine)

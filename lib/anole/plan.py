@@ -57,7 +57,7 @@ class Step:
     """A job that would run.
 
     Attributes:
-        stage: extract, tune, compile, evaluate or merge.
+        stage: extract, tune, refine, compile, evaluate or merge.
         subject: which model, task or build.
         reason: why it would.
     """
@@ -105,7 +105,7 @@ def make_plan(pipeline: Pipeline) -> Plan:
     steps += _tune_steps(tasks)
     for build in builds:
         ready = build in extracted and not untuned.intersection(pipeline.receipts(build))
-        steps += _build_steps(pipeline.project, build.name, ready)
+        steps += _build_steps(pipeline.project, build, ready)
     if steps or not (pipeline.project / layout.DATABASE).exists():
         steps.append(Step("merge", str(layout.DATABASE), "new results" if steps else "missing"))
     return Plan(tuple(tasks), tuple(steps), pipeline.skipped)
@@ -204,10 +204,15 @@ def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[Step]:
         yield Step("tune", subject, work)
 
 
-def _build_steps(project: Path, build: str, ready: bool) -> Iterator[Step]:
-    compiled = (project / layout.build_path(build)).exists()
-    evaluated = (project / layout.evaluation_path(build)).exists()
-    if not (ready and compiled):
-        yield Step("compile", build, "its tasks change" if compiled else "new")
-    if not (ready and compiled and evaluated):
-        yield Step("evaluate", build, "compiled anew" if evaluated else "new")
+def _build_steps(project: Path, build: BuildSpec, ready: bool) -> Iterator[Step]:
+    refined = [("refine", layout.refined_path(build.name), "its tasks change")] if build.refine else []
+    stages = [
+        *refined,
+        ("compile", layout.build_path(build.name), "refined anew" if refined else "its tasks change"),
+        ("evaluate", layout.evaluation_path(build.name), "compiled anew"),
+    ]
+    for stage, path, reason in stages:
+        exists = (project / path).exists()
+        ready = ready and exists
+        if not ready:
+            yield Step(stage, build.name, reason if exists else "new")

@@ -17,7 +17,9 @@ from anole.source import check_source
 DEFAULT_PRESET = "anole"
 """The tuner of a models.yaml that names none."""
 
-_BUDGET = ("trials", "total_trials", "seed")
+_COUNTS = ("trials", "total_trials", "seed", "refine")
+"""What stands beside the tuner in `tuning`, all of it whole numbers."""
+
 _NOT_IDENTITY = ("kind", "required", "measure")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TARGET_KEYS = {
@@ -98,6 +100,7 @@ class BuildSpec:
         shared: whether the model's tasks share one budget (``total_trials``).
         seed: where the tuner's randomness comes from.
         path: where the build stands in the file.
+        refine: how many candidates of each task are tried within the network; with 0 none are.
     """
 
     name: str
@@ -108,6 +111,7 @@ class BuildSpec:
     seed: int
     path: str = ""
     shared: bool = False
+    refine: int = 0
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
     models = {name: _model(name, node, project) for name, node in _named(top["models"])}
     targets = {name: _target(name, node) for name, node in _named(top["targets"])}
     given = top["tuning"].mapping() if "tuning" in top else {}
-    tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, **_tuning(given)}
+    tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, "refine": 0, **_tuning(given)}
     builds: dict[str, BuildSpec] = {}
     for node in top["builds"].items():
         build = _build(node, tuning, models, targets)
@@ -232,7 +236,9 @@ def _identity(kind: str, node: Node, remote: Remote | None) -> dict[str, str]:
     return {"model": model}
 
 
-def _build(node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Collection[str]) -> BuildSpec:
+def _build(
+    node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Mapping[str, TargetSpec]
+) -> BuildSpec:
     entry = node.mapping(required=("model", "target"))
     model = entry["model"].choice(models, "one of the models")
     target = entry["target"].choice(targets, "one of the targets")
@@ -241,12 +247,24 @@ def _build(node: Node, defaults: Mapping[str, Any], models: Collection[str], tar
     name = _name(entry["name"]) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
     shared = "total_trials" in own or ("total_trials" in defaults and "trials" not in own)
     trials = tuning["total_trials" if shared else "trials"]
-    return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared)
+    refine = _refine(node, tuning["refine"], targets[target])
+    return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared, refine)
+
+
+def _refine(node: Node, refine: int, target: TargetSpec) -> int:
+    """Checks that a network can be timed where it is to be refined."""
+    if refine and (target.kind != "cpu" or target.remote is not None):
+        place = "elsewhere" if target.remote is not None else f"of kind {target.kind}"
+        raise node.error(
+            f"found refine: {refine}, which is for this machine's processor; target {target.name} is {place}; "
+            "give the build `refine: 0`"
+        )
+    return refine
 
 
 def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
     """Checks what all tuners have in common; `anole.presets` checks the rest."""
-    for name in _BUDGET:
+    for name in _COUNTS:
         if name in settings:
             settings[name].whole(least=0)
     if "trials" in settings and "total_trials" in settings:
@@ -258,7 +276,7 @@ def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
 
 
 def _tuner_of(tuning: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in tuning.items() if name not in _BUDGET}
+    return {name: value for name, value in tuning.items() if name not in _COUNTS}
 
 
 def _named(node: Node) -> list[tuple[str, Node]]:

@@ -1,0 +1,112 @@
+"""The process in which builds of a network are timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from anole.errors import BuildError
+from anole.evaluate import draw_inputs, read_build
+from anole.evaluate.engines import build_engine
+from anole.evaluate.interleave import Pace, time_interleaved
+from anole.evaluate.kernel_times import time_kernels
+from anole.measure.site import Site
+from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
+from anole.targets.base import Device
+
+_LIMIT_S = 600.0
+"""After which a call has failed: a network of a second is loaded and run some dozens of times."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two builds that took turns.
+
+    Attributes:
+        latency_s, rival_latency_s: of one run of each, the median.
+        ratio: the one over the other, the median over the rounds.
+    """
+
+    latency_s: float
+    rival_latency_s: float
+    ratio: float
+
+
+class Clock:
+    """Times builds for the processor, which nobody else has meanwhile; a context manager that ends its process.
+
+    The process is one of its own because TVM takes its number of threads when it starts, and because a candidate may
+    crash in a network that it is new to.
+
+    Args:
+        target: what the builds are for.
+        site: where it is.
+    """
+
+    def __init__(self, target: Device, site: Site) -> None:
+        self._site, self._threads = site, target.threads
+        self._worker = Worker(_start, environment={**target.environment(), **site.environment()})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.kill()
+
+    def kernels_s(self, folder: Path, seconds: float) -> Mapping[str, float]:
+        """Returns the seconds of every kernel of a build, by its name, all of its calls together.
+
+        Args:
+            folder: of the build.
+            seconds: how long is measured, at least.
+
+        Raises:
+            BuildError: it cannot be loaded, crashes or hangs.
+        """
+        found: Mapping[str, float] = self._call(folder, _kernels_s, folder, self._threads, seconds)
+        return found
+
+    def compare(self, folder: Path, rival: Path, pace: Pace) -> Comparison:
+        """Times two builds of a network in turns.
+
+        Raises:
+            BuildError: one cannot be loaded, crashes or hangs.
+        """
+        found: Comparison = self._call(folder, _compare, folder, rival, self._threads, pace)
+        return found
+
+    def _call(self, folder: Path, *call: Any) -> Any:
+        with self._site.timing():
+            try:
+                return self._worker.call(*call, timeout_s=_LIMIT_S)
+            except (CallFailed, WorkerDied, WorkerTimeout) as error:
+                raise BuildError(f"{folder}: cannot be timed: {error}") from error
+
+
+def _start() -> Callable[..., Any]:
+    """Returns what handles calls in the process: each names its own function."""
+    # A thread of BLAS that waits for more work keeps a core from kernels, for longer than most of them take.
+    threadpool_limits(1, user_api="blas")
+    return lambda function, *arguments: function(*arguments)
+
+
+def _kernels_s(folder: Path, threads: int, seconds: float) -> Mapping[str, float]:
+    return time_kernels(folder, draw_inputs(read_build(folder)), threads, seconds).kernels_s
+
+
+def _compare(folder: Path, rival: Path, threads: int, pace: Pace) -> Comparison:
+    inputs = draw_inputs(read_build(folder))
+    engines = {str(each): build_engine(each, inputs, "cpu", threads) for each in (folder, rival)}
+    times = time_interleaved({name: engine.run for name, engine in engines.items()}, pace)
+    mine, theirs = times[str(folder)], times[str(rival)]
+    ratios = [np.median(own) / np.median(other) for own, other in zip(mine, theirs, strict=True)]
+    return Comparison(_median(mine), _median(theirs), float(np.median(ratios)))
+
+
+def _median(rounds: Sequence[Any]) -> float:
+    return float(np.median(np.concatenate(rounds)))

@@ -1,0 +1,115 @@
+"""Builds of a network with other candidates of its tasks, round by round, and what these take there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anole.build import BuildSettings, compile_build
+from anole.errors import BuildError
+from anole.extract import load_model
+from anole.measure.site import Site
+from anole.refine.candidates import (
+    Candidates,
+    Positions,
+    Receipts,
+    positions_of_round,
+    seconds_per_call,
+    with_candidates,
+)
+from anole.refine.clock import Clock
+from anole.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from anole.extract.imported import Imported
+
+_log = logging.getLogger(__name__)
+
+
+class Compiler:
+    """Compiles a network with combinations of its tasks' candidates, each of them once.
+
+    Args:
+        build: its name.
+        order: what `Pipeline.order` says of it.
+        manifest: of its model on its target.
+        receipts: of the model's tasks.
+        candidates: of its tasks.
+        site: where it is timed, which nobody does while it is compiled.
+        scratch: the folder that the builds are in.
+    """
+
+    def __init__(
+        self,
+        build: str,
+        order: Mapping[str, Any],
+        manifest: Mapping[str, Any],
+        receipts: Receipts,
+        candidates: Candidates,
+        site: Site,
+        scratch: Path,
+    ) -> None:
+        self._model = ModelSpec.from_json(order["model"], order["origin"]["entry"])
+        self._settings = BuildSettings(build, order["preset"], order["trials"], order["shared"], order["seed"])
+        self._manifest, self._receipts, self._candidates = manifest, receipts, candidates
+        self._site, self._scratch = site, scratch
+        self._made: dict[tuple[int, ...], tuple[Path, Mapping[str, Any]]] = {}
+
+    def compile(self, positions: Positions) -> tuple[Path, Mapping[str, Any]]:
+        """Returns the folder of a build and what it says of itself.
+
+        Raises:
+            ExtractError: the network cannot be loaded.
+            BuildError: it cannot be compiled.
+        """
+        identity = tuple(positions.values())
+        if identity not in self._made:
+            folder = self._scratch / str(len(self._made))
+            receipts = with_candidates(self._receipts, self._candidates, positions)
+            with self._site.building():
+                described = compile_build(self._model, self._manifest, self._settings, receipts, folder, self._imported)
+            self._made[identity] = folder, described
+        return self._made[identity]
+
+    @cached_property
+    def _imported(self) -> Imported:
+        return load_model(self._model)
+
+
+def time_rounds(
+    compiler: Compiler, clock: Clock, candidates: Candidates, n_rounds: int, n_turns: int, seconds: float
+) -> list[list[dict[str, float]]]:
+    """Returns, by round and turn, the seconds of one call of each task; no turns of a round that fails.
+
+    Rounds take turns, so that all of them meet the same state of the machine.
+
+    Args:
+        compiler: of the network.
+        clock: times its kernels.
+        candidates: of its tasks.
+        n_rounds: how many there are.
+        n_turns: how often each is timed.
+        seconds: how long a turn of one round takes, at least.
+
+    Raises:
+        BuildError: the first round, of the best alone, fails.
+    """
+    turns: list[list[dict[str, float]]] = [[] for _ in range(n_rounds)]
+    left = list(range(n_rounds))
+    for _ in range(n_turns):
+        for number in tuple(left):
+            try:
+                folder, described = compiler.compile(positions_of_round(candidates, number))
+                kernels_s = clock.kernels_s(folder, seconds)
+            except BuildError as error:
+                if number == 0:
+                    raise
+                _log.warning("candidates number %d of all tasks are left out: %s", number, error)
+                left.remove(number)
+                turns[number] = []
+            else:
+                turns[number].append(seconds_per_call(described, kernels_s))
+    return turns
