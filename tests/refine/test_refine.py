@@ -158,6 +158,19 @@ def test_an_accelerator_is_not_refined(project: Project, tmp_path: Path) -> None
         refine_network("net", order, tmp_path / "manifest.json", [], 2, tmp_path / "net.json")
 
 
+def test_where_the_processor_is_absent_the_receipts_stay_as_they_are(
+    project: Project, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = {**describe_cpu(threads=1), "model": "a processor elsewhere"}
+    manifest = {**json.loads(project.manifest_path.read_text()), "target_description": elsewhere}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    order = {**project.order, "origin": {**project.order["origin"], "target_description": elsewhere}}
+    output = tmp_path / "net.json"
+    refine_network("net", order, tmp_path / "manifest.json", [project.receipts_path], 3, output, SHORT)
+    assert read_receipts([output]) == read_receipts([project.receipts_path])
+    assert "net: is not refined: cpu a processor elsewhere: " in caplog.text
+
+
 def test_no_candidates_are_refused(project: Project, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="net: is not to be refined; `refine` says how many candidates"):
         project.refine(0, tmp_path / "net.json")
