@@ -131,7 +131,7 @@ def test_nothing_is_left_but_the_receipts(project: Project, refined: dict[str, A
     assert [path.name for path in (project.folder / "work").iterdir()] == ["net.json"]
 
 
-def test_a_round_that_cannot_be_timed_does_not_count(project: Project, tmp_path: Path) -> None:
+def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(project: Project, tmp_path: Path) -> None:
     target, receipts = get_target(describe_cpu(threads=1)), read_receipts([project.receipts_path])
     candidates = {key: [each[0], each[-1]] for key, each in candidates_of(receipts, 3).items()}
     site = site_of(target)
@@ -143,6 +143,9 @@ def test_a_round_that_cannot_be_timed_does_not_count(project: Project, tmp_path:
         rounds = time_rounds(compiler, clock, candidates, 2, 1, 0.0)
         assert [len(turns) for turns in rounds] == [1, 0] and set(rounds[0][0]) == {stem, twice}
         folder, _ = compiler.compile({stem: 0, twice: 0})
+        rival = Path(shutil.copytree(folder, tmp_path / "rival"))
+        compared = clock.compare(folder, rival, SHORT.pace)
+        assert min(compared.latency_s, compared.rival_latency_s, compared.ratio) > 0
         (folder / "model.so").unlink()
         with pytest.raises(BuildError, match=r": cannot be timed: BuildError: .*: model.so cannot be loaded"):
             time_rounds(compiler, clock, candidates, 2, 1, 0.0)
