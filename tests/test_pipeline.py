@@ -205,6 +205,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
         "batch_matmul",
         "conv2d",
         "conv2d.depthwise",
+        "conv2d.grouped",
         "conv2d.prefetch",
         "conv2d.winograd",
         "dense",

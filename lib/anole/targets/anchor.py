@@ -45,13 +45,21 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV, scope: str = "global") 
         consumers = _consumers(sch, anchor)
 
 
-def pad(w: Conv2d, data: te.Tensor) -> te.Tensor:
-    """Returns NHWC data within its border of zeros, by a block named ``pad``."""
+def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
+    """Returns NHWC data within its border of zeros, by a block named ``pad``.
+
+    Args:
+        w: the convolution that reads it.
+        data: NHWC.
+        channels: how many there should be; those that data has not are zeros. As many as data has by default.
+    """
     top, left, bottom, right = w.padding
-    shape = (w.batch, w.height + top + bottom, w.width + left + right, w.in_channels)
+    channels = channels or w.in_channels
+    shape = (w.batch, w.height + top + bottom, w.width + left + right, channels)
 
     def point(n: Any, y: Any, x: Any, c: Any) -> Any:
-        inside = tirx.all(y >= top, y < w.height + top, x >= left, x < w.width + left)
+        within = [y >= top, y < w.height + top, x >= left, x < w.width + left]
+        inside = tirx.all(*within, c < w.in_channels) if channels > w.in_channels else tirx.all(*within)
         return tirx.if_then_else(inside, data[n, y - top, x - left, c], tirx.const(0, w.dtype))
 
     return te.compute(shape, point, name="pad")

@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 
 from anole.machine import describe_cpu
 from anole.targets import get_target
+from anole.targets.cpu import builder
 from anole.targets.cpu.depthwise import DepthwiseTemplate
 from anole.targets.cpu.depthwise_space import depthwise_default, depthwise_space, is_depthwise, vector_width
+from anole.targets.cpu.grouped import GroupedTemplate
+from anole.targets.cpu.grouped_space import is_bundled
+from anole.targets.cpu.runner import CpuRunner
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.kernel import define
 from anole.task import Conv2d
 
 TARGET = get_target({**describe_cpu(), "threads": 2})
+TEMPLATE = DepthwiseTemplate(VectorUnit.of(TARGET.description))
 AVX512, NEON = VectorUnit(16, 32), VectorUnit(4, 32)
 SLOW_EXAMPLES = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -49,15 +54,16 @@ def depthwise(draw: st.DrawFn) -> Conv2d:
 def error_of(workload: Conv2d, config: dict[str, object]) -> float:
     with TemporaryDirectory() as folder:
         artifact = Path(folder) / "kernel.so"
-        TARGET.build(workload, config, artifact)
-        return TARGET.runner(workload).load(artifact, config).relative_error()
+        builder.build(TEMPLATE, workload, config, TARGET.description, artifact)
+        return CpuRunner(TEMPLATE, workload, cold_bytes=0).load(artifact, config).relative_error()
 
 
 @SLOW_EXAMPLES
 @given(workload=depthwise(), seed=st.integers(0, 1 << 30))
 def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
-    assert isinstance(TARGET.template(workload), DepthwiseTemplate)
-    space = TARGET.space(workload)
+    shared = is_bundled(TEMPLATE.unit, workload)
+    assert isinstance(TARGET.template(workload), GroupedTemplate if shared else DepthwiseTemplate)
+    space = depthwise_space(TEMPLATE.unit, 2, workload)
     (vector,) = space.sample(1, np.random.default_rng(seed))
     assert error_of(workload, space.config(vector)) < 1e-5
 

@@ -9,6 +9,7 @@ from anole.record import Config
 from anole.space import ALGORITHM, Space, union
 from anole.targets.cpu import conv2d_space as direct
 from anole.targets.cpu import depthwise_space as depthwise
+from anole.targets.cpu import grouped_space as grouped
 from anole.targets.cpu import winograd_space as winograd
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
@@ -22,6 +23,7 @@ VERSIONS = {
     "conv2d": direct.VERSION,
     "conv2d.prefetch": direct.PREFETCH_VERSION,
     "conv2d.depthwise": depthwise.VERSION,
+    "conv2d.grouped": grouped.VERSION,
     "conv2d.winograd": winograd.VERSION,
 }
 
@@ -31,17 +33,23 @@ def has_choice(w: Conv2d, exact: bool) -> bool:
     return winograd.can_winograd(w) and not exact
 
 
-def convolution_version(w: Conv2d, exact: bool) -> int:
+def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:
     """Returns the version of a convolution's template, which rises with that of every algorithm it may have."""
+    version = direct.VERSION
     if depthwise.is_depthwise(w):
-        return direct.VERSION + depthwise.VERSION
-    prefetch = direct.PREFETCH_VERSION if direct.prefetches(w) else 0
-    return direct.VERSION + prefetch + (winograd.VERSION if has_choice(w, exact) else 0)
+        version += depthwise.VERSION
+    elif direct.prefetches(w):
+        version += direct.PREFETCH_VERSION
+    if grouped.is_bundled(unit, w):
+        version += grouped.VERSION
+    return version + (winograd.VERSION if has_choice(w, exact) else 0)
 
 
 @cache
 def convolution_space(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Space:
-    """Returns the space of a convolution: depthwise, or direct and, where it can be, Winograd's."""
+    """Returns the space of a convolution: grouped, depthwise, or direct and, where it can be, Winograd's."""
+    if grouped.is_bundled(unit, w):
+        return grouped.grouped_space(unit, threads, w)
     if depthwise.is_depthwise(w):
         return depthwise.depthwise_space(unit, threads, w)
     space = direct.conv2d_space(unit, threads, w)
@@ -52,6 +60,8 @@ def convolution_space(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) ->
 
 def convolution_default(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Config:
     """Returns a valid config of the algorithm that is most likely the faster one."""
+    if grouped.is_bundled(unit, w):
+        return grouped.grouped_default(unit, threads, w)
     if depthwise.is_depthwise(w):
         return depthwise.depthwise_default(unit, threads, w)
     if not has_choice(w, exact):
@@ -66,8 +76,11 @@ def convolution_template(unit: VectorUnit, w: Conv2d, exact: bool) -> Template:
     from anole.targets.choice import ChoiceTemplate
     from anole.targets.cpu.conv2d import Conv2dTemplate
     from anole.targets.cpu.depthwise import DepthwiseTemplate
+    from anole.targets.cpu.grouped import GroupedTemplate
     from anole.targets.cpu.winograd import WinogradTemplate
 
+    if grouped.is_bundled(unit, w):
+        return GroupedTemplate(unit)
     if depthwise.is_depthwise(w):
         return DepthwiseTemplate(unit)
     if not has_choice(w, exact):

@@ -65,6 +65,22 @@ def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
     return split_knob("tile_f", filters, 3, panels_are_whole_registers, agent="spatial")
 
 
+def attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: list[Knob]) -> tuple[int, int]:
+    """Returns the parallel chunks, and with them the accumulators, that a config can have: at most what is needed."""
+    f, y = ({(split[0], split[-1]) for split in knob.values} for knob in knobs[:2])
+    x = {split[-1] for split in knobs[2].values}
+    tiles = [
+        (w.batch * f_parallel * y_parallel, rows * columns * vectors)
+        for f_parallel, panel in f
+        for y_parallel, rows in y
+        for columns in x
+        for vectors in (-(-panel // unit.lanes),)
+        if rows * columns * vectors + vectors + 1 <= unit.registers
+    ]
+    chunks = min(threads, max(chunks for chunks, _ in tiles))
+    return chunks, min(FMA_LATENCY_HIDDEN, max(most for available, most in tiles if available >= chunks))
+
+
 @cache
 def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Returns the space of a convolution.
@@ -91,7 +107,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     ]
     if prefetches(w):
         knobs.append(option_knob("prefetch", (0, 1)))
-    chunks, enough = _attainable(unit, threads, w, knobs)
+    chunks, enough = attainable(unit, threads, w, knobs)
 
     constraints = [
         registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
@@ -122,22 +138,6 @@ def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
 def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
     """How many vector registers hold accumulators, shape (n,)."""
     return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1] * _vectors(unit, columns))
-
-
-def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: list[Knob]) -> tuple[int, int]:
-    """Returns the parallel chunks, and with them the accumulators, that a config can have: at most what is needed."""
-    f, y = ({(split[0], split[-1]) for split in knob.values} for knob in knobs[:2])
-    x = {split[-1] for split in knobs[2].values}
-    tiles = [
-        (w.batch * f_parallel * y_parallel, rows * columns * vectors)
-        for f_parallel, panel in f
-        for y_parallel, rows in y
-        for columns in x
-        for vectors in (-(-panel // unit.lanes),)
-        if rows * columns * vectors + vectors + 1 <= unit.registers
-    ]
-    chunks = min(threads, max(chunks for chunks, _ in tiles))
-    return chunks, min(FMA_LATENCY_HIDDEN, max(most for available, most in tiles if available >= chunks))
 
 
 def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:

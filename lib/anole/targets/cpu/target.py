@@ -86,7 +86,7 @@ class CpuTarget:
             TargetError: there is no template for its operator.
         """
         if isinstance(workload, Conv2d):
-            return algorithms.convolution_version(workload, self.exact)
+            return algorithms.convolution_version(self.unit, workload, self.exact)
         return version_of(workload, self.template_versions, "the cpu")
 
     def takes(self, workload: Workload, position: int) -> bool:
