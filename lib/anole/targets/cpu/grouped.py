@@ -64,7 +64,8 @@ class GroupedTemplate:
         tiles = [(f_tile, y_tile, x_tile)[axis] for axis in TILE_ORDERS[config["tile_order"]]]
         register = {"f": [f_register], "p": [y_register, x_register], "r": [rx]}
         registers = [loop for name in config["register_order"] for loop in register[name]]
-        sch.reorder(n, f_parallel, y_parallel, *tiles, ry, rc, *registers, f_vector)
+        reduction = [ry, rc] if bundle.is_shuffled else [rc, ry]
+        sch.reorder(n, f_parallel, y_parallel, *tiles, *reduction, *registers, f_vector)
 
         parallel = sch.fuse(n, f_parallel, y_parallel)
         sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
@@ -77,8 +78,8 @@ class GroupedTemplate:
         for loop in (*registers, rc) if bundle.is_shuffled else registers:
             sch.unroll(loop)
         steps = config["tile_y"][2] * config["tile_x"][1] * vectors * workload.kernel[1]
-        nest.unroll_reduction(sch, [ry, rc], steps, config["auto_unroll_max_step"])
-        sch.decompose_reduction(block, ry)
+        nest.unroll_reduction(sch, reduction, steps, config["auto_unroll_max_step"])
+        sch.decompose_reduction(block, reduction[0])
         return join_groups(anchor.scheduled(sch), sch.get(sch.get_loops(block)[-1]), bundle)
 
 

@@ -1,8 +1,9 @@
 """The knobs of a grouped convolution on the CPU, and what a config of them means; needs no compiler.
 
 Groups of few filters share vectors: a bundle is so many neighbouring groups that their filters fill whole vectors.
-The nest, outermost first: a parallel loop over (batch, filters, rows); the tile loops inside a chunk; kernel rows and
-channels; the register tile, over the vectors of whole bundles, pixels and kernel columns.
+The nest, outermost first: a parallel loop over (batch, filters, rows); the tile loops inside a chunk; channels and
+kernel rows, of which channels are inside, and unrolled, where they are shuffled; the register tile, over the vectors
+of whole bundles, pixels and kernel columns.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
 def _reduction(unit: VectorUnit, w: Conv2d, columns: Columns) -> dict[str, NDArray[np.int64] | Annotation]:
     """How the loops over kernel rows and channels run."""
     steps, unrolled = _accumulators(unit, columns) * w.kernel[1], dict[str, NDArray[np.int64] | Annotation]()
-    for name, extent in (("rc", w.in_channels // w.groups), ("ry", w.kernel[0])):
+    inner_first = [("rc", w.in_channels // w.groups), ("ry", w.kernel[0])]
+    for name, extent in inner_first if Bundle.of(unit, w).is_shuffled else reversed(inner_first):
         steps = steps * extent
         fits = steps <= columns["auto_unroll_max_step"]
         unrolled[name] = np.where(fits, Annotation.UNROLLED, Annotation.SERIAL)
@@ -189,7 +191,7 @@ def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
     places = np.array([[order.index(loop) for loop in "fpr"] for order in REGISTER_ORDERS])
     place = 8 + 2 * places[np.searchsorted(REGISTER_ORDERS, columns["register_order"])]
     parallel, register, unrolled = Annotation.PARALLEL, Annotation.UNROLLED, _reduction(unit, w, columns)
-    channels = w.in_channels // w.groups
+    channels, shuffled = w.in_channels // w.groups, Bundle.of(unit, w).is_shuffled
     loops = (
         Loop("n", "n", w.batch, 0, parallel),
         Loop("f_parallel", "f", f[:, 0], 1, parallel),
@@ -197,8 +199,8 @@ def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
         Loop("f_tile", "f", f[:, 1], 3 + order[:, 0]),
         Loop("y_tile", "y", y[:, 1], 3 + order[:, 1]),
         Loop("x_tile", "x", x[:, 0], 3 + order[:, 2]),
-        Loop("ry", "ry", w.kernel[0], 6, unrolled["ry"]),
-        Loop("rc", "rc", channels, 7, unrolled["rc"]),
+        Loop("ry", "ry", w.kernel[0], 6 if shuffled else 7, unrolled["ry"]),
+        Loop("rc", "rc", channels, 7 if shuffled else 6, unrolled["rc"]),
         Loop("rx", "rx", w.kernel[1], place[:, 2], register),
         Loop("y_register", "y", y[:, 2], place[:, 1], register),
         Loop("x_register", "x", x[:, 1], place[:, 1] + 1, register),
