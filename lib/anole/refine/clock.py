@@ -50,7 +50,9 @@ class Clock:
 
     def __init__(self, target: Device, site: Site) -> None:
         self._site, self._threads = site, target.threads
-        self._worker = Worker(_start, environment={**target.environment(), **site.environment()})
+        # A network that was loaded is never given back, whatever is done: each call has a process of its own.
+        environment = {**target.environment(), **site.environment()}
+        self._worker = Worker(_start, preload=target.preload, environment=environment, calls_before_restart=1)
 
     def __enter__(self) -> Self:
         return self
