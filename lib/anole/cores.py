@@ -11,17 +11,18 @@ from pathlib import Path
 
 @contextmanager
 def caller_apart() -> Iterator[None]:
-    """Keeps the calling thread off every core that another thread of this process is bound to.
+    """Keeps the calling thread on one core, which no other thread of this process is bound to.
 
-    TVM binds each of its threads to a core, but not the caller, which takes its share of every kernel. Where both
-    meet on one core, the scheduler may leave them there for seconds, and all that is timed takes twice as long.
+    TVM binds each of its threads to a core, other engines bind none; nobody binds the caller, which takes its share of
+    every kernel. Where it meets another on one core, the scheduler may leave them there for seconds, and all that is
+    timed takes twice as long.
     """
     before = os.sched_getaffinity(0)
-    apart = before - _bound_elsewhere()
-    if not apart or apart == before:
+    free = before - _bound_elsewhere()
+    if not free:
         yield
         return
-    os.sched_setaffinity(0, apart)
+    os.sched_setaffinity(0, {min(free)})
     try:
         yield
     finally:
