@@ -25,7 +25,7 @@ from anole.progress import Progress
 from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
 from anole.remote import Remote
 from anole.settings import TunerSettings
-from anole.space import ALGORITHM, Space
+from anole.space import Space
 from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.targets.base import Simulator
@@ -37,10 +37,8 @@ logger = logging.getLogger(__name__)
 
 _OPEN_MEASURERS = 8
 
-_KINDS = (ALGORITHM, "tile_size")
-"""The knobs that decide how a network's caches suit a config: an algorithm's weights may be several times another's."""
-
 _N_RIVALS = 8
+"""Configs that a receipt names, of each kind one first: kinds suit the caches of a network differently."""
 
 _SAMPLED = 4096
 """Configs that are asked whether they can work, to know which share of a space cannot."""
@@ -301,7 +299,7 @@ class TaskTuning:
             "statuses": dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
             "elapsed_s": trials[-1].elapsed_s if trials else 0.0,
             "designs": _latencies(fastest_of_each(trials, space.names_of("hardware"))),
-            "rivals": _latencies(diverse(ranking, _KINDS, _N_RIVALS)),
+            "rivals": _latencies(diverse(ranking, space.kinds, _N_RIVALS)),
         }
 
     def _elsewhere(self) -> dict[str, Any]:

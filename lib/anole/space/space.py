@@ -119,6 +119,11 @@ class Space:
         """Returns the names of an agent's knobs, of those that leave a choice."""
         return [knob.name for knob in self.knobs if knob.agent == agent and len(knob) > 1]
 
+    @property
+    def kinds(self) -> list[str]:
+        """The names of the balanced knobs, by whose values configs are of different kinds."""
+        return [self.knobs[at].name for at in self._balanced_at]
+
     def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
         """Returns the part of this space in which some knobs have but some of their values.
 

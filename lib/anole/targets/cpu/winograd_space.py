@@ -192,14 +192,17 @@ def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
     return np.asarray(_blocks(w, columns) * columns["tile_f"][:, 0])
 
 
+def _tiles(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many tiles fill the blocks, shape (n,), those that fill up the last one included."""
+    return np.asarray(_blocks(w, columns) * columns["tile_p"].prod(axis=1))
+
+
 def _is_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
-    tiles = _blocks(w, columns) * columns["tile_p"].prod(axis=1)
-    return np.asarray(2 * tiles < 3 * _count(w, columns["tile_size"]))
+    return np.asarray(2 * _tiles(w, columns) < 3 * _count(w, columns["tile_size"]))
 
 
 def _is_well_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
-    tiles = _blocks(w, columns) * columns["tile_p"].prod(axis=1)
-    return np.asarray(8 * tiles <= 9 * _count(w, columns["tile_size"]))
+    return np.asarray(8 * _tiles(w, columns) <= 9 * _count(w, columns["tile_size"]))
 
 
 def _is_fed(unit: VectorUnit, columns: Columns) -> NDArray[np.bool_]:
@@ -228,7 +231,7 @@ def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
 def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
     """About how long a config takes, shape (n,), on a core that does two multiply-adds, and two loads, in a cycle."""
     points, blocks = _points(w, columns), _blocks(w, columns)
-    tiles, f_parallel = blocks * columns["tile_p"].prod(axis=1), columns["tile_f"][:, 0]
+    tiles, f_parallel = _tiles(w, columns), columns["tile_f"][:, 0]
     weights = points * w.in_channels * padded_filters(unit, w)
     loads = 1 / _vectors(unit, columns) + 1 / columns["tile_p"][:, 1]
     products = weights * tiles * np.maximum(1.0, loads) / (2 * unit.lanes)
@@ -258,7 +261,7 @@ def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
         Loop("f_register", "f", f[:, 2] // lanes, 9, register),
         Loop("f_vector", "f", lanes, 10, Annotation.VECTORIZED),
     )
-    filters, tiles = padded_filters(unit, w), blocks * p.prod(axis=1)
+    filters, tiles = padded_filters(unit, w), _tiles(w, columns)
     at = ({"a": 1}, {"b": 1})
     data = Buffer("data", (side, side, tiles, w.in_channels), (*at, {"p": 1}, {"rc": 1}))
     weight = Buffer("weight", (filters, side, side, w.in_channels), ({"f": 1}, *at, {"rc": 1}))
