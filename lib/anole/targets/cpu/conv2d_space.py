@@ -57,7 +57,7 @@ def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
     filters = padded_filters(unit, w)
     # A register must not mix channels of two groups, which read different inputs.
     alike = filters if w.groups == 1 else w.out_channels // w.groups
-    widest = unit.lanes * unit.registers // 4
+    widest = unit.widest_panel
 
     def panels_are_whole_registers(split: tuple[int, ...]) -> bool:
         return split[2] <= widest and alike % split[2] == 0 and (w.groups > 1 or split[2] % unit.lanes == 0)

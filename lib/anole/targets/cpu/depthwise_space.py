@@ -43,7 +43,7 @@ def vector_width(unit: VectorUnit, w: Conv2d) -> int:
     even = gcd(w.out_channels, unit.lanes)
     if even >= min(_FEWEST_LANES, unit.lanes):
         return even
-    widths = [width for width in range(1, _widest(unit) + 1) if w.out_channels % width == 0]
+    widths = [width for width in range(1, unit.widest_panel + 1) if w.out_channels % width == 0]
     return max(widths, key=lambda width: width / unit.padded(width))
 
 
@@ -56,7 +56,7 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     have; ``tile_order``; and ``pad_at``, where the zero border is written, or ``inline``: nowhere, as tiles at the
     border are compiled apart from those inside.
     """
-    lanes, widest = vector_width(unit, w), _widest(unit)
+    lanes, widest = vector_width(unit, w), unit.widest_panel
 
     def panels_are_whole_vectors(split: tuple[int, ...]) -> bool:
         return split[2] % lanes == 0 and split[2] <= widest
@@ -93,10 +93,6 @@ def depthwise_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     merit += 1.0 * (columns["pad_at"] == "inline") + 0.5 * (columns["tile_order"] == "yfx")
     merit += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
     return space.config(vectors[int(np.argmax(merit))])
-
-
-def _widest(unit: VectorUnit) -> int:
-    return unit.lanes * unit.registers // 4
 
 
 def _vectors(unit: VectorUnit, w: Conv2d, columns: Columns) -> NDArray[np.int64]:

@@ -92,7 +92,7 @@ def is_bundled(unit: VectorUnit, w: Conv2d) -> bool:
     """Returns whether filters of several groups should share vectors, for which there must be enough registers."""
     if w.groups == 1 or w.groups == w.in_channels == w.out_channels or w.out_channels // w.groups % unit.lanes == 0:
         return False
-    return Bundle.of(unit, w).filters <= _widest(unit)
+    return Bundle.of(unit, w).filters <= unit.widest_panel
 
 
 def n_bundles(unit: VectorUnit, w: Conv2d) -> int:
@@ -109,7 +109,7 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     ``auto_unroll_max_step``, how many vector operations the unrolled reduction may have; ``tile_order``; and
     ``pad_at``, where the zero border is written.
     """
-    bundle, widest = Bundle.of(unit, w), _widest(unit)
+    bundle, widest = Bundle.of(unit, w), unit.widest_panel
 
     def panels_are_whole_bundles(split: tuple[int, ...]) -> bool:
         return split[2] % bundle.filters == 0 and split[2] <= widest
@@ -147,10 +147,6 @@ def grouped_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     merit -= 0.5 * _vectors(unit, columns)
     merit += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
     return space.config(vectors[int(np.argmax(merit))])
-
-
-def _widest(unit: VectorUnit) -> int:
-    return unit.lanes * unit.registers // 4
 
 
 def _filters(unit: VectorUnit, w: Conv2d) -> int:

@@ -31,6 +31,11 @@ class VectorUnit:
             return cls(lanes=4, registers=32)
         return cls(lanes=4, registers=16)
 
+    @property
+    def widest_panel(self) -> int:
+        """Floats of one row of weights that leave three quarters of the registers for accumulators and data."""
+        return self.lanes * self.registers // 4
+
     def padded(self, extent: int) -> int:
         """Returns an extent rounded up to whole registers."""
         return -(-extent // self.lanes) * self.lanes
