@@ -287,6 +287,16 @@ class Space:
                 break
         return self.vectors(self._by_turns(drawn)[:n])
 
+    def best_drawn(self, n: int, merit: Callable[[Columns], NDArray[np.float64]]) -> dict[str, Any]:
+        """Returns the config of most merit of n that are drawn, the same every time.
+
+        Args:
+            n: how many are drawn.
+            merit: from the columns of n configs to shape (n,).
+        """
+        vectors = self.sample(n, np.random.default_rng(0))
+        return self.config(vectors[int(np.argmax(merit(self.columns(vectors))))])
+
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draws n indices, valid or not, maybe some twice: first an algorithm, and then one of its configs."""
         if len(self._begins) == 1:

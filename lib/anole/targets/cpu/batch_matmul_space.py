@@ -60,12 +60,13 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
 @cache
 def batch_matmul_default(unit: VectorUnit, threads: int, w: BatchMatmul) -> Config:
     """Returns, of many drawn configs, one that fills the registers, packs no panel twice and keeps a long reduction."""
-    space = batch_matmul_space(unit, threads, w)
-    vectors = space.sample(4096, np.random.default_rng(0))
-    columns = space.columns(vectors)
-    merit = _accumulators(unit, columns) + np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
-    merit -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
-    return space.config(vectors[int(np.argmax(merit))])
+
+    def merit(columns: Columns) -> NDArray[np.float64]:
+        worth = _accumulators(unit, columns) + np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+        worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
+        return np.asarray(worth)
+
+    return batch_matmul_space(unit, threads, w).best_drawn(4096, merit)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:

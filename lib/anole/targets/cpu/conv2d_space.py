@@ -120,14 +120,15 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 @cache
 def conv2d_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     """Returns, of many drawn configs, the one that fills the registers best and keeps its loops simple."""
-    space = conv2d_space(unit, threads, w)
-    vectors = space.sample(4096, np.random.default_rng(0))
-    columns = space.columns(vectors)
-    merit = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
-    merit += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
-    if prefetches(w):
-        merit += 1.0 * columns["prefetch"]
-    return space.config(vectors[int(np.argmax(merit))])
+
+    def merit(columns: Columns) -> NDArray[np.float64]:
+        worth = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
+        worth += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
+        if prefetches(w):
+            worth += 1.0 * columns["prefetch"]
+        return np.asarray(worth)
+
+    return conv2d_space(unit, threads, w).best_drawn(4096, merit)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:

@@ -63,16 +63,18 @@ def dense_default(unit: VectorUnit, threads: int, w: Dense) -> Config:
 
     A single row is as fast as its weights are read: what is left to choose is but that the threads read as many.
     """
-    space = dense_space(unit, threads, w)
-    vectors = space.sample(1024, np.random.default_rng(0))
-    columns = space.columns(vectors)
-    rows, panel = columns["tile_y"][:, 1], _vectors(unit, columns)
-    chunks = columns["tile_x"][:, 0]
-    merit = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads)) + np.minimum(rows * panel, _PIPES_FED)
-    merit += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
-    if w.batch > 1:
-        merit += 4.0 * np.log2(rows * panel / (rows + panel))
-    return space.config(vectors[int(np.argmax(merit))])
+
+    def merit(columns: Columns) -> NDArray[np.float64]:
+        rows, panel = columns["tile_y"][:, 1], _vectors(unit, columns)
+        chunks = columns["tile_x"][:, 0]
+        worth = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads))
+        worth += np.minimum(rows * panel, _PIPES_FED)
+        worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+        if w.batch > 1:
+            worth += 4.0 * np.log2(rows * panel / (rows + panel))
+        return np.asarray(worth)
+
+    return dense_space(unit, threads, w).best_drawn(1024, merit)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:

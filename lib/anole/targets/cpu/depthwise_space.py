@@ -83,16 +83,17 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 @cache
 def depthwise_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     """Returns, of many drawn configs, one with few accumulators and with chunks that the threads share evenly."""
-    space = depthwise_space(unit, threads, w)
-    vectors = space.sample(_DRAWN, np.random.default_rng(0))
-    columns = space.columns(vectors)
-    chunks, taps = _chunks(w, columns), w.kernel[0] * w.kernel[1]
-    accumulators = _accumulators(unit, w, columns)
-    merit = -np.abs(np.log2(accumulators / _ACCUMULATORS)) - 0.5 * np.log2(_pixels_read(w, columns))
-    merit += 2.0 * (accumulators * taps <= columns["auto_unroll_max_step"]) - 0.5 * _vectors(unit, w, columns)
-    merit += 1.0 * (columns["pad_at"] == "inline") + 0.5 * (columns["tile_order"] == "yfx")
-    merit += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
-    return space.config(vectors[int(np.argmax(merit))])
+
+    def merit(columns: Columns) -> NDArray[np.float64]:
+        chunks, taps = _chunks(w, columns), w.kernel[0] * w.kernel[1]
+        accumulators = _accumulators(unit, w, columns)
+        worth = -np.abs(np.log2(accumulators / _ACCUMULATORS)) - 0.5 * np.log2(_pixels_read(w, columns))
+        worth += 2.0 * (accumulators * taps <= columns["auto_unroll_max_step"]) - 0.5 * _vectors(unit, w, columns)
+        worth += 1.0 * (columns["pad_at"] == "inline") + 0.5 * (columns["tile_order"] == "yfx")
+        worth += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
+        return np.asarray(worth)
+
+    return depthwise_space(unit, threads, w).best_drawn(_DRAWN, merit)
 
 
 def _vectors(unit: VectorUnit, w: Conv2d, columns: Columns) -> NDArray[np.int64]:

@@ -137,16 +137,17 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 @cache
 def grouped_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     """Returns, of many drawn configs, one whose register tile is neither small nor large, in even chunks."""
-    space = grouped_space(unit, threads, w)
-    vectors = space.sample(_DRAWN, np.random.default_rng(0))
-    columns = space.columns(vectors)
-    chunks = _chunks(w, columns)
-    merit = -2.0 * np.abs(np.log2(_accumulators(unit, columns) / _ACCUMULATORS))
-    merit += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
-    merit += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")
-    merit -= 0.5 * _vectors(unit, columns)
-    merit += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
-    return space.config(vectors[int(np.argmax(merit))])
+
+    def merit(columns: Columns) -> NDArray[np.float64]:
+        chunks = _chunks(w, columns)
+        worth = -2.0 * np.abs(np.log2(_accumulators(unit, columns) / _ACCUMULATORS))
+        worth += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
+        worth += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")
+        worth -= 0.5 * _vectors(unit, columns)
+        worth += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
+        return np.asarray(worth)
+
+    return grouped_space(unit, threads, w).best_drawn(_DRAWN, merit)
 
 
 def _filters(unit: VectorUnit, w: Conv2d) -> int:

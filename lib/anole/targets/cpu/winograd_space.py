@@ -118,8 +118,7 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 def winograd_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     """Returns, of many drawn configs, the one with the least of what can be counted without measuring."""
     space = winograd_space(unit, threads, w)
-    vectors = space.sample(_DRAWN, np.random.default_rng(0))
-    return space.config(vectors[int(np.argmin(_cycles(unit, threads, w, space.columns(vectors))))])
+    return space.best_drawn(_DRAWN, lambda columns: -_cycles(unit, threads, w, columns))
 
 
 def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
