@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from anole.errors import ConfigError
+from anole.explore.guided import GuidedAnnealing
 from anole.keys import canonical_json
 from anole.presets import PRESETS, read_tuner
 from anole.record import Confirmation, Measurement, Status, Trial
 from anole.roles import Examples
-from anole.space import ALGORITHM
+from anole.space import ALGORITHM, Space
 from anole.tuner import Search, Subject, Watch, tune
 
 BRISK = {
@@ -123,6 +124,21 @@ def test_similar_tasks_lead_half_of_the_first_batch_and_no_other(bowl):
     found = widths(np.array([space.vector(trial.config) for trial in trials]))
     assert found[:5].min() >= 6 and found[5:9].mean() < 4 and found[9:].mean() < 5
     assert len(set(configs(trials))) == 27
+
+
+def test_the_rest_of_a_led_batch_begins_as_the_explorer_would(bowl):
+    space = bowl.space
+
+    def merit(columns):
+        return columns["tile_x"][:, 3]
+
+    bowl = replace(bowl, space=Space(space.knobs, space.constraints, space.describe, merit=merit))
+    vectors = space.sample(400, np.random.default_rng(0))
+    prior = Examples(space.features(vectors), np.log2(space.columns(vectors)["tile_f"][:, 3]) / 7)
+    settings = replace(BRISK["autotvm"], explorer=GuidedAnnealing(n_steps=20, led_share=1.0), batch=8)
+    trials = Session(bowl, settings, 8, prior=prior).run().trials
+    found = merit(space.columns(np.array([space.vector(trial.config) for trial in trials])))
+    assert found[4:].tolist() == [56, 28, 14, 8]
 
 
 def test_trials_are_numbered_timed_and_valid(bowl, settings):

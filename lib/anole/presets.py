@@ -10,6 +10,7 @@ from anole.errors import SpecError
 from anole.explore import EXPLORERS
 from anole.explore.annealing import Annealing
 from anole.explore.contextual import ContextualAnnealing
+from anole.explore.guided import GuidedAnnealing
 from anole.explore.ppo import MAPPO, PPO
 from anole.explore.random import Random
 from anole.measure import EVALUATORS
@@ -49,7 +50,7 @@ PRESETS = {
         ),
         TunerSettings(
             "anole",
-            Annealing(n_steps=150, patience=25),
+            GuidedAnnealing(n_steps=150, patience=25),
             EpsilonGreedy(),
             BoostedTrees(max_depth=6, learning_rate=0.1),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),

@@ -17,6 +17,7 @@ from anole.record import Config, Confirmation, Trial, utc_now
 from anole.roles import Candidates, Examples, History, Measure
 from anole.settings import TunerSettings
 from anole.space.space import Space, Vectors
+from anole.surrogate.blind import Blind
 
 TUNER_VERSION = 3
 """Raised when the same settings lead to other proposals than before; a part of a run's key."""
@@ -243,7 +244,9 @@ class Search:
             return self._sampler.choose(candidates, self._history, batch, rng)
         led = self._sampler.choose(candidates, self._history, math.ceil(_LED_SHARE * batch), rng)
         space = self.subject.space
-        return np.concatenate([led, space.sample(batch - len(led), rng, exclude=space.indices(led))])
+        unled = self._explorer.propose(Blind().start(space), self._history, rng).vectors
+        fresh = unled[~np.isin(space.indices(unled), space.indices(led))]
+        return np.concatenate([led, fresh[: batch - len(led)]])
 
     def _fill(self, iteration: _Iteration, n_at_most: int) -> None:
         """Measures what is pending of an iteration, and learns from it once it is whole."""

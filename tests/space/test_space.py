@@ -120,3 +120,44 @@ def test_a_history_holds_what_configs_are_worth():
     vectors = np.array([space.vector(config) for config in configs])
     history.add(vectors, [*measured, Measurement(Status.RUN_ERROR, error="no result")])
     assert history.gflops.tolist() == [2.0, 0.5, 0.0]
+
+
+def meritorious(**changes: object) -> Space:
+    """A space in which larger filters and deeper unrolling are of more merit, and nothing is known of ``place``."""
+    knobs = [
+        option_knob("size", (2, 4, 6), balanced=True),
+        option_knob("filters", tuple(range(20))),
+        option_knob("place", tuple(range(30))),
+    ]
+    settings = {"merit": lambda columns: columns["filters"] * 2.0 - columns["size"], **changes}
+    return Space(knobs, [Constraint("too many", lambda columns: columns["filters"] < 18)], **settings)
+
+
+def test_the_promising_have_most_merit_of_their_kind_and_kinds_take_turns():
+    space = meritorious()
+    configs = [space.config(vector) for vector in space.promising(12, np.random.default_rng(0))]
+    assert [config["filters"] for config in configs] == [17, 17, 17, 16, 16, 16, 15, 15, 15, 14, 14, 14]
+    for at in range(0, 12, 3):
+        assert sorted(config["size"] for config in configs[at : at + 3]) == [2, 4, 6]
+
+
+def test_the_promising_leave_out_what_they_should_and_end_with_the_merits():
+    space = meritorious()
+    first = space.promising(9, np.random.default_rng(0))
+    more = space.promising(1000, np.random.default_rng(1), exclude=space.indices(first))
+    assert len(more) == 3 * 18 and space.valid(more).all()
+    assert not np.isin(space.indices(more), space.indices(first)).any()
+
+
+def test_without_merit_nothing_is_promising():
+    assert meritorious(merit=None).promising(5, np.random.default_rng(0)).shape == (0, 3)
+
+
+def test_the_best_drawn_has_most_merit_and_is_always_the_same():
+    best = meritorious().best_drawn
+    assert (best["filters"], best["size"]) == (17, 2)
+    assert best == meritorious().best_drawn
+
+
+def test_a_part_of_a_space_keeps_its_merit():
+    assert meritorious().restricted({"filters": [3, 5]}).best_drawn["filters"] == 5

@@ -119,3 +119,17 @@ def test_a_config_of_another_algorithm_is_refused():
 def test_knobs_of_one_name_must_be_the_same():
     with pytest.raises(ConfigError, match="knob unroll of b has other values"):
         union({"a": DIRECT, "b": Space([option_knob("unroll", (0, 1))])})
+
+
+def test_each_algorithm_has_the_merit_of_its_own_space_and_the_promising_are_of_both():
+    deep = Space(DIRECT.knobs, DIRECT.constraints, merit=lambda columns: columns["tile_f"][:, 2])
+    tiled = Space(WINOGRAD.knobs, WINOGRAD.constraints, merit=lambda columns: -columns["tile_p"][:, 0])
+    found = union({"direct": deep, "winograd": tiled})
+    configs = [found.config(vector) for vector in found.promising(2, np.random.default_rng(0))]
+    by_algorithm = {config[ALGORITHM]: config for config in configs}
+    assert by_algorithm["direct"]["tile_f"][2] == 16 and by_algorithm["winograd"]["tile_p"][0] == 1
+
+
+def test_a_union_knows_merit_only_where_all_do():
+    deep = Space(DIRECT.knobs, DIRECT.constraints, merit=lambda columns: columns["tile_f"][:, 2])
+    assert union({"direct": deep, "winograd": WINOGRAD}).merit is None

@@ -23,6 +23,9 @@ Columns = Mapping[str, NDArray[Any]]
 
 _ENUMERABLE = 1 << 20
 
+_CONSIDERED = 1 << 12
+"""Configs that are drawn for the best of them, by their merit."""
+
 _DRAWN, _DRAWN_BALANCED = 1 << 10, 1 << 14
 """Indices that are drawn at once, of which few may be valid, and fewer of the rarest value of a balanced knob."""
 
@@ -74,6 +77,8 @@ class Space:
         constraints: rejected before building is what breaks one of them.
         describe: optional features beside the knobs' own, from the columns of n configs.
         discount: optional, from the columns of n configs to shape (n,): which share of its speed each is worth.
+        merit: optional, from the columns of n configs to shape (n,): how fast each should be, by what is known
+            without measuring; any scale, on which only configs of one kind are compared.
     """
 
     def __init__(
@@ -82,10 +87,11 @@ class Space:
         constraints: Sequence[Constraint] = (),
         describe: Callable[[Columns], Description] | None = None,
         discount: Callable[[Columns], NDArray[np.float64]] | None = None,
+        merit: Callable[[Columns], NDArray[np.float64]] | None = None,
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
-        self.describe, self._discount = describe, discount
+        self.describe, self.merit, self._discount = describe, merit, discount
         self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
         self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
         self._balanced_at = [at for at, knob in enumerate(self.knobs) if knob.balanced]
@@ -134,7 +140,7 @@ class Space:
         if unknown := sorted(set(values) - names):
             raise ConfigError(f"there are no knobs {unknown}; the space has {sorted(names)}")
         knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
-        return Space(knobs, self.constraints, self.describe, self._discount)
+        return Space(knobs, self.constraints, self.describe, self._discount, self.merit)
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors, shape (n, n_knobs), of n indices."""
@@ -287,15 +293,29 @@ class Space:
                 break
         return self.vectors(self._by_turns(drawn)[:n])
 
-    def best_drawn(self, n: int, merit: Callable[[Columns], NDArray[np.float64]]) -> dict[str, Any]:
-        """Returns the config of most merit of n that are drawn, the same every time.
+    def promising(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
+        """Returns the configs of most merit of many that are drawn, those of every kind in turns.
 
-        Args:
-            n: how many are drawn.
-            merit: from the columns of n configs to shape (n,).
+        Of configs of a kind and of equal merit there is but one: nothing is known of what they differ in.
+
+        Returns:
+            Shape (at most n, n_knobs), the best first; none where the space knows no merit.
         """
-        vectors = self.sample(n, np.random.default_rng(0))
-        return self.config(vectors[int(np.argmax(merit(self.columns(vectors))))])
+        if self.merit is None:
+            return np.empty((0, len(self.knobs)), dtype=np.int64)
+        vectors = self.sample(_CONSIDERED, rng, exclude)
+        merits = self.merit(self.columns(vectors))
+        order = np.argsort(-merits, kind="stable")
+        told_apart = np.column_stack([self.canonical(vectors)[order][:, self._balanced_at], merits[order]])
+        first = np.sort(np.unique(told_apart, axis=0, return_index=True)[1])
+        return self.vectors(self._by_turns(self.indices(vectors[order[first]]))[:n])
+
+    @cached_property
+    def best_drawn(self) -> dict[str, Any]:
+        """The config of most merit of many that are drawn, the same every time; for a space that knows merit."""
+        assert self.merit is not None
+        vectors = self.sample(_CONSIDERED, np.random.default_rng(0))
+        return self.config(vectors[int(np.argmax(self.merit(self.columns(vectors))))])
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draws n indices, valid or not, maybe some twice: first an algorithm, and then one of its configs."""

@@ -38,8 +38,19 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
     ]
     describes = {algorithm: space.describe for algorithm, space in spaces.items() if space.describe is not None}
     describe = partial(_Descriptions, describes) if describes else None
+    merits = {algorithm: space.merit for algorithm, space in spaces.items() if space.merit is not None}
+    merit = partial(_merits, merits) if len(merits) == len(spaces) else None
     chosen = option_knob(ALGORITHM, list(spaces), agent=agent, balanced=True)
-    return Space([chosen, *knobs.values()], constraints, describe)
+    return Space([chosen, *knobs.values()], constraints, describe, merit=merit)
+
+
+def _merits(merits: Mapping[str, Callable[[Columns], NDArray[np.float64]]], columns: Columns) -> NDArray[np.float64]:
+    """Returns, shape (n,), the merit of each config on the scale of its algorithm."""
+    found = np.zeros(len(columns[ALGORITHM]))
+    for algorithm, merit in merits.items():
+        rows = columns[ALGORITHM] == algorithm
+        found[rows] = merit({name: values[rows] for name, values in columns.items()})
+    return found
 
 
 @dataclass(frozen=True)

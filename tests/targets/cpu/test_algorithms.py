@@ -68,11 +68,20 @@ def test_weights_of_one_shape_are_packed_alike() -> None:
 
 @pytest.mark.parametrize(
     "workload",
-    [replace(LAYER, in_channels=8), replace(LAYER, out_channels=8), replace(LAYER, height=8, width=8)],
-    ids=["few channels", "few filters", "few tiles"],
+    [replace(LAYER, in_channels=3), replace(LAYER, height=4, width=4, in_channels=64, out_channels=64)],
+    ids=["few channels", "few tiles"],
 )
 def test_where_transforms_cost_most_the_default_is_direct(workload: Conv2d) -> None:
     assert TARGET.default_config(workload)[ALGORITHM] == "direct"
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [replace(LAYER, in_channels=8), replace(LAYER, out_channels=8), replace(LAYER, height=8, width=8)],
+    ids=["channels", "filters", "tiles"],
+)
+def test_where_there_are_not_so_few_it_is_not(workload: Conv2d) -> None:
+    assert TARGET.default_config(workload)[ALGORITHM] == "winograd"
 
 
 @pytest.mark.parametrize(

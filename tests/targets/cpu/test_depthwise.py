@@ -14,7 +14,7 @@ from anole.machine import describe_cpu
 from anole.targets import get_target
 from anole.targets.cpu import builder
 from anole.targets.cpu.depthwise import DepthwiseTemplate
-from anole.targets.cpu.depthwise_space import depthwise_default, depthwise_space, is_depthwise, vector_width
+from anole.targets.cpu.depthwise_space import depthwise_space, is_depthwise, vector_width
 from anole.targets.cpu.grouped import GroupedTemplate
 from anole.targets.cpu.grouped_space import is_bundled
 from anole.targets.cpu.runner import CpuRunner
@@ -76,7 +76,7 @@ def test_every_space_has_a_valid_default_and_features(workload: Conv2d, unit: Ve
     assert len(vectors) and space.valid(vectors).all()
     assert np.isfinite(space.features(vectors)).all()
     assert workload.out_channels % vector_width(unit, workload) == 0
-    assert space.rejection(depthwise_default(unit, threads, workload)) is None
+    assert space.rejection(space.best_drawn) is None
 
 
 @pytest.mark.parametrize(

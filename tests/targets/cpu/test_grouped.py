@@ -21,7 +21,7 @@ from anole.targets import get_target
 from anole.targets.cpu import builder
 from anole.targets.cpu.algorithms import convolution_template
 from anole.targets.cpu.grouped import GroupedTemplate
-from anole.targets.cpu.grouped_space import Bundle, grouped_default, grouped_space, is_bundled, n_bundles
+from anole.targets.cpu.grouped_space import Bundle, grouped_space, is_bundled, n_bundles
 from anole.targets.cpu.runner import CpuRunner
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.vector_unit import VectorUnit
@@ -68,7 +68,7 @@ def test_every_space_has_a_valid_default_and_features(case: tuple[Conv2d, Vector
     vectors = space.sample(5, np.random.default_rng(seed))
     assert len(vectors) and space.valid(vectors).all()
     assert np.isfinite(space.features(vectors)).all()
-    assert space.rejection(grouped_default(unit, 2, workload)) is None
+    assert space.rejection(space.best_drawn) is None
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -132,7 +132,10 @@ def test_only_their_tasks_have_another_version() -> None:
 def test_the_default_is_parallel_vectorised_and_joins_groups(filters: int) -> None:
     groups, channels = 8, 1 if filters == 2 else filters
     workload = replace(LAYER, in_channels=groups * channels, out_channels=groups * filters, groups=groups)
-    config, template = grouped_default(AVX512, 2, workload), convolution_template(AVX512, workload, exact=False)
+    config, template = (
+        grouped_space(AVX512, 2, workload).best_drawn,
+        convolution_template(AVX512, workload, exact=False),
+    )
     assert isinstance(template, GroupedTemplate)
     text = template.schedule(define(template, workload, config), workload, config).script()
     assert "T.parallel(" in text and "T.unroll(" in text
@@ -151,7 +154,7 @@ EPILOGUES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("filters", [4, 5], ids=["whole vectors", "a part of one"])
 def test_any_epilogue_joins_with_a_residual(name: str, filters: int) -> None:
     workload = Conv2d(2, 6, 7, 20, 4 * filters, (3, 3), padding=(1, 0, 2, 1), groups=4)
-    template, config = GroupedTemplate(AVX512), grouped_default(AVX512, 2, workload)
+    template, config = GroupedTemplate(AVX512), grouped_space(AVX512, 2, workload).best_drawn
     symbolic, numeric = EPILOGUES[name]
     data = te.placeholder(data_shape(workload), name="data")
     packed = te.placeholder(template.packed_shape(workload, config), name="packed")

@@ -20,7 +20,7 @@ from anole.targets.cpu import builder
 from anole.targets.cpu.runner import CpuRunner
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.cpu.winograd import WinogradTemplate
-from anole.targets.cpu.winograd_space import winograd_default, winograd_space
+from anole.targets.cpu.winograd_space import winograd_space
 from anole.targets.kernel import define
 from anole.task import Conv2d
 
@@ -56,7 +56,7 @@ def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
 @pytest.mark.parametrize("unit", UNITS.values(), ids=list(UNITS))
 def test_any_vectors_will_do(unit: VectorUnit) -> None:
     workload = Conv2d(2, 9, 11, 12, 19, (3, 3), padding=(1, 1, 1, 1))
-    assert error_of(workload, winograd_default(unit, 2, workload), unit) < 1e-5
+    assert error_of(workload, winograd_space(unit, 2, workload).best_drawn, unit) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_every_tile_size_leaves_a_choice(workload: Conv2d, unit: VectorUnit, thr
     draw = partial(drawn, space, 0)
     for size in space.knobs[0].values:
         assert space.rejection(draw(tile_size=size)) is None
-    assert space.rejection(winograd_default(unit, threads, workload)) is None
+    assert space.rejection(space.best_drawn) is None

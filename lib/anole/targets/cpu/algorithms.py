@@ -60,15 +60,11 @@ def convolution_space(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) ->
 
 def convolution_default(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Config:
     """Returns a valid config of the algorithm that is most likely the faster one."""
-    if grouped.is_bundled(unit, w):
-        return grouped.grouped_default(unit, threads, w)
-    if depthwise.is_depthwise(w):
-        return depthwise.depthwise_default(unit, threads, w)
     if not has_choice(w, exact):
-        return direct.conv2d_default(unit, threads, w)
-    if winograd.winograd_pays(w):
-        return {ALGORITHM: WINOGRAD, **winograd.winograd_default(unit, threads, w)}
-    return {ALGORITHM: DIRECT, **direct.conv2d_default(unit, threads, w)}
+        return convolution_space(unit, threads, w, exact).best_drawn
+    if winograd.winograd_pays(unit, threads, w):
+        return {ALGORITHM: WINOGRAD, **winograd.winograd_space(unit, threads, w).best_drawn}
+    return {ALGORITHM: DIRECT, **direct.conv2d_space(unit, threads, w).best_drawn}
 
 
 def convolution_template(unit: VectorUnit, w: Conv2d, exact: bool) -> Template:

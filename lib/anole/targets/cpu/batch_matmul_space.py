@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
@@ -54,19 +53,19 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
         registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
         threads_are_fed(lambda columns: w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0], lambda _: chunks),
     ]
-    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
+    return Space(
+        knobs,
+        constraints,
+        lambda columns: _nest(unit, w, columns),
+        merit=lambda columns: _merit(unit, columns),
+    )
 
 
-@cache
-def batch_matmul_default(unit: VectorUnit, threads: int, w: BatchMatmul) -> Config:
-    """Returns, of many drawn configs, one that fills the registers, packs no panel twice and keeps a long reduction."""
-
-    def merit(columns: Columns) -> NDArray[np.float64]:
-        worth = _accumulators(unit, columns) + np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
-        worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
-        return np.asarray(worth)
-
-    return batch_matmul_space(unit, threads, w).best_drawn(4096, merit)
+def _merit(unit: VectorUnit, columns: Columns) -> NDArray[np.float64]:
+    """Whether a config fills the registers, packs no panel twice and keeps a long reduction, shape (n,)."""
+    worth = _accumulators(unit, columns) + np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+    worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
+    return np.asarray(worth)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:

@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.record import Config
 from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
@@ -24,6 +23,8 @@ PREFETCH_VERSION = 1
 
 CACHE_BYTES = 1 << 20
 """What a core has of the second-level cache, about."""
+
+CACHE_LINE_BYTES = 64
 
 TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
 """The order of the tile loops inside a parallel chunk: positions in (f, y, x)."""
@@ -114,21 +115,21 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         latency_is_hidden(lambda columns: _accumulators(unit, columns), lambda _: enough),
         threads_are_fed(lambda columns: w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0], lambda _: chunks),
     ]
-    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
+    return Space(
+        knobs,
+        constraints,
+        lambda columns: _nest(unit, w, columns),
+        merit=lambda columns: _merit(unit, w, columns),
+    )
 
 
-@cache
-def conv2d_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
-    """Returns, of many drawn configs, the one that fills the registers best and keeps its loops simple."""
-
-    def merit(columns: Columns) -> NDArray[np.float64]:
-        worth = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
-        worth += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
-        if prefetches(w):
-            worth += 1.0 * columns["prefetch"]
-        return np.asarray(worth)
-
-    return conv2d_space(unit, threads, w).best_drawn(4096, merit)
+def _merit(unit: VectorUnit, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    """How well a config fills the registers, and how simple its loops are, shape (n,)."""
+    worth = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
+    worth += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
+    if prefetches(w):
+        worth += 1.0 * columns["prefetch"]
+    return np.asarray(worth)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:

@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
@@ -54,27 +53,27 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
         registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
         threads_are_fed(lambda columns: columns["tile_x"][:, 0], lambda _: chunks),
     ]
-    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
+    return Space(
+        knobs,
+        constraints,
+        lambda columns: _nest(unit, w, columns),
+        merit=lambda columns: _merit(unit, threads, w, columns),
+    )
 
 
-@cache
-def dense_default(unit: VectorUnit, threads: int, w: Dense) -> Config:
-    """Returns, of many drawn configs, one that threads share evenly and that loads little for each multiply-add.
+def _merit(unit: VectorUnit, threads: int, w: Dense, columns: Columns) -> NDArray[np.float64]:
+    """How evenly threads share a config, and how little it loads for each multiply-add, shape (n,).
 
     A single row is as fast as its weights are read: what is left to choose is but that the threads read as many.
     """
-
-    def merit(columns: Columns) -> NDArray[np.float64]:
-        rows, panel = columns["tile_y"][:, 1], _vectors(unit, columns)
-        chunks = columns["tile_x"][:, 0]
-        worth = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads))
-        worth += np.minimum(rows * panel, _PIPES_FED)
-        worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
-        if w.batch > 1:
-            worth += 4.0 * np.log2(rows * panel / (rows + panel))
-        return np.asarray(worth)
-
-    return dense_space(unit, threads, w).best_drawn(1024, merit)
+    rows, panel = columns["tile_y"][:, 1], _vectors(unit, columns)
+    chunks = columns["tile_x"][:, 0]
+    worth = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads))
+    worth += np.minimum(rows * panel, _PIPES_FED)
+    worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+    if w.batch > 1:
+        worth += 4.0 * np.log2(rows * panel / (rows + panel))
+    return np.asarray(worth)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:

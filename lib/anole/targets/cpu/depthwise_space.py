@@ -13,7 +13,6 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
@@ -25,7 +24,6 @@ from anole.task import Conv2d
 VERSION = 1
 
 _FEWEST_LANES = 4
-_DRAWN = 4096
 _ACCUMULATORS = 4
 """More vectors in flight read a pixel less often, but the compiler keeps ever more of them in memory."""
 
@@ -77,23 +75,23 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         ),
         threads_are_fed(lambda columns: _chunks(w, columns), lambda _: chunks),
     ]
-    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
+    return Space(
+        knobs,
+        constraints,
+        lambda columns: _nest(unit, w, columns),
+        merit=lambda columns: _merit(unit, threads, w, columns),
+    )
 
 
-@cache
-def depthwise_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
-    """Returns, of many drawn configs, one with few accumulators and with chunks that the threads share evenly."""
-
-    def merit(columns: Columns) -> NDArray[np.float64]:
-        chunks, taps = _chunks(w, columns), w.kernel[0] * w.kernel[1]
-        accumulators = _accumulators(unit, w, columns)
-        worth = -np.abs(np.log2(accumulators / _ACCUMULATORS)) - 0.5 * np.log2(_pixels_read(w, columns))
-        worth += 2.0 * (accumulators * taps <= columns["auto_unroll_max_step"]) - 0.5 * _vectors(unit, w, columns)
-        worth += 1.0 * (columns["pad_at"] == "inline") + 0.5 * (columns["tile_order"] == "yfx")
-        worth += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
-        return np.asarray(worth)
-
-    return depthwise_space(unit, threads, w).best_drawn(_DRAWN, merit)
+def _merit(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    """Whether a config has few accumulators, and chunks that the threads share evenly, shape (n,)."""
+    chunks, taps = _chunks(w, columns), w.kernel[0] * w.kernel[1]
+    accumulators = _accumulators(unit, w, columns)
+    worth = -np.abs(np.log2(accumulators / _ACCUMULATORS)) - 0.5 * np.log2(_pixels_read(w, columns))
+    worth += 2.0 * (accumulators * taps <= columns["auto_unroll_max_step"]) - 0.5 * _vectors(unit, w, columns)
+    worth += 1.0 * (columns["pad_at"] == "inline") + 0.5 * (columns["tile_order"] == "yfx")
+    worth += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
+    return np.asarray(worth)
 
 
 def _vectors(unit: VectorUnit, w: Conv2d, columns: Columns) -> NDArray[np.int64]:

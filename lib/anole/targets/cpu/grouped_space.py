@@ -16,7 +16,6 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
@@ -36,7 +35,6 @@ _BLENDED_GROUPS = 2
 _SHUFFLED_VECTORS = 2
 """The processor shuffles the lanes of so many registers into one by a single instruction."""
 
-_DRAWN = 4096
 _ACCUMULATORS = 12
 """More of them leave the compiler too few registers for what is read again by the next kernel column."""
 
@@ -131,23 +129,23 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         latency_is_hidden(lambda columns: _accumulators(unit, columns), lambda _: enough),
         threads_are_fed(lambda columns: _chunks(w, columns), lambda _: chunks),
     ]
-    return Space(knobs, constraints, lambda columns: _nest(unit, w, columns))
+    return Space(
+        knobs,
+        constraints,
+        lambda columns: _nest(unit, w, columns),
+        merit=lambda columns: _merit(unit, threads, w, columns),
+    )
 
 
-@cache
-def grouped_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
-    """Returns, of many drawn configs, one whose register tile is neither small nor large, in even chunks."""
-
-    def merit(columns: Columns) -> NDArray[np.float64]:
-        chunks = _chunks(w, columns)
-        worth = -2.0 * np.abs(np.log2(_accumulators(unit, columns) / _ACCUMULATORS))
-        worth += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
-        worth += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")
-        worth -= 0.5 * _vectors(unit, columns)
-        worth += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
-        return np.asarray(worth)
-
-    return grouped_space(unit, threads, w).best_drawn(_DRAWN, merit)
+def _merit(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    """Whether a register tile is neither small nor large, and chunks are even, shape (n,)."""
+    chunks = _chunks(w, columns)
+    worth = -2.0 * np.abs(np.log2(_accumulators(unit, columns) / _ACCUMULATORS))
+    worth += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
+    worth += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")
+    worth -= 0.5 * _vectors(unit, columns)
+    worth += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
+    return np.asarray(worth)
 
 
 def _filters(unit: VectorUnit, w: Conv2d) -> int:

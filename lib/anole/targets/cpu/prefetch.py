@@ -10,7 +10,8 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-CACHE_LINE_BYTES = 64
+from anole.targets.cpu.conv2d_space import CACHE_LINE_BYTES
+
 _FLOAT_BYTES = 4
 
 # Of LLVM's intrinsic: to be read, into the second-level cache, as data.

@@ -105,9 +105,7 @@ class CpuTarget:
         """Returns a valid config that is decent without any tuning."""
         if isinstance(workload, Conv2d):
             return algorithms.convolution_default(self.unit, self.threads, workload, self.exact)
-        if isinstance(workload, BatchMatmul):
-            return batch_matmul_space.batch_matmul_default(self.unit, self.threads, workload)
-        return dense_space.dense_default(self.unit, self.threads, workload)
+        return self.space(workload).best_drawn
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""

@@ -11,8 +11,8 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets import anchor
-from anole.targets.cpu.conv2d_space import padded_filters, vector_width
-from anole.targets.cpu.prefetch import CACHE_LINE_BYTES, first_read, prefetch_at, prefetch_lines
+from anole.targets.cpu.conv2d_space import CACHE_LINE_BYTES, padded_filters, vector_width
+from anole.targets.cpu.prefetch import first_read, prefetch_at, prefetch_lines
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.cpu.winograd_space import output_tiles
 from anole.targets.winograd import Filtering, minimal_filtering
