@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Self
 
-from anole.cores import caller_apart
+from anole.cores import caller_apart, spread_busy_threads
 from anole.errors import AnoleError
 from anole.evaluate.interleave import Times, burst
 
@@ -115,6 +115,7 @@ def _serve(connection: Connection, start: Callable[[], Engine]) -> None:
     try:
         engine = start()
         connection.send(Started(engine.compute(), time.perf_counter() - began_s))
+        spread_busy_threads(engine.run)
         while True:
             burst_s = connection.recv()
             with caller_apart():

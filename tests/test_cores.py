@@ -1,17 +1,19 @@
-"""The calling thread has a core that no other thread is bound to, and comes back."""
+"""The calling thread has a core that no other thread is bound to, and busy threads have one each."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import get_context
 
 import pytest
 
-from anole.cores import caller_apart
+from anole.cores import caller_apart, spread_busy_threads
 
 Cores = set[int]
 
@@ -86,4 +88,61 @@ def comes_back_after_an_error(allowed: Cores) -> None:
     ],
 )
 def test_the_caller_has_a_core_of_its_own(scenario: Callable[[Cores], None]) -> None:
+    in_a_process_of_its_own(scenario)
+
+
+def work() -> None:
+    """Keeps a core busy, and the interpreter free, for some milliseconds."""
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)
+
+
+def spread_over(workers: ThreadPoolExecutor) -> Cores:
+    """Spreads what one worker and the caller do; returns the worker's cores."""
+
+    def both() -> None:
+        theirs = workers.submit(work)
+        work()
+        theirs.result()
+
+    spread_busy_threads(both)
+    return set(workers.submit(os.sched_getaffinity, 0).result())
+
+
+def leaves_the_first_core_to_the_caller(allowed: Cores) -> None:
+    with ThreadPoolExecutor(1) as workers:
+        assert spread_over(workers) == {sorted(allowed)[1]}
+        assert os.sched_getaffinity(0) == allowed
+        with caller_apart():
+            assert os.sched_getaffinity(0) == {min(allowed)}
+
+
+def leaves_the_bound_where_they_are(allowed: Cores) -> None:
+    with ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, {min(allowed)})) as workers:
+        assert spread_over(workers) == {min(allowed)}
+
+
+def leaves_the_idle_alone(allowed: Cores) -> None:
+    with bound_threads(allowed), ThreadPoolExecutor(1) as workers:
+        spread_over(workers)
+        bound = [os.sched_getaffinity(thread.native_id or 0) for thread in threading.enumerate()]
+        assert sorted(map(len, bound)) == [1, len(allowed), len(allowed)]
+
+
+def leaves_the_caller_a_core_where_there_is_one(allowed: Cores) -> None:
+    os.sched_setaffinity(0, {min(allowed)})
+    with ThreadPoolExecutor(1) as workers:
+        assert spread_over(workers) == {min(allowed)}
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is nothing to spread over")
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        leaves_the_first_core_to_the_caller,
+        leaves_the_bound_where_they_are,
+        leaves_the_idle_alone,
+        leaves_the_caller_a_core_where_there_is_one,
+    ],
+)
+def test_busy_threads_have_a_core_each(scenario: Callable[[Cores], None]) -> None:
     in_a_process_of_its_own(scenario)

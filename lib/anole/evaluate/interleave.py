@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.cores import caller_apart
+from anole.cores import caller_apart, spread_busy_threads
 
 Times = NDArray[np.float64]
 """The seconds of each run of one turn, shape (n_runs,), without those that warm up."""
@@ -35,7 +35,7 @@ class Pace:
 
 
 def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[Times]]:
-    """Times engines of this process in short turns; every round begins with another one.
+    """Times engines of this process in short turns, each of their threads on a core; every round begins with another.
 
     Args:
         engines: by name, what runs the network once.
@@ -44,6 +44,8 @@ def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) ->
     Returns:
         For every engine the times of its turns, one for each round.
     """
+    for run in engines.values():
+        spread_busy_threads(run)
     with caller_apart():
         return take_turns({name: partial(burst, run, pace.burst_s) for name, run in engines.items()}, pace)
 
