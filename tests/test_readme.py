@@ -48,7 +48,7 @@ def test_the_readme_has_queries() -> None:
 def test_the_models_yaml_of_the_readme_is_right(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGES[0].read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)
-    assert list(Pipeline.load(tmp_path / "models.yaml").spec.builds) == ["resnet18-cpu-autotvm"]
+    assert list(Pipeline.load(tmp_path / "models.yaml").spec.builds) == ["resnet18-cpu-anole"]
 
 
 def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
