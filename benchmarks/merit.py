@@ -75,9 +75,8 @@ def measure_layer(workload: Workload, n_configs: int) -> dict[str, list[float]]:
     times_ms: dict[tuple[str, int], list[float]] = {(way, at): [] for _, way, at in turns}
     with Measurer(Task(workload, description, target.template_version(workload)), Fixed()) as measurer:
         for _ in range(ROUNDS):
-            for (_, way, at), found in zip(
-                turns, measurer.measure([chosen[way][at] for _, way, at in turns]), strict=True
-            ):
+            measured = measurer.measure([chosen[way][at] for _, way, at in turns])
+            for (_, way, at), found in zip(turns, measured, strict=True):
                 times_ms[way, at].append(1e3 * (found.latency_s or math.inf))
     return {way: [statistics.median(times_ms[way, at]) for at in range(len(chosen[way]))] for way in chosen}
 

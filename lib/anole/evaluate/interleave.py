@@ -35,7 +35,7 @@ class Pace:
 
 
 def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[Times]]:
-    """Times engines of this process in short turns, each of their threads on a core; every round begins with another.
+    """Times engines of this process in short turns, their threads on a core each; every round begins with another one.
 
     Args:
         engines: by name, what runs the network once.

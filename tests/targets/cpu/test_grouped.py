@@ -132,10 +132,8 @@ def test_only_their_tasks_have_another_version() -> None:
 def test_the_default_is_parallel_vectorised_and_joins_groups(filters: int) -> None:
     groups, channels = 8, 1 if filters == 2 else filters
     workload = replace(LAYER, in_channels=groups * channels, out_channels=groups * filters, groups=groups)
-    config, template = (
-        grouped_space(AVX512, 2, workload).best_drawn,
-        convolution_template(AVX512, workload, exact=False),
-    )
+    config = grouped_space(AVX512, 2, workload).best_drawn
+    template = convolution_template(AVX512, workload, exact=False)
     assert isinstance(template, GroupedTemplate)
     text = template.schedule(define(template, workload, config), workload, config).script()
     assert "T.parallel(" in text and "T.unroll(" in text
