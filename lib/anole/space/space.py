@@ -78,7 +78,7 @@ class Space:
         describe: optional features beside the knobs' own, from the columns of n configs.
         discount: optional, from the columns of n configs to shape (n,): which share of its speed each is worth.
         merit: optional, from the columns of n configs to shape (n,): how fast each should be, by what is known
-            without measuring; any scale, on which only configs of one kind are compared.
+            without measuring; on any scale, which may be another for each algorithm.
     """
 
     def __init__(
@@ -312,8 +312,8 @@ class Space:
 
     @cached_property
     def best_drawn(self) -> dict[str, Any]:
-        """The config of most merit of many that are drawn, the same every time; for a space that knows merit."""
-        assert self.merit is not None
+        """The config of most merit of many that are drawn, the same every time; for one algorithm that knows merit."""
+        assert self.merit is not None and len(self.algorithms) == 1
         vectors = self.sample(_CONSIDERED, np.random.default_rng(0))
         return self.config(vectors[int(np.argmax(self.merit(self.columns(vectors))))])
 
