@@ -19,7 +19,7 @@ from anole.settings import TunerSettings
 from anole.space.space import Space, Vectors
 from anole.surrogate.blind import Blind
 
-TUNER_VERSION = 3
+TUNER_VERSION = 4
 """Raised when the same settings lead to other proposals than before; a part of a run's key."""
 
 _LED_SHARE = 0.5

@@ -82,6 +82,27 @@ def test_counts_and_reuses_are_those_of_plain_loops(drawn, dilation):
                 )
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(configs(), min_size=1, max_size=4), st.integers(2, 40))
+def test_a_cache_keeps_what_one_step_touches_where_all_of_it_fits(drawn, capacity):
+    extents, orders, strides = zip(*drawn, strict=True)
+    found = nest_of(extents, orders, strides, 2).loads(capacity)
+    for at, (own, order, stride) in enumerate(drawn):
+        truth = touches(own, order, stride, 2)
+        within = [sum(count for count, _ in truth[name]) for name in order[1:]] + [2]
+        outermost = next(position for position, touched in enumerate(within) if touched <= capacity)
+        begun = prod(own[loop] for loop in order[:outermost])
+        for buffer, (count, _) in zip(("data", "weight"), truth[order[outermost]], strict=True):
+            assert found[buffer][at] == begun * count
+
+
+def test_a_cache_that_holds_everything_loads_it_once_and_one_that_holds_nothing_every_time():
+    loops = (Loop("i", "i", np.array([3, 5]), 0), Loop("j", "j", 4, 1))
+    nest = LoopNest(loops, (Buffer("row", (4,), ({"j": 1},)), Buffer("table", (5, 4), ({"i": 1}, {"j": 1}))))
+    assert {name: list(loads) for name, loads in nest.loads(64).items()} == {"row": [4, 4], "table": [12, 20]}
+    assert {name: list(loads) for name, loads in nest.loads(2).items()} == {"row": [12, 20], "table": [12, 20]}
+
+
 @settings(max_examples=40, deadline=None)
 @given(configs())
 def test_stride_is_the_distance_of_one_step(drawn):

@@ -148,7 +148,7 @@ def _compile(
         lowered, failures = lower(imported.module, choices, target.schedule_default)
         options = tvm.transform.PassContext(config=dict(target.compiler_options), instruments=[memory])
         with target.compiler_target() as compiler_target, options:
-            executable = tvm.compile(lowered, compiler_target)
+            executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
         raise BuildError(f"model {model.name}: TVM cannot compile it: {type(error).__name__}: {last}") from error

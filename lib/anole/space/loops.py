@@ -102,15 +102,12 @@ class LoopNest:
         columns that no schedule changes (numbers of additions, multiplications, divisions) and those that
         follow from others.
         """
-        extents = _stack([loop.extent for loop in self.loops])
-        levels = _stack([loop.level for loop in self.loops])
+        extents, levels = self._extents, self._levels
         inside = levels[None] >= levels[:, None]
         bottomup = _products(extents, inside)
         topdown = extents.prod(axis=0) // bottomup * extents
-        ranges = {axis: _products(extents[own], inside[:, own]) for axis, own in self._parts.items()}
         columns = [extents, inside.sum(axis=0), topdown, bottomup]
-        for buffer in self.buffers:
-            count = np.minimum(_distinct(buffer, ranges), bottomup)
+        for buffer, count in zip(self.buffers, self._counts(inside), strict=True):
             columns += [self._strides(buffer, extents), count, bottomup / count]
         numbers = np.stack(np.broadcast_arrays(*columns)).astype(np.float32)
         nest_level = numbers[1].copy()
@@ -123,6 +120,45 @@ class LoopNest:
         features[:, :, : len(columns)] = numbers.transpose(2, 1, 0)
         features[:, :, len(columns) :] = annotations.transpose(1, 0, 2)
         return features.reshape(n_configs, -1)
+
+    def loads(self, capacity: int) -> dict[str, NDArray[np.int64]]:
+        """Returns how many elements of each buffer a cache loads in all, by the buffer's name, shape (n,) or (1,).
+
+        What one step of a loop touches is there in its next step, too, where all of it fits the cache. From the
+        outermost such loop inwards every element is loaded once, and anew whenever that loop begins.
+
+        Args:
+            capacity: how many elements the cache holds; at least one of each buffer.
+        """
+        extents, levels = self._extents, self._levels
+        inside, within = levels[None] >= levels[:, None], levels[None] > levels[:, None]
+        begun = extents.prod(axis=0) // _products(extents, inside)
+        kept = sum(self._counts(within)) <= capacity
+        outermost = np.where(kept, levels, levels.max(axis=0) + 1).argmin(axis=0)
+        return {
+            buffer.name: np.choose(outermost, begun * count)
+            for buffer, count in zip(self.buffers, self._counts(inside), strict=True)
+        }
+
+    @cached_property
+    def _extents(self) -> NDArray[np.int64]:
+        """Of every loop, shape (n_loops, n) or (n_loops, 1)."""
+        return _stack([loop.extent for loop in self.loops])
+
+    @cached_property
+    def _levels(self) -> NDArray[np.int64]:
+        """Of every loop, shape (n_loops, n) or (n_loops, 1)."""
+        return _stack([loop.level for loop in self.loops])
+
+    def _counts(self, inside: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+        """For every buffer how many distinct elements the loops inside each loop touch, shape (n_loops, n).
+
+        Args:
+            inside: which loops (second axis) count as inside of which (first axis).
+        """
+        extents, steps = self._extents, _products(self._extents, inside)
+        ranges = {axis: _products(extents[own], inside[:, own]) for axis, own in self._parts.items()}
+        return [np.minimum(_distinct(buffer, ranges), steps) for buffer in self.buffers]
 
     @cached_property
     def _parts(self) -> dict[str, list[int]]:

@@ -22,20 +22,21 @@ def find_block(sch: s_tir.Schedule, name: str) -> SBlockRV | None:
     return next((block for block in _blocks(sch) if sch.get(block).name_hint == name), None)
 
 
-def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV, scope: str = "global") -> SBlockRV:
-    """Folds everything behind the anchor into one block and returns it.
+def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
+    """Folds everything behind the anchor into one block and returns it; the anchor's results are local to a thread.
+
+    Where nothing follows the anchor, a copy of its results is made to follow.
 
     Args:
         sch: of the whole function.
         anchor: the block whose result goes into the epilogue.
-        scope: where the accumulators are. Where nothing follows the anchor, a copy out of them is made to follow.
     """
     consumers = _consumers(sch, anchor)
     if not consumers:
-        sch.cache_write(anchor, 0, scope)
+        sch.cache_write(anchor, 0, "local")
         consumers = _consumers(sch, anchor)
-    elif scope != "global":
-        sch.set_scope(anchor, 0, scope)
+    else:
+        sch.set_scope(anchor, 0, "local")
     while True:
         later = [block for block in consumers if sch.get_consumers(block)]
         if not later:

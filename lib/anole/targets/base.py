@@ -142,6 +142,9 @@ class Device(Target, Protocol):
     def compiler_target(self) -> tvm.target.Target:
         """Returns what TVM calls this target."""
 
+    def compiler_pipeline(self) -> str:
+        """Returns what TVM calls the pipeline that lowers the target's kernels."""
+
     def environment(self) -> Mapping[str, str]:
         """Returns the environment variables that a process that runs candidates needs."""
 

@@ -105,7 +105,8 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
     }
     try:
         lowered, _ = lower(parts.host, choices, device.schedule_default)
-        tvm.compile(lowered, device.compiler_target()).export_library(str(library))
+        executable = tvm.compile(lowered, device.compiler_target(), tir_pipeline=device.compiler_pipeline())
+        executable.export_library(str(library))
     except Exception as error:
         last = str(error).strip().splitlines()[-1]
         problem = f"TVM cannot compile what the host runs: {type(error).__name__}: {last}"

@@ -12,6 +12,7 @@ from tvm import tirx
 
 from anole.record import Config
 from anole.targets.base import Template
+from anole.targets.cpu.lowering import pipeline
 from anole.targets.kernel import define, link
 from anole.task import Workload
 
@@ -34,8 +35,7 @@ def load(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
     """Returns a scheduled function, compiled and loaded into this process."""
     with TemporaryDirectory(prefix="anole-") as folder:
         artifact = Path(folder) / "kernel.so"
-        library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description))
-        library.export_library(str(artifact), fcompile=link)
+        _export(func, description, artifact)
         return tvm.runtime.load_module(str(artifact))["main"]
 
 
@@ -45,5 +45,9 @@ def build(
     """Builds one candidate into a shared library."""
     func = template.schedule(define(template, workload, config), workload, config)
     with candidate_context():
-        library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description))
+        _export(func, description, artifact)
+
+
+def _export(func: tirx.PrimFunc, description: Mapping[str, Any], artifact: Path) -> None:
+    library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description), tir_pipeline=pipeline())
     library.export_library(str(artifact), fcompile=link)

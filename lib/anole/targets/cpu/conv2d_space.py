@@ -19,7 +19,7 @@ from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
 VERSION = 1
-PREFETCH_VERSION = 1
+PREFETCH_VERSION = 2
 
 CACHE_BYTES = 1 << 20
 """What a core has of the second-level cache, about."""
@@ -33,8 +33,21 @@ ROWS_IN_REGISTERS = 8
 FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
 
-
 _FLOAT_BYTES = 4
+
+_FIRST_CACHE_BYTES, _WAY_BYTES, _WAYS = 48 << 10, 4 << 10, 12
+"""What a core has of the first-level cache, about, and how it is divided: lines so far apart share a set."""
+
+_ENOUGH_ACCUMULATORS, _LESS_THAN_ALL_ACCUMULATORS = 12, 20
+_FEW, _MANY, _CONFLICTING, _CONDITIONAL = 0.095, 0.04, 0.22, 0.037
+"""In `_cycles`, what a multiply-add takes longer with few accumulators, with many and addresses that change with the
+kernel's rows and columns, with pixels whose lines drive each other out of the cache, and with conditions for padding.
+"""
+
+_HIDING = 4
+_NEAR, _SHARED, _FAR, _UNASKED, _PADDED = 0.55, 0.76, 2.0, 3.8, 3.4
+"""In `_cycles`, what a cache line takes: to come from a core's own cache while fewer pixels than `_HIDING` use it, from
+a shared one, or from memory, and how much longer where it was not asked for before; and to be copied for padding."""
 
 
 def prefetches(w: Conv2d) -> bool:
@@ -119,17 +132,53 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         knobs,
         constraints,
         lambda columns: _nest(unit, w, columns),
-        merit=lambda columns: _merit(unit, w, columns),
+        merit=lambda columns: -_cycles(unit, threads, w, columns),
     )
 
 
-def _merit(unit: VectorUnit, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """How well a config fills the registers, and how simple its loops are, shape (n,)."""
-    worth = _accumulators(unit, columns) + np.log2(columns["tile_rc"][:, 1]) - 2.0 * columns["unroll_explicit"]
-    worth += 4.0 * (columns["pad_at"] == "root") + 1.0 * (columns["tile_rx"][:, 1] == 1)
-    if prefetches(w):
-        worth += 1.0 * columns["prefetch"]
-    return np.asarray(worth)
+def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    """About how long a config takes, shape (n,), in the time in which a core starts two multiply-adds of vectors.
+
+    Multiply-adds wait for their operands' loads, and take a little longer where a tile is hard on the registers or on
+    the sets of the first cache; weights and data that the caches do not keep are waited for besides. The constants are
+    fitted to 2300 configs, drawn by chance, of 24 convolutions.
+    """
+    vectors, pixels = _vectors(unit, columns), columns["tile_y"][:, 2] * columns["tile_x"][:, 1]
+    accumulators = vectors * pixels
+    weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * padded_filters(unit, w)
+    products = weights * w.batch * w.out_height * w.out_width / np.gcd(columns["tile_f"][:, 2], unit.lanes) / 2
+    slower = (
+        _FEW * (accumulators < _ENOUGH_ACCUMULATORS)
+        + _MANY * ((accumulators > _LESS_THAN_ALL_ACCUMULATORS) & (max(w.kernel) > 1))
+        + _CONFLICTING * (_lines_in_set(w, columns) > _WAYS)
+        + _CONDITIONAL * (columns["pad_at"] == "inline")
+    )
+    computed = products * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
+    nest, line = _nest(unit, w, columns), CACHE_LINE_BYTES // _FLOAT_BYTES
+    near, far = (nest.loads(3 * cache_bytes // 4 // _FLOAT_BYTES) for cache_bytes in (_FIRST_CACHE_BYTES, CACHE_BYTES))
+    streamed = _NEAR * near["weight"] * (pixels < _HIDING) + _SHARED * (far["weight"] + far["data"])
+    streamed += weights * (_FAR + _UNASKED * (1 - columns["prefetch"] if prefetches(w) else 1))
+    chunks = w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0]
+    work = computed + (streamed + _PADDED * _padded(w, columns)) / line
+    return np.asarray(work * (-(-chunks // threads) / chunks))
+
+
+def _lines_in_set(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    """How many lines of a register tile's pixels have to share a set of the first cache, shape (n,)."""
+    rows, row_columns = columns["tile_y"][:, 2], columns["tile_x"][:, 1]
+    step, row = w.strides[1] * w.in_channels, w.strides[0] * w.in_channels * (w.width + w.padding[1] + w.padding[3])
+    period = _WAY_BYTES // _FLOAT_BYTES
+    common = np.gcd(np.where(row_columns > 1, np.gcd(step, period), period), np.where(rows > 1, row, period))
+    return np.asarray(rows * row_columns / np.minimum(period // common, _WAY_BYTES // CACHE_LINE_BYTES))
+
+
+def _padded(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many elements the padding writes, shape (n,): of all data, or in every chunk of the rows that it reads."""
+    rows = (columns["tile_y"][:, 1:].prod(axis=1) - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilation[0] + 1
+    in_chunks = w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0] * rows
+    at_once = w.batch * (w.height + w.padding[0] + w.padding[2])
+    written = np.select([columns["pad_at"] == "parallel", columns["pad_at"] == "root"], [in_chunks, at_once], 0)
+    return np.asarray(written * (w.width + w.padding[1] + w.padding[3]) * w.in_channels)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:

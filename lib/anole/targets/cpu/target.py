@@ -131,6 +131,12 @@ class CpuTarget:
 
         return llvm_target(self.description)
 
+    def compiler_pipeline(self) -> str:
+        """Returns what TVM calls the pipeline that lowers the target's kernels."""
+        from anole.targets.cpu.lowering import pipeline
+
+        return pipeline()
+
     def environment(self) -> Mapping[str, str]:
         """Returns the thread counts; TVM by itself would use half of the logical processors."""
         return {"TVM_NUM_THREADS": str(self.threads), "OMP_NUM_THREADS": str(self.threads)}

@@ -31,7 +31,7 @@ from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.output_tiles import OutputTiles
 from anole.task import Conv2d
 
-VERSION = 2
+VERSION = 3
 
 _SIZES = {3: (2, 4, 6), 5: (2, 4)}
 """For filters of so many rows and columns, the outputs along a side of a tile.
@@ -43,7 +43,7 @@ float64, F(4x4, 3x3) of 3.1e-6, F(6x6, 3x3) of 9.3e-6, F(2x2, 5x5) of 3.2e-6 and
 _MOST_TILES = 256
 _UNROLLED = (1, 2, 4)
 _PREFETCHED = (4, 16)
-"""Each time, accumulators may have to go to memory and back; but so many requests at once should not stand in line."""
+"""Each time costs a step of its own; but so many requests at once should not stand in line."""
 
 _FLOAT_BYTES = 4
 

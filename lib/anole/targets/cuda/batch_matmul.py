@@ -32,7 +32,7 @@ class BatchMatmulTemplate(ProductTemplate):
         """Returns the function with the nest that the config says."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
-        epilogue = anchor.join_epilogue(sch, block, "local")
+        epilogue = anchor.join_epilogue(sch, block)
         b, y, x, k = sch.get_loops(block)
         steps = config["tile_k"][1]
         outer, inner = sch.split(k, config["tile_k"])

@@ -38,7 +38,7 @@ class Conv2dTemplate:
         """Returns the function with the nest that the config says."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
-        epilogue = anchor.join_epilogue(sch, block, "local")
+        epilogue = anchor.join_epilogue(sch, block)
         n, y, x, filters, rc, ry, rx = sch.get_loops(block)
         group, f = sch.split(filters, [workload.groups, None])
         splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in ((rc, "rc"), (ry, "ry"), (rx, "rx"))]

@@ -47,7 +47,7 @@ class DepthwiseTemplate:
         """Returns the function with the nest that the config says."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
-        epilogue = anchor.join_epilogue(sch, block, "local")
+        epilogue = anchor.join_epilogue(sch, block)
         n, y, x, f, ry, rx = sch.get_loops(block)
         spatial = [(y, config["tile_y"]), (x, config["tile_x"]), (f, config["tile_f"])]
         tiles = nest.bind_tiles(sch, [n], spatial, [], [ry, rx])

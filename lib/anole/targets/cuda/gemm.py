@@ -45,7 +45,7 @@ class GemmTemplate:
         """Returns the function with the nest that the config says."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
-        epilogue = anchor.join_epilogue(sch, block, "local")
+        epilogue = anchor.join_epilogue(sch, block)
         y, x, k = sch.get_loops(block)
         outer, inner = sch.split(k, config["tile_k"])
         tiles = nest.bind_tiles(sch, [], [(y, config["tile_y"]), (x, config["tile_x"])], [outer], [inner])

@@ -41,7 +41,7 @@ class GemvTemplate:
         """Returns the function with the nest that the config says."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
-        epilogue = anchor.join_epilogue(sch, block, "local")
+        epilogue = anchor.join_epilogue(sch, block)
         _, _, k = sch.get_loops(block)
         partial = sch.rfactor(sch.split(k, config["tile_k"])[1], 0)
         sch.set_scope(partial, 0, "local")

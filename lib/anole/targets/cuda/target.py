@@ -104,6 +104,10 @@ class CudaTarget:
         prepare_to_compile()
         return cuda_target(self.description)
 
+    def compiler_pipeline(self) -> str:
+        """Returns TVM's name of its own pipeline."""
+        return "default"
+
     def environment(self) -> Mapping[str, str]:
         """Returns where the CUDA compiler finds its headers, and one thread for a host that but launches kernels."""
         threads = str(self.threads)

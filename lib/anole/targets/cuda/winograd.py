@@ -91,7 +91,7 @@ def _schedule_product(sch: s_tir.Schedule, config: Config) -> None:
 def _schedule_output(sch: s_tir.Schedule, size: int) -> None:
     """Gives every thread a tile's outputs of one filter, and their epilogue; neighbours have neighbouring filters."""
     block = anchor.find_anchor(sch)
-    epilogue = anchor.join_epilogue(sch, block, "local")
+    epilogue = anchor.join_epilogue(sch, block)
     n, y, x, f = sch.get_loops(epilogue)
     row, y_inner = sch.split(y, [None, size])
     column, x_inner = sch.split(x, [None, size])

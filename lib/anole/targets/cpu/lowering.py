@@ -1,0 +1,53 @@
+"""How TVM lowers kernels for the CPU: its own pipeline, after which what is local to a thread is on the stack.
+
+TVM puts buffers beyond one KiB on the heap. There LLVM cannot know that nothing else reads the accumulators of a large
+register tile: it allocates and clears them in every kernel, and where weights are prefetched it stores all of them in
+every step.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.tirx import compilation_pipeline
+
+_NAME = "anole.cpu"
+
+_LARGEST_BYTES = 1 << 14
+"""Of a register tile, or of a tile's transform; a thread has a stack of megabytes."""
+
+_FLOAT_BYTES = 4
+
+
+@cache
+def pipeline() -> str:
+    """Returns the name by which `tvm.compile` knows the pipeline."""
+    compilation_pipeline.register_tir_pipeline(_NAME, _passes)
+    return _NAME
+
+
+def _passes() -> tuple[Any, Any, Any]:
+    lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
+    keep_on_stack = tvm.transform.module_pass(_keep_on_stack, opt_level=0)
+    return tvm.transform.Sequential([lower, keep_on_stack]), finalize_host, finalize_device
+
+
+def _keep_on_stack(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Marks all small local buffers as none that TVM should allocate."""
+    for variable, func in module.functions_items():
+        body = tvm_ffi.structural_map(func.body, (tirx.AllocBuffer, _marked), order="post")
+        module.update_func(variable, func.with_body(body))
+    return module
+
+
+def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
+    buffer = allocation.buffer
+    if buffer.scope() != "local" or _FLOAT_BYTES * prod(map(int, buffer.shape)) > _LARGEST_BYTES:
+        return allocation
+    annotations = dict(allocation.annotations or {})
+    return tirx.AllocBuffer(buffer, {**annotations, "disable_lower_builtin": tirx.IntImm("bool", 1)})
