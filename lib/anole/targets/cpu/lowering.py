@@ -21,8 +21,6 @@ _NAME = "anole.cpu"
 _LARGEST_BYTES = 1 << 14
 """Of a register tile, or of a tile's transform; a thread has a stack of megabytes."""
 
-_FLOAT_BYTES = 4
-
 
 @cache
 def pipeline() -> str:
@@ -47,7 +45,7 @@ def _keep_on_stack(module: tvm.IRModule, _context: tvm.transform.PassContext) ->
 
 def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
     buffer = allocation.buffer
-    if buffer.scope() != "local" or _FLOAT_BYTES * prod(map(int, buffer.shape)) > _LARGEST_BYTES:
+    if buffer.scope() != "local" or buffer.dtype.itemsize * prod(map(int, buffer.shape)) > _LARGEST_BYTES:
         return allocation
     annotations = dict(allocation.annotations or {})
     return tirx.AllocBuffer(buffer, {**annotations, "disable_lower_builtin": tirx.IntImm("bool", 1)})
