@@ -74,14 +74,17 @@ def merge_builds(builds: Iterable[str], shards_dir: Path, database_path: Path) -
     """Folds all shards, and what there is of some builds, into the database.
 
     Args:
-        builds: their names; one that is not compiled yet is left out.
+        builds: their names; one that is not compiled yet is left out, and told of.
         shards_dir: of all shards.
         database_path: made when it is not there.
 
     Raises:
         StoreError: something cannot be read, or the database cannot be written.
     """
-    compiled = [path for name in builds if (path := layout.build_path(name) / "build.json").exists()]
+    paths = {name: layout.build_path(name) / "build.json" for name in builds}
+    for name in (name for name, path in paths.items() if not path.exists()):
+        logger.warning("%s is left out: it is not compiled yet", name)
+    compiled = [path for path in paths.values() if path.exists()]
     documents = [read_build(path).plain for path in compiled]
     manifests = {layout.manifest_path(build["model"], build["target"]) for build in documents}
     evaluations = [path for build in documents if (path := layout.evaluation_path(build["name"])).exists()]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import pytest
 
 from anole.extract import extract
 from anole.spec import ModelSpec
@@ -60,6 +64,22 @@ def test_the_file_as_it_is_now_counts(project: Path) -> None:
     _, after = extracted(model)
     assert [task.key for task in after[:2]] == [task.key for task in before[:2]]
     assert after[2].workload == Dense(1, 16, 12)
+
+
+def test_what_runs_stays_loaded_though_it_lies_in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = Path(__file__).parents[2]
+    monkeypatch.chdir(checkout)
+    script = ModuleType("__main__")
+    script.__file__ = str(checkout / "script.py")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    before = dict(sys.modules)
+    try:
+        extracted(ModelSpec("net", "torch:benchmarks.papers:transformer_encoder", {"x": (1, 8, 512)}))
+        after = dict(sys.modules)
+    finally:
+        sys.modules.update(before)
+    running = [name for name in before if name.partition(".")[0] in ("__main__", "anole")]
+    assert [name for name in running if after.get(name) is not before[name]] == []
 
 
 def test_resnet18_has_eleven_convolutions_and_a_dense_layer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -158,6 +159,13 @@ def test_leaves_nothing_behind() -> None:
 def test_that_does_not_come_up_is_broken_infrastructure() -> None:
     with Worker(start_failing) as worker, pytest.raises(MeasureError, match="no such device"):
         worker.call("echo", 1, timeout_s=10)
+
+
+def test_that_cannot_even_be_started_leaves_nothing_to_end() -> None:
+    worker = Worker(lambda: abs)
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
+        worker.call(1, timeout_s=10)
+    worker.kill()
 
 
 def test_dies_with_its_master(tmp_path: Path) -> None:

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from anole.spec import ModelSpec
 
 _SEED = 0
-_INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")} | {Path(sys.prefix)})
+_KEPT = tuple(
+    {Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")}
+    | {Path(sys.prefix), Path(__file__).parents[1]}
+)
+"""What is no part of a project, though it may lie in one: installed packages, and Anole itself."""
+
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
@@ -158,7 +163,7 @@ def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
     for loaded, module in list(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or sys.prefix)
         wanted = loaded.partition(".")[0] == name.partition(".")[0] or file.is_relative_to(Path.cwd())
-        if wanted and not any(file.is_relative_to(place) for place in _INSTALLED):
+        if wanted and loaded != "__main__" and not any(file.is_relative_to(place) for place in _KEPT):
             del sys.modules[loaded]
     importlib.invalidate_caches()
     try:

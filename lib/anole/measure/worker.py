@@ -150,10 +150,10 @@ class Worker:
         handle, self._log = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
         os.close(handle)
         self._connection, theirs = self._context.Pipe()
-        self._process = self._context.Process(
-            target=_serve, args=(theirs, self._start, self._environment, self._log), daemon=True
-        )
-        self._process.start()
+        arguments = (theirs, self._start, self._environment, self._log)
+        process = self._context.Process(target=_serve, args=arguments, daemon=True)
+        process.start()
+        self._process = process
         theirs.close()
         self._n_calls, self._ready, self._launched_s = 0, False, time.perf_counter()
         self._began_s = self._launched_s
