@@ -66,20 +66,25 @@ def test_the_file_as_it_is_now_counts(project: Path) -> None:
     assert after[2].workload == Dense(1, 16, 12)
 
 
-def test_what_runs_stays_loaded_though_it_lies_in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    checkout = Path(__file__).parents[2]
-    monkeypatch.chdir(checkout)
-    script = ModuleType("__main__")
-    script.__file__ = str(checkout / "script.py")
-    monkeypatch.setitem(sys.modules, "__main__", script)
-    before = dict(sys.modules)
-    try:
-        extracted(ModelSpec("net", "torch:benchmarks.papers:transformer_encoder", {"x": (1, 8, 512)}))
-        after = dict(sys.modules)
-    finally:
-        sys.modules.update(before)
-    running = [name for name in before if name.partition(".")[0] in ("__main__", "anole")]
-    assert [name for name in running if after.get(name) is not before[name]] == []
+def test_what_the_factory_does_not_import_stays_loaded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__main__", "bystander"):
+        module = ModuleType(name)
+        module.__file__ = str(project / f"{name}.py")
+        monkeypatch.setitem(sys.modules, name, module)
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] != "tiny"}
+    extracted(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}))
+    assert [name for name, module in before.items() if sys.modules.get(name) is not module] == []
+
+
+def test_what_the_factory_imports_is_as_it_is_now(project: Path) -> None:
+    (project / "width.py").write_text("WIDTH = 8\n")
+    (project / "wide.py").write_text(
+        "from torch import nn\nfrom width import WIDTH\n\ndef make():\n    return nn.Linear(4, WIDTH)\n"
+    )
+    model = ModelSpec("net", "torch:wide:make", {"x": (1, 4)})
+    assert [task.workload for task in extracted(model)[1]] == [Dense(1, 4, 8)]
+    (project / "width.py").write_text("WIDTH = 6\n")
+    assert [task.workload for task in extracted(model)[1]] == [Dense(1, 4, 6)]
 
 
 def test_resnet18_has_eleven_convolutions_and_a_dense_layer() -> None:

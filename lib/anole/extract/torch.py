@@ -19,17 +19,13 @@ import torch
 from anole.errors import ExtractError
 from anole.extract.decompose import decompose
 from anole.extract.imported import Imported, TensorInfo
+from anole.source import model_files
 
 if TYPE_CHECKING:
     from anole.spec import ModelSpec
 
 _SEED = 0
-_KEPT = tuple(
-    {Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")}
-    | {Path(sys.prefix), Path(__file__).parents[1]}
-)
-"""What is no part of a project, though it may lie in one: installed packages, and Anole itself."""
-
+_INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")} | {Path(sys.prefix)})
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
@@ -160,10 +156,11 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
 
 def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
     """Imports a module as its source is now, past what was loaded or compiled to byte code before."""
+    own = {_module_name(file) for file in model_files(model.source, Path.cwd())}
     for loaded, module in list(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or sys.prefix)
-        wanted = loaded.partition(".")[0] == name.partition(".")[0] or file.is_relative_to(Path.cwd())
-        if wanted and loaded != "__main__" and not any(file.is_relative_to(place) for place in _KEPT):
+        wanted = loaded in own or loaded.partition(".")[0] == name.partition(".")[0]
+        if wanted and not any(file.is_relative_to(place) for place in _INSTALLED):
             del sys.modules[loaded]
     importlib.invalidate_caches()
     try:
@@ -172,6 +169,11 @@ def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
         raise ExtractError(
             f"model {model.name}: cannot import {name} (searched {Path.cwd()} first): {_summary(error)}"
         ) from error
+
+
+def _module_name(file: Path) -> str:
+    parts = file.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @contextmanager
