@@ -1,8 +1,8 @@
 """How TVM lowers kernels for the CPU: its own pipeline, after which what is local to a thread is on the stack.
 
-TVM puts buffers beyond one KiB on the heap. There LLVM cannot know that nothing else reads the accumulators of a large
-register tile: it allocates and clears them in every kernel, and where weights are prefetched it stores all of them in
-every step.
+TVM puts local buffers on the heap, and others from one KiB on. There LLVM cannot know that nothing else reads the
+accumulators of a register tile: they are allocated and cleared in every kernel, and where weights are prefetched all of
+them are stored in every step.
 """
 
 from __future__ import annotations
