@@ -31,7 +31,8 @@ def choices(network: Any, seed: int | None = None) -> dict[Any, Choice]:
 
 
 def run(network: Any, module: tvm.IRModule) -> list[np.ndarray]:
-    executable = tvm.compile(module, network.target.compiler_target())
+    target = network.target
+    executable = tvm.compile(module, target.compiler_target(), tir_pipeline=target.compiler_pipeline())
     main = relax.VirtualMachine(executable, tvm.cpu())["main"]
     tensors = [tvm.runtime.tensor(array) for array in network.inputs]
     # Twice, as memory of the first run is used again by the second.

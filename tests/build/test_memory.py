@@ -21,7 +21,7 @@ def test_memory_is_that_of_all_constants_and_of_shared_storage(network: Callable
     choices = {task: Choice(target.template(task), target.default_config(task)) for task in net.tasks}
     module, _ = lower(net.imported.module, choices, target.schedule_default)
     with target.compiler_target() as compiler_target, tvm.transform.PassContext(instruments=[plan]):
-        tvm.compile(module, compiler_target)
+        tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
     workloads = [layer.workload for layer in find_layers(net.imported)]
     packed = [choices[workload].template.packed_shape(workload, choices[workload].config) for workload in workloads]
     biases = [out_shape(workload)[-1] for workload in workloads]

@@ -48,7 +48,8 @@ def test_an_encoder_layer_is_right(project: Path, order: str, source: str) -> No
     choices = {each: Choice(TARGET.template(each), TARGET.default_config(each)) for each in WORKLOADS}
     module, failures = lower(imported.module, choices, TARGET.schedule_default)
     assert not failures
-    main = relax.VirtualMachine(tvm.compile(module, TARGET.compiler_target()), tvm.cpu())["main"]
+    executable = tvm.compile(module, TARGET.compiler_target(), tir_pipeline=TARGET.compiler_pipeline())
+    main = relax.VirtualMachine(executable, tvm.cpu())["main"]
     found = main(tvm.runtime.tensor(arguments["x"].numpy()))
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import tvm
-from tvm import ir, relax
+from tvm import ir, relax, topi
 
 from anole.extract.plain import speak_plainly
 
@@ -53,3 +54,51 @@ def test_squeezed_axes_are_counted_from_the_front(axes: list[int] | None) -> Non
     (binding,) = module["main"].body.blocks[0].bindings[:1]
     assert binding.value.attrs.axis is None or [int(axis) for axis in binding.value.attrs.axis] == [2]
     np.testing.assert_array_equal(run(module), X[:, :, 0])
+
+
+def bounded(x: ir.Expr, low: float, high: float) -> ir.Expr:
+    return relax.op.minimum(relax.op.maximum(x, relax.const(low)), relax.const(high))
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda x: bounded(x, 5.0, 9.0), np.clip(X, 5, 9)),
+        (lambda x: relax.op.maximum(x, relax.const(5.0)), np.maximum(X, 5)),
+        (lambda x: relax.op.minimum(x, relax.const(5.0)), np.minimum(X, 5)),
+        (lambda x: relax.op.minimum(bounded(x, 5.0, 9.0), relax.const(7.0)), np.clip(X, 5, 7)),
+        (lambda x: relax.op.minimum(bounded(x, 5.0, 9.0), relax.const(12.0)), np.clip(X, 5, 9)),
+    ],
+)
+def test_constant_bounds_are_a_clip(build: Callable[[ir.Expr], ir.Expr], expected: np.ndarray) -> None:
+    module = speak_plainly(relax.transform.Normalize()(module_of(build)))
+    assert calls(module) == ["relax.clip"]
+    np.testing.assert_array_equal(run(module), expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"), [(topi.maximum, np.maximum(X, 5)), (topi.minimum, np.minimum(X, 5)), (topi.add, X + 5)]
+)
+def test_functions_of_one_number_are_the_operators_that_they_compute(
+    function: Callable[..., Any], expected: np.ndarray
+) -> None:
+    data, builder = relax.Var("x", relax.TensorType(X.shape, "float32")), relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            result = builder.emit_output(builder.call_te(function, data, relax.const(5.0)))
+        builder.emit_func_output(result)
+    module = speak_plainly(builder.get())
+    assert calls(module) == ["relax.call_tir" if function is topi.add else "relax.clip"]
+    np.testing.assert_array_equal(run(module), expected)
+
+
+def test_of_bounds_that_cross_the_last_counts() -> None:
+    module = speak_plainly(relax.transform.Normalize()(module_of(lambda x: bounded(x, 9.0, 5.0))))
+    np.testing.assert_array_equal(run(module), np.minimum(np.maximum(X, 9), 5))
+
+
+def test_bounds_that_differ_by_place_stay() -> None:
+    bounds = relax.const(np.array([3, 5, 2, 1], dtype=np.float32))
+    module = speak_plainly(module_of(lambda x: relax.op.maximum(x, bounds)))
+    assert calls(module) == ["relax.maximum"]
+    np.testing.assert_array_equal(run(module), np.maximum(X, [3, 5, 2, 1]))

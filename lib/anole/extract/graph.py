@@ -46,6 +46,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     fold = [
         transform.CanonicalizeBindings(),
         fold_constants,
+        transform.FoldConstant(),
         transform.CanonicalizeBindings(),
         speak_plainly,
         transform.FoldConstant(),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import tvm
-from tvm import ir, relax
+import tvm_ffi
+from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.fold import value_of
 
 
 def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with squeezed axes counted from the front, and slices for what is taken at a constant index.
+    """Returns the module with axes counted from the front, slices for what is taken at constant places, and clips.
 
-    Converting the layout crashes on an axis counted from the back. What is taken is looked up element by element.
+    Converting the layout crashes on a squeezed axis counted from the back. What is taken is looked up element by
+    element. Bounds that are tensors, as ONNX has them, would keep the layout from passing.
     """
     speaker = _Speaker(module)
     for variable, function in module.functions_items():
@@ -40,7 +44,58 @@ def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     return relax.op.squeeze(piece, [axis])
 
 
-_PLAIN: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {"relax.squeeze": _squeeze, "relax.take": _take}
+def _maximum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    data, bound = call.args[0], _scalar(call.args[1])
+    return call if bound is None else relax.op.clip(data, bound, math.inf)
+
+
+def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    data, bound = call.args[0], _scalar(call.args[1])
+    if bound is None:
+        return call
+    from_below = builder.lookup_binding(data) if isinstance(data, relax.Var) else None
+    if isinstance(from_below, ir.Call) and from_below.op.name == "relax.clip":
+        clipped, low, high = from_below.args
+        if bound >= float(low.value):
+            return relax.op.clip(clipped, low, min(bound, float(high.value)))
+    return relax.op.clip(data, -math.inf, bound)
+
+
+def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Says which operator it is where a function takes the greater, or the lesser, of each element and one number."""
+    operands = list(call.args[1].fields)
+    if len(operands) != 2 or _scalar(operands[1]) is None:
+        return call
+    func = builder.get()[call.args[0]]
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (tirx.BufferStore, stores.append))
+    if len(stores) != 1 or type(stores[0].value) not in _EXTREMES:
+        return call
+    (store,) = stores
+    operation = store.value
+    if not all(isinstance(each, ir.TensorLoad) for each in (operation.a, operation.b)):
+        return call
+    in_place = all(one.same_as(other) for one, other in zip(operation.a.indices, store.indices, strict=True))
+    in_order = operation.a.source.same_as(func.params[0]) and operation.b.source.same_as(func.params[1])
+    return _EXTREMES[type(operation)](builder, relax.Call(call.op, operands)) if in_place and in_order else call
+
+
+def _scalar(operand: ir.Expr) -> float | None:
+    """Returns the number that a constant holds, if it is one of floating point, and nothing is spread by it."""
+    value = value_of(operand)
+    return float(value) if value is not None and not value.ndim and value.dtype.kind == "f" else None
+
+
+_PLAIN: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
+    "relax.call_tir": _elementwise,
+    "relax.maximum": _maximum,
+    "relax.minimum": _minimum,
+    "relax.squeeze": _squeeze,
+    "relax.take": _take,
+}
+
+
+_EXTREMES = {tirx.Max: _maximum, tirx.Min: _minimum}
 
 
 @mutator

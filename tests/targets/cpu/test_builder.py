@@ -11,7 +11,7 @@ import tvm
 
 from anole.machine import describe_cpu
 from anole.targets import get_device
-from anole.targets.cpu.builder import candidate_context, llvm_target
+from anole.targets.cpu.builder import candidate_context
 from anole.targets.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 from build_seconds import loop_instructions
@@ -34,7 +34,8 @@ def assembly(workload: Workload, config: Mapping[str, Any], context: tvm.transfo
     template = TARGET.template(workload)
     func = template.schedule(define(template, workload, config), workload, config)
     with context:
-        library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(TARGET.description))
+        target, pipeline = TARGET.compiler_target(), TARGET.compiler_pipeline()
+        library = tvm.compile(tvm.IRModule({"main": func}), target, tir_pipeline=pipeline)
     return str(library.mod.inspect_source("s"))
 
 
