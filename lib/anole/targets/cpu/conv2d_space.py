@@ -38,7 +38,7 @@ _FLOAT_BYTES = 4
 _FIRST_CACHE_BYTES, _WAY_BYTES, _WAYS = 48 << 10, 4 << 10, 12
 """What a core has of the first-level cache, about, and how it is divided: lines so far apart share a set."""
 
-_ENOUGH_ACCUMULATORS, _LESS_THAN_ALL_ACCUMULATORS = 12, 20
+_FEW_ACCUMULATORS, _MANY_ACCUMULATORS = 12, 20
 _FEW, _MANY, _CONFLICTING, _CONDITIONAL = 0.095, 0.04, 0.22, 0.037
 """In `_cycles`, what a multiply-add takes longer with few accumulators, with many and addresses that change with the
 kernel's rows and columns, with pixels whose lines drive each other out of the cache, and with conditions for padding.
@@ -148,13 +148,14 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * padded_filters(unit, w)
     products = weights * w.batch * w.out_height * w.out_width / np.gcd(columns["tile_f"][:, 2], unit.lanes) / 2
     slower = (
-        _FEW * (accumulators < _ENOUGH_ACCUMULATORS)
-        + _MANY * ((accumulators > _LESS_THAN_ALL_ACCUMULATORS) & (max(w.kernel) > 1))
+        _FEW * (accumulators < _FEW_ACCUMULATORS)
+        + _MANY * ((accumulators > _MANY_ACCUMULATORS) & (max(w.kernel) > 1))
         + _CONFLICTING * (_lines_in_set(w, columns) > _WAYS)
         + _CONDITIONAL * (columns["pad_at"] == "inline")
     )
     computed = products * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
     nest, line = _nest(unit, w, columns), CACHE_LINE_BYTES // _FLOAT_BYTES
+    # A quarter of each cache holds what the nest does not say.
     near, far = (nest.loads(3 * cache_bytes // 4 // _FLOAT_BYTES) for cache_bytes in (_FIRST_CACHE_BYTES, CACHE_BYTES))
     streamed = _NEAR * near["weight"] * (pixels < _HIDING) + _SHARED * (far["weight"] + far["data"])
     streamed += weights * (_FAR + _UNASKED * (1 - columns["prefetch"] if prefetches(w) else 1))
