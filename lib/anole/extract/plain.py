@@ -1,4 +1,4 @@
-"""Operators whose places and axes are said plainly, as passes and schedules expect them to be."""
+"""Operators whose places, axes and bounds are said plainly, as passes and schedules expect them to be."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Says which operator it is where a function takes the greater, or the lesser, of each element and one number."""
-    operands = list(call.args[1].fields)
+    operands = list(call.args[1].fields) if isinstance(call.args[1], relax.Tuple) else []
     if len(operands) != 2 or _scalar(operands[1]) is None:
         return call
     func = builder.get()[call.args[0]]
