@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -25,6 +26,9 @@ from anole.machine import describe_cpu
 from anole.record import Config
 from anole.targets import get_device
 from anole.task import Conv2d
+
+if TYPE_CHECKING:
+    from anole.targets.base import Device
 
 SAME = (1, 1, 1, 1)
 LAYERS = (
@@ -50,8 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--configs", type=int, default=12, help="of each layer")
     n_configs = parser.parse_args().configs
-    description = describe_cpu()
-    target = get_device(description)
+    target = get_device(describe_cpu())
     os.environ.update(target.environment())
     threadpool_limits(1, user_api="blas")
     # The threads of kernels must be there before the caller chooses a core of its own.
@@ -60,12 +63,12 @@ def main() -> None:
     writer.writeheader()
     with caller_apart():
         for workload in LAYERS:
-            for row in compare(workload, n_configs):
+            for row in compare(workload, target, n_configs):
                 writer.writerow(row)
                 sys.stdout.flush()
 
 
-def compare(workload: Conv2d, n_configs: int) -> list[dict[str, object]]:
+def compare(workload: Conv2d, target: Device, n_configs: int) -> list[dict[str, object]]:
     """Returns the rows of a layer."""
     import tvm
 
@@ -73,7 +76,6 @@ def compare(workload: Conv2d, n_configs: int) -> list[dict[str, object]]:
     from anole.targets.cpu.runner import CpuRunner
     from anole.targets.kernel import define, link
 
-    target = get_device(describe_cpu())
     template, space = target.template(workload), target.space(workload)
     runner, rows = CpuRunner(template, workload), []
     for vector in space.promising(n_configs, np.random.default_rng(0)):
