@@ -82,9 +82,10 @@ def merge_builds(builds: Iterable[str], shards_dir: Path, database_path: Path) -
         StoreError: something cannot be read, or the database cannot be written.
     """
     paths = {name: layout.build_path(name) / "build.json" for name in builds}
-    for name in (name for name, path in paths.items() if not path.exists()):
-        logger.warning("%s is left out: it is not compiled yet", name)
     compiled = [path for path in paths.values() if path.exists()]
+    for name, path in paths.items():
+        if path not in compiled:
+            logger.warning("%s is left out: it is not compiled yet", name)
     documents = [read_build(path).plain for path in compiled]
     manifests = {layout.manifest_path(build["model"], build["target"]) for build in documents}
     evaluations = [path for build in documents if (path := layout.evaluation_path(build["name"])).exists()]
