@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import ir, relax, topi
+from tvm import ir, relax, te, tirx, topi
 
 from anole.extract.plain import speak_plainly
 
@@ -76,8 +76,18 @@ def test_constant_bounds_are_a_clip(build: Callable[[ir.Expr], ir.Expr], expecte
     np.testing.assert_array_equal(run(module), expected)
 
 
+def repeated_maximum(data: te.Tensor, bound: te.Tensor) -> te.Tensor:
+    return te.compute((2, *data.shape), lambda _, *place: tirx.max(data(*place), bound()))
+
+
 @pytest.mark.parametrize(
-    ("function", "expected"), [(topi.maximum, np.maximum(X, 5)), (topi.minimum, np.minimum(X, 5)), (topi.add, X + 5)]
+    ("function", "expected"),
+    [
+        (topi.maximum, np.maximum(X, 5)),
+        (topi.minimum, np.minimum(X, 5)),
+        (topi.add, X + 5),
+        (repeated_maximum, np.stack([np.maximum(X, 5)] * 2)),
+    ],
 )
 def test_functions_of_one_number_are_the_operators_that_they_compute(
     function: Callable[..., Any], expected: np.ndarray
@@ -88,7 +98,7 @@ def test_functions_of_one_number_are_the_operators_that_they_compute(
             result = builder.emit_output(builder.call_te(function, data, relax.const(5.0)))
         builder.emit_func_output(result)
     module = speak_plainly(builder.get())
-    assert calls(module) == ["relax.call_tir" if function is topi.add else "relax.clip"]
+    assert calls(module) == ["relax.clip" if function in (topi.maximum, topi.minimum) else "relax.call_tir"]
     np.testing.assert_array_equal(run(module), expected)
 
 

@@ -75,7 +75,8 @@ def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     operation = store.value
     if not all(isinstance(each, ir.TensorLoad) for each in (operation.a, operation.b)):
         return call
-    in_place = all(one.same_as(other) for one, other in zip(operation.a.indices, store.indices, strict=True))
+    read, written = list(operation.a.indices), list(store.indices)
+    in_place = len(read) == len(written) and all(one.same_as(other) for one, other in zip(read, written, strict=True))
     in_order = operation.a.source.same_as(func.params[0]) and operation.b.source.same_as(func.params[1])
     return _EXTREMES[type(operation)](builder, relax.Call(call.op, operands)) if in_place and in_order else call
 
