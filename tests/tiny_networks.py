@@ -84,6 +84,22 @@ class Varied(nn.Module):
         return x, torch.tanh(weights @ self.value(tokens))
 
 
+class Gated(nn.Module):
+    """Squeeze and excitation: each channel is multiplied by what is computed of all of them. And a prime width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widen = nn.Conv2d(4, 24, 1)
+        self.squeeze = nn.Conv2d(24, 3, 1)
+        self.excite = nn.Conv2d(3, 24, 1)
+        self.narrow = nn.Conv2d(24, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = nn.functional.silu(self.widen(x))
+        gate = torch.sigmoid(self.excite(nn.functional.silu(self.squeeze(wide.mean((2, 3), keepdim=True)))))
+        return x + self.narrow(gate * wide)
+
+
 def norm_last() -> nn.Module:
     return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
 
@@ -115,6 +131,10 @@ def joined() -> nn.Module:
 
 def varied() -> nn.Module:
     return Varied()
+
+
+def gated() -> nn.Module:
+    return Gated()
 
 
 def number() -> int:

@@ -26,6 +26,7 @@ SHAPES = {
     "branches": (1, 3, 12, 12),
     "joined": (3, 6),
     "varied": (2, 6, 11, 12),
+    "gated": (1, 4, 9, 19),
     "norm_last": (2, 16, 32),
     "twins": (1, 8, 10, 10),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def is_anchor(func: tirx.PrimFunc) -> bool:
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "norm_last"])
+@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "gated", "norm_last"])
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
     net = network(name)
     module, failures = lower(net.imported.module, choices(net, seed), net.target.schedule_default)
@@ -87,6 +88,13 @@ def test_epilogues_are_fused_behind_their_anchor(network: Callable[[str], Any]) 
     functions = [module[call.args[0]] for call in calls(module)]
     # To channels last, four anchors with bias, residual and relu behind them, a pool and a mean.
     assert [is_anchor(func) for func in functions] == [False, True, False, True, True, False, True]
+
+
+def test_a_gate_is_not_multiplied_in_the_loops_that_compute_it(network: Callable[[str], Any]) -> None:
+    net = network("gated")
+    module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
+    made = [prod(map(int, call.ty.shape)) for call in calls(module) if is_anchor(module[call.args[0]])]
+    assert made == [24 * 9 * 19, 3, 24, 4 * 9 * 19]
 
 
 def test_a_concatenation_is_written_by_what_computes_it(network: Callable[[str], Any]) -> None:

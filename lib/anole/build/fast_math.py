@@ -1,27 +1,49 @@
 """Transcendental operators as polynomials, which vectorise; the library's functions are called lane by lane.
 
-Relative errors, measured against float64, stay within a few units of float32's last place.
+Relative errors, measured against float64, stay within a few units of float32's last place. What a polynomial needs
+several times is bound to a variable: written out, it would be a page, once for each vector of a register tile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import log
 from typing import Any
 
 from tvm import ir, relax, te, tirx, topi
 
 Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
+Value = Any
+
+_MOST_EXPONENT = 88.37626
+"""Its exponential, and the reciprocal of that, are still numbers."""
+
+_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_TANH = (
+    *(-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08),
+    *(1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
+)
+_TANH_BELOW = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
+_ERF = (
+    *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05),
+    *(-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
+)
+_ERF_BELOW = (
+    *(-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03),
+    -1.42647390514189e-02,
+)
 
 
 def fast_math_map() -> dict[str, Legalize]:
     """Returns how to legalise each operator; other types than float32 keep TVM's definition."""
     return {
-        "relax.exp": _legalize(topi.fast_exp),
-        "relax.tanh": _legalize(topi.fast_tanh),
-        "relax.erf": _legalize(topi.fast_erf),
-        "relax.sigmoid": _legalize(_sigmoid),
-        "relax.nn.silu": _legalize(_silu),
-        "relax.nn.gelu": _legalize(_gelu),
+        "relax.exp": _legalize(_elementwise(_exp)),
+        "relax.tanh": _legalize(_elementwise(_tanh)),
+        "relax.erf": _legalize(_elementwise(_erf)),
+        "relax.sigmoid": _legalize(_elementwise(_sigmoid)),
+        "relax.nn.silu": _legalize(_elementwise(_silu)),
+        "relax.nn.gelu": _legalize(_elementwise(_gelu)),
         "relax.nn.softmax": _legalize(topi.nn.fast_softmax, "axis"),
     }
 
@@ -37,21 +59,69 @@ def _legalize(definition: Callable[..., te.Tensor], *attributes: str) -> Legaliz
     return legalize
 
 
-def _sigmoid(data: te.Tensor) -> te.Tensor:
-    exponential = topi.fast_exp(topi.negative(data))
-    return te.compute(data.shape, lambda *i: 1.0 / (1.0 + exponential(*i)), name="sigmoid")
+def _elementwise(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te.Tensor]:
+    def definition(data: te.Tensor) -> te.Tensor:
+        return te.compute(data.shape, lambda *i: _bound(data(*i), function), name=function.__name__[1:])
+
+    return definition
 
 
-def _silu(data: te.Tensor) -> te.Tensor:
-    exponential = topi.fast_exp(topi.negative(data))
-    return te.compute(data.shape, lambda *i: data(*i) / (1.0 + exponential(*i)), name="silu")
+def _exp(x: Value) -> Value:
+    """Two to a whole power, times a polynomial of the rest (Cephes, expf)."""
+
+    def scaled(power: Value, rest: Value) -> Value:
+        factor = tirx.reinterpret("float32", (tirx.Cast("int32", power) + 127) << 23)
+        return factor * (1.0 + rest + rest * rest * _polynomial(rest, _EXP))
+
+    def of_power(x: Value, power: Value) -> Value:
+        return _bound(x - power * _const(log(2)), lambda rest: scaled(power, rest))
+
+    def within(x: Value) -> Value:
+        return _bound(tirx.floor(x * _const(1 / log(2)) + _const(0.5)), lambda power: of_power(x, power))
+
+    return _bound(_clip(x, _MOST_EXPONENT), within)
 
 
-def _gelu(data: te.Tensor) -> te.Tensor:
-    scaled = te.compute(data.shape, lambda *i: data(*i) * _const(0.5**0.5), name="scaled")
-    error = topi.fast_erf(scaled)
-    return te.compute(data.shape, lambda *i: data(*i) * _const(0.5) * (1.0 + error(*i)), name="gelu")
+def _tanh(x: Value) -> Value:
+    """A ratio of polynomials (Eigen's)."""
+    return _bound(_clip(x, 9.0), lambda x: _odd_ratio(x, _TANH, _TANH_BELOW))
 
 
-def _const(value: float) -> Any:
+def _erf(x: Value) -> Value:
+    """A ratio of polynomials (Eigen's)."""
+    return _bound(_clip(x, 4.0), lambda x: _odd_ratio(x, _ERF, _ERF_BELOW))
+
+
+def _sigmoid(x: Value) -> Value:
+    return 1.0 / (1.0 + _exp(-x))
+
+
+def _silu(x: Value) -> Value:
+    return x / (1.0 + _exp(-x))
+
+
+def _gelu(x: Value) -> Value:
+    return x * _const(0.5) * (1.0 + _bound(x * _const(0.5**0.5), _erf))
+
+
+def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
+    return _bound(x * x, lambda square: x * _polynomial(square, above) / _polynomial(square, below))
+
+
+def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+    """By Horner's rule, the coefficient of the highest power first."""
+    return reduce(lambda sum_, coefficient: sum_ * x + _const(coefficient), coefficients[1:], _const(coefficients[0]))
+
+
+def _clip(x: Value, limit: float) -> Value:
+    return tirx.max(tirx.min(x, _const(limit)), _const(-limit))
+
+
+def _bound(value: Value, use: Callable[[Value], Value]) -> Value:
+    """Returns an expression of a variable that holds the value."""
+    variable = tirx.Var("x", "float32")
+    return tirx.Let(variable, value, use(variable))
+
+
+def _const(value: float) -> Value:
     return tirx.const(value, "float32")

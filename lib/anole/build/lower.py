@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import ir, relax, s_tir, te, tirx
 
+from anole.build.broadcast import keep_apart
 from anole.build.concat import legalize_concat, write_slices
 from anole.build.fast_math import fast_math_map
 from anole.build.flatten import flatten_products
@@ -57,16 +58,20 @@ def lower(
     transform = relax.transform
     anchor = _Legalizer(choices)
     anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor, "relax.einsum": anchor}
-    passes = [
+    steps = (
+        flatten_products,
+        mean_before_permuting,
         transform.LegalizeOps({**fast_math_map(), **anchors, "relax.concat": legalize_concat}),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
+        keep_apart,
         transform.FuseOps(),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
-    ]
-    module = mean_before_permuting(flatten_products(module))
-    module = write_slices(tvm.transform.Sequential(passes)(module))
+        write_slices,
+    )
+    for step in steps:
+        module = step(module)
     failures: dict[Workload, str] = {}
     scheduled = {}
     for variable, func in module.functions_items():

@@ -66,7 +66,7 @@ def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
     return te.compute(shape, point, name="pad")
 
 
-def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int) -> te.Tensor:
+def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int, columns: int | None = None) -> te.Tensor:
     """Returns the convolution of NHWC data with weights in panels, as NHWC, by a block that is marked as the anchor.
 
     Args:
@@ -74,8 +74,11 @@ def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int) -> te.
         data: NHWC.
         packed: (panels, kernel height, kernel width, in, panel width).
         filters: in all panels together; more than there are where the last panel is filled up.
+        columns: of the result, whose last ones are of no use where they are more than the convolution has; as many
+            as it has by default.
     """
     padded, panel = pad(w, data) if any(w.padding) else data, int(packed.shape[-1])
+    columns = columns or w.out_width
     channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
     rc = te.reduce_axis((0, channels), "rc")
     ry = te.reduce_axis((0, w.kernel[0]), "ry")
@@ -84,10 +87,12 @@ def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int) -> te.
     def point(n: Any, y: Any, x: Any, f: Any) -> Any:
         channel = rc if w.groups == 1 else f // filters_of_group * channels + rc
         row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
+        if columns > w.out_width:
+            column = tirx.min(column, w.width + w.padding[1] + w.padding[3] - 1)
         value = padded[n, row, column, channel] * packed[f // panel, ry, rx, rc, f % panel]
         return te.sum(value, axis=[rc, ry, rx])
 
-    shape = (w.batch, w.out_height, w.out_width, filters)
+    shape = (w.batch, w.out_height, columns, filters)
     return te.compute(shape, point, name="conv2d", attrs={ANCHOR: w.operator})
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
 from anole.targets.cpu import conv2d_space as direct
+from anole.targets.cpu import cover
 from anole.targets.cpu import depthwise_space as depthwise
 from anole.targets.cpu import grouped_space as grouped
 from anole.targets.cpu import winograd_space as winograd
@@ -21,6 +22,7 @@ DIRECT, WINOGRAD = "direct", "winograd"
 
 VERSIONS = {
     "conv2d": direct.VERSION,
+    "cover": cover.VERSION,
     "conv2d.prefetch": direct.PREFETCH_VERSION,
     "conv2d.depthwise": depthwise.VERSION,
     "conv2d.grouped": grouped.VERSION,
@@ -42,6 +44,8 @@ def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:
         version += direct.PREFETCH_VERSION
     if grouped.is_bundled(unit, w):
         version += grouped.VERSION
+    elif not depthwise.is_depthwise(w):
+        version += cover.covering_version(w.out_width)
     return version + (winograd.VERSION if has_choice(w, exact) else 0)
 
 

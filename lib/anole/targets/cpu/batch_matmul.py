@@ -11,6 +11,7 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
+from anole.targets.cpu.cover import covering
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.product import ProductTemplate
 from anole.task import BatchMatmul
@@ -28,14 +29,15 @@ class BatchMatmulTemplate(ProductTemplate):
         """Returns (batch, rows, columns) of both operands."""
         w, panel = workload, config["tile_x"][2]
         panels = self._panels(w, panel, packed)
-        columns = self.unit.padded(w.columns)
+        rows, columns = covering(w.rows), self.unit.padded(w.columns)
         k = te.reduce_axis((0, w.inner), "k")
 
         def point(b: Any, y: Any, x: Any) -> Any:
-            return te.sum(data[b, y, k] * panels[b, x // panel, k, x % panel], axis=k)
+            row = y if rows == w.rows else tirx.min(y, w.rows - 1)
+            return te.sum(data[b, row, k] * panels[b, x // panel, k, x % panel], axis=k)
 
-        product = te.compute((w.batch, w.rows, columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
-        if columns == w.columns:
+        product = te.compute((w.batch, rows, columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
+        if (rows, columns) == (w.rows, w.columns):
             return product
         return te.compute((w.batch, w.rows, w.columns), lambda b, y, x: product[b, y, x], name="crop")
 

@@ -15,12 +15,15 @@ from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
+from anole.targets.cpu.cover import covering
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import BatchMatmul
 
 VERSION = 1
 
 _ROWS_IN_REGISTERS = 16
+_PIPES_FED = 12
+"""Accumulators from which on more are not faster."""
 
 
 @cache
@@ -40,7 +43,7 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     # In place, a vector is whole and contiguous only where columns are neighbours, and fill whole registers.
     in_place = columns == w.columns and not w.transpose_right
     knobs = [
-        split_knob("tile_y", w.rows, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
+        split_knob("tile_y", covering(w.rows), 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
         split_knob("tile_x", columns, 3, panels_are_whole_registers, agent="spatial"),
         split_knob("tile_k", w.inner, 2, agent="reduction"),
         option_knob("pack_at", ("inline", "tile", "root") if in_place else ("tile", "root")),
@@ -62,8 +65,10 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
 
 
 def _merit(unit: VectorUnit, columns: Columns) -> NDArray[np.float64]:
-    """Whether a config fills the registers, packs no panel twice and keeps a long reduction, shape (n,)."""
-    worth = _accumulators(unit, columns) + np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+    """Whether a config multiplies more than it loads, packs no panel twice and keeps a long reduction, shape (n,)."""
+    rows, panel = columns["tile_y"][:, 2], _vectors(unit, columns)
+    worth = np.minimum(rows * panel, _PIPES_FED) + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)
+    worth += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
     worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
     return np.asarray(worth)
 
@@ -94,9 +99,9 @@ def _nest(unit: VectorUnit, w: BatchMatmul, columns: Columns) -> LoopNest:
         Loop("x_register", "x", vectors, 8, Annotation.UNROLLED),
         Loop("x_vector", "x", unit.lanes, 9, Annotation.VECTORIZED),
     )
-    width = unit.padded(w.columns)
+    rows, width = covering(w.rows), unit.padded(w.columns)
     row = np.where(columns["pack_at"] == "inline", width, x[:, 2])
-    data = Buffer("data", (w.batch, w.rows, w.inner), ({"b": 1}, {"y": 1}, {"k": 1}))
+    data = Buffer("data", (w.batch, rows, w.inner), ({"b": 1}, {"y": 1}, {"k": 1}))
     right = Buffer("right", (w.batch, w.inner, row), ({"b": 1}, {"k": 1}, {"x": 1}))
-    out = Buffer("out", (w.batch, w.rows, width), ({"b": 1}, {"y": 1}, {"x": 1}))
+    out = Buffer("out", (w.batch, rows, width), ({"b": 1}, {"y": 1}, {"x": 1}))
     return LoopNest(loops, (data, right, out))

@@ -13,6 +13,7 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.cpu import nest
 from anole.targets.cpu.conv2d_space import TILE_ORDERS, padded_filters, vector_width
+from anole.targets.cpu.cover import covering
 from anole.targets.cpu.prefetch import prefetch_next
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
@@ -39,9 +40,9 @@ class Conv2dTemplate:
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
-        w, filters = workload, padded_filters(self.unit, workload)
-        conv = anchor.convolve(w, data, packed, filters)
-        if filters == w.out_channels:
+        w, filters, columns = workload, padded_filters(self.unit, workload), covering(workload.out_width)
+        conv = anchor.convolve(w, data, packed, filters, columns)
+        if (filters, columns) == (w.out_channels, w.out_width):
             return conv
         shape = (w.batch, w.out_height, w.out_width, w.out_channels)
         return te.compute(shape, lambda n, y, x, f: conv[n, y, x, f], name="crop")

@@ -15,6 +15,7 @@ from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import latency_is_hidden, registers_suffice, threads_are_fed
+from anole.targets.cpu.cover import covering
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
@@ -109,7 +110,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     knobs = [
         filter_knob(unit, w),
         split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= ROWS_IN_REGISTERS, agent="spatial"),
-        split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers, agent="spatial"),
+        split_knob("tile_x", covering(w.out_width), 2, lambda split: split[1] <= unit.registers, agent="spatial"),
         split_knob("tile_rc", w.in_channels // w.groups, 2, agent="reduction"),
         split_knob("tile_ry", w.kernel[0], 2, agent="reduction"),
         split_knob("tile_rx", w.kernel[1], 2, agent="reduction"),
@@ -146,7 +147,9 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     vectors, pixels = _vectors(unit, columns), columns["tile_y"][:, 2] * columns["tile_x"][:, 1]
     accumulators = vectors * pixels
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * padded_filters(unit, w)
-    products = weights * w.batch * w.out_height * w.out_width / np.gcd(columns["tile_f"][:, 2], unit.lanes) / 2
+    products = (
+        weights * w.batch * w.out_height * covering(w.out_width) / np.gcd(columns["tile_f"][:, 2], unit.lanes) / 2
+    )
     slower = (
         _FEW * (accumulators < _FEW_ACCUMULATORS)
         + _MANY * ((accumulators > _MANY_ACCUMULATORS) & (max(w.kernel) > 1))
@@ -229,10 +232,11 @@ def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
     rows = {"y": w.strides[0], "ry": w.dilation[0]}
     row_columns = {"x": w.strides[1], "rx": w.dilation[1]}
     height, width = w.height + w.padding[0] + w.padding[2], w.width + w.padding[1] + w.padding[3]
-    filters = padded_filters(unit, w)
+    out_width, filters = covering(w.out_width), padded_filters(unit, w)
+    width += (out_width - w.out_width) * w.strides[1]
     data = Buffer("data", (w.batch, height, width, w.in_channels), ({"n": 1}, rows, row_columns, {"rc": 1}))
     weight = Buffer(
         "weight", (filters, *w.kernel, w.in_channels // w.groups), ({"f": 1}, {"ry": 1}, {"rx": 1}, {"rc": 1})
     )
-    out = Buffer("out", (w.batch, w.out_height, w.out_width, filters), ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))
+    out = Buffer("out", (w.batch, w.out_height, out_width, filters), ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))
     return LoopNest(loops, (data, weight, out))

@@ -13,6 +13,7 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
+from anole.targets.cpu.cover import covering
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Dense
 
@@ -38,14 +39,15 @@ class DenseTemplate:
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns (rows, out) of (rows, in) data and packed weights."""
         w, panel = workload, config["tile_x"][2]
-        features = self.unit.padded(w.out_features)
+        rows, features = covering(w.batch), self.unit.padded(w.out_features)
         k = te.reduce_axis((0, w.in_features), "k")
 
         def point(y: Any, x: Any) -> Any:
-            return te.sum(data[y, k] * packed[x // panel, k, x % panel], axis=k)
+            row = y if rows == w.batch else tirx.min(y, w.batch - 1)
+            return te.sum(data[row, k] * packed[x // panel, k, x % panel], axis=k)
 
-        dense = te.compute((w.batch, features), point, name="dense", attrs={ANCHOR: w.operator})
-        if features == w.out_features:
+        dense = te.compute((rows, features), point, name="dense", attrs={ANCHOR: w.operator})
+        if (rows, features) == (w.batch, w.out_features):
             return dense
         return te.compute((w.batch, w.out_features), lambda y, x: dense[y, x], name="crop")
 

@@ -15,6 +15,7 @@ from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
+from anole.targets.cpu.cover import covering
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Dense
 
@@ -39,7 +40,7 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
     widest = unit.lanes * unit.registers // 2
 
     knobs = [
-        split_knob("tile_y", w.batch, 2, lambda split: split[1] <= _ROWS_IN_REGISTERS, agent="spatial"),
+        split_knob("tile_y", covering(w.batch), 2, lambda split: split[1] <= _ROWS_IN_REGISTERS, agent="spatial"),
         split_knob(
             "tile_x", features, 3, lambda split: split[2] <= widest and split[2] % unit.lanes == 0, agent="spatial"
         ),
@@ -102,7 +103,8 @@ def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
         Loop("x_vector", "x", unit.lanes, 7, Annotation.VECTORIZED),
     )
     features = unit.padded(w.out_features)
-    data = Buffer("data", (w.batch, w.in_features), ({"y": 1}, {"k": 1}))
+    rows = covering(w.batch)
+    data = Buffer("data", (rows, w.in_features), ({"y": 1}, {"k": 1}))
     weight = Buffer("weight", (features, w.in_features), ({"x": 1}, {"k": 1}))
-    out = Buffer("out", (w.batch, features), ({"y": 1}, {"x": 1}))
+    out = Buffer("out", (rows, features), ({"y": 1}, {"x": 1}))
     return LoopNest(loops, (data, weight, out))

@@ -12,6 +12,7 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
 from anole.targets.cpu import algorithms, batch_matmul_space, dense_space
+from anole.targets.cpu.cover import covering_version
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import BatchMatmul, Conv2d, Workload
 
@@ -87,7 +88,8 @@ class CpuTarget:
         """
         if isinstance(workload, Conv2d):
             return algorithms.convolution_version(self.unit, workload, self.exact)
-        return version_of(workload, self.template_versions, "the cpu")
+        version = version_of(workload, self.template_versions, "the cpu")
+        return version + covering_version(workload.rows if isinstance(workload, BatchMatmul) else workload.batch)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the processor runs everything."""

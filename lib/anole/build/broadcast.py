@@ -1,0 +1,55 @@
+"""Operators that spread a small tensor over a large one, kept out of the small one's loops.
+
+Squeeze-and-excitation multiplies data by a gate for each channel. Fused behind the convolution that computes the
+gate, the product of all pixels would be the epilogue of one.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import tvm
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+_BROADCAST = 1
+_INJECTIVE = 2
+
+
+def keep_apart(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module, legalised and annotated, with such operators as injective ones, which no anchor takes in.
+
+    They still fuse with what follows them, and with what computes the small tensor elementwise.
+    """
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            rewriter = _Rewriter(module)
+            rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
+            module = rewriter.builder_.get()
+    return module
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    """Gives every such call a function of its own: others may call the same one on constants, such as a bias."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self._module = module
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        if not (isinstance(call.op, ir.Op) and call.op.name == "relax.call_tir" and self._spreads(call)):
+            return call
+        func = self._module[call.args[0]].with_attr("op_pattern", _INJECTIVE)
+        return relax.call_tir(self.builder_.add_func(func, call.args[0].name_hint), call.args[1], call.ty_args[0])
+
+    def _spreads(self, call: ir.Call) -> bool:
+        pattern = self._module[call.args[0]].attrs.get("op_pattern")
+        if pattern is None or int(pattern) > _BROADCAST or not isinstance(call.ty, relax.TensorType):
+            return False
+        size = _size(call)
+        return any(isinstance(operand, relax.Var) and _size(operand) < size for operand in call.args[1].fields)
+
+
+def _size(value: ir.Expr) -> int:
+    return prod(map(int, value.ty.shape))
