@@ -22,9 +22,16 @@ def give_up(error):
     raise SystemExit(2)
 
 
+SPEC = Path(config.get("spec", "models.yaml"))
+if SPEC.parent.resolve() != Path.cwd():
+    give_up(
+        f"--config spec: found {SPEC}, which lies in another folder than the project, {Path.cwd()}; "
+        "go to its folder, or name that to --directory"
+    )
+
 try:
     pipeline = Pipeline.load(
-        config.get("spec", "models.yaml"),
+        SPEC,
         {key: value for key, value in config.items() if key != "spec"},
     )
 except AnoleError as error:

@@ -43,6 +43,14 @@ def test_another_file_than_models_yaml_may_be_named(one: Any) -> None:
     assert "anole: nothing.yaml: there is no such file in " in outcome.output
 
 
+def test_a_file_of_another_folder_is_refused(one: Any) -> None:
+    (one.folder / "elsewhere").mkdir()
+    (one.folder / "models.yaml").rename(one.folder / "elsewhere" / "models.yaml")
+    outcome = one.snakemake("--config", "spec=elsewhere/models.yaml")
+    assert (outcome.code, outcome.jobs) == (2, {})
+    assert "anole: --config spec: found elsewhere/models.yaml, which lies in another folder than " in outcome.output
+
+
 def test_a_corrupt_model_starts_no_tuning(empty: Any, onnx_writer: Callable[..., None]) -> None:
     onnx_writer(empty.folder / "good.onnx", [16])
     (empty.folder / "bad.onnx").write_bytes((empty.folder / "good.onnx").read_bytes()[:200])

@@ -19,7 +19,7 @@ from anole.targets.cpu.cover import covering
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import BatchMatmul
 
-VERSION = 1
+VERSION = 2
 
 _ROWS_IN_REGISTERS = 16
 _PIPES_FED = 12
