@@ -43,6 +43,15 @@ def test_errors_are_a_few_units_of_the_last_place(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6 if name == "gelu" else 2e-7)
 
 
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "silu"])
+def test_what_is_no_number_stays_none(name: str) -> None:
+    x = np.full((4, 501), np.nan, np.float32)
+    x[0] = np.inf
+    executable = tvm.compile(module_of(FUNCTIONS[name][0], "float32"), tvm.target.Target({"kind": "llvm"}))
+    found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
+    np.testing.assert_array_equal(found, FUNCTIONS[name][1](torch.from_numpy(x)).numpy())
+
+
 def test_other_types_keep_their_definition() -> None:
     assert "reinterpret" in module_of(relax.op.exp, "float32").script()
     assert "reinterpret" not in module_of(relax.op.exp, "float64").script()

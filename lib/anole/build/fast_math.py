@@ -79,7 +79,8 @@ def _exp(x: Value) -> Value:
     def within(x: Value) -> Value:
         return _bound(tirx.floor(x * _const(1 / log(2)) + _const(0.5)), lambda power: of_power(x, power))
 
-    return _bound(_clip(x, _MOST_EXPONENT), within)
+    # No exponential is less than its argument, unless that is infinite or no number, and should remain so.
+    return tirx.max(_bound(_clip(x, _MOST_EXPONENT), within), x)
 
 
 def _tanh(x: Value) -> Value:
@@ -93,11 +94,11 @@ def _erf(x: Value) -> Value:
 
 
 def _sigmoid(x: Value) -> Value:
-    return 1.0 / (1.0 + _exp(-x))
+    return 1.0 / (1.0 + _bound(-x, _exp))
 
 
 def _silu(x: Value) -> Value:
-    return x / (1.0 + _exp(-x))
+    return x / (1.0 + _bound(-x, _exp))
 
 
 def _gelu(x: Value) -> Value:
