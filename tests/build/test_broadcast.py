@@ -41,21 +41,27 @@ def gated(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.E
 def biased(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
     """The same function as `gated` on what is computed, and on a constant."""
     scaled = builder.emit(relax.op.multiply(x, relax.const(np.full(SMALL, 2, np.float32))))
-    return relax.op.multiply(scaled, gate)
+    return relax.op.multiply(scaled, builder.emit(relax.op.nn.relu(gate)))
 
 
-@pytest.mark.parametrize(("build", "expected"), [(gated, [0, 2]), (biased, [0, 2])])
+def masked(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
+    """What is given may be spread by the epilogue of whatever computes the large tensor."""
+    return relax.op.multiply(builder.emit(relax.op.nn.relu(x)), gate)
+
+
+@pytest.mark.parametrize(("build", "expected"), [(gated, [0, 2]), (biased, [0, 0, 2]), (masked, [0, 0])])
 def test_only_what_spreads_a_computed_tensor_is_kept_apart(
     build: Callable[..., relax.Expr], expected: list[int]
 ) -> None:
     assert patterns(network(build)) == expected
 
 
-@pytest.mark.parametrize("build", [gated, biased])
+@pytest.mark.parametrize("build", [gated, biased, masked])
 def test_the_result_is_the_same(build: Callable[..., relax.Expr]) -> None:
     rng = np.random.default_rng(0)
     x, gate = rng.standard_normal(LARGE, dtype=np.float32), rng.standard_normal(SMALL, dtype=np.float32)
     executable = tvm.compile(network(build), tvm.target.Target({"kind": "llvm"}))
     found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(gate))
-    expected = x * np.maximum(gate, 0) if build is gated else x * 2 * gate
+    above, spread = np.maximum(x, 0), np.maximum(gate, 0)
+    expected = {gated: x * spread, biased: x * 2 * spread, masked: above * gate}[build]
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)

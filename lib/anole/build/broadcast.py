@@ -23,7 +23,7 @@ def keep_apart(module: tvm.IRModule) -> tvm.IRModule:
     """
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
-            rewriter = _Rewriter(module)
+            rewriter = _Rewriter(module, set(function.params))
             rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
             module = rewriter.builder_.get()
     return module
@@ -33,9 +33,9 @@ def keep_apart(module: tvm.IRModule) -> tvm.IRModule:
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
     """Gives every such call a function of its own: others may call the same one on constants, such as a bias."""
 
-    def __init__(self, module: tvm.IRModule) -> None:
+    def __init__(self, module: tvm.IRModule, given: set[relax.Var]) -> None:
         super().__init__(module)
-        self._module = module
+        self._module, self._given = module, given
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         if not (isinstance(call.op, ir.Op) and call.op.name == "relax.call_tir" and self._spreads(call)):
@@ -47,8 +47,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         pattern = self._module[call.args[0]].attrs.get("op_pattern")
         if pattern is None or int(pattern) > _BROADCAST or not isinstance(call.ty, relax.TensorType):
             return False
-        size = _size(call)
-        return any(isinstance(operand, relax.Var) and _size(operand) < size for operand in call.args[1].fields)
+        computed = (each for each in call.args[1].fields if isinstance(each, relax.Var) and each not in self._given)
+        return any(_size(operand) < _size(call) for operand in computed)
 
 
 def _size(value: ir.Expr) -> int:
