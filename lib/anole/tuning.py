@@ -19,7 +19,7 @@ from anole.confirm import diverse, fastest_of_each
 from anole.errors import ExtractError
 from anole.keys import document, write_atomically
 from anole.machine import host_facts, software_versions
-from anole.measure import Measurer, Simulated, Site, measurer_of, site_of
+from anole.measure import Measurer, Simulated, Site, measurer_of, prepare, site_of
 from anole.pipeline import read_manifest
 from anole.progress import Progress
 from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
@@ -201,6 +201,8 @@ class TaskTuning:
         self._shard = self._stack.enter_context(Shard.open(self._shards_dir, run, self.task, wait=True))
         self._recorded = self._shard.trials[: self._limit]
         self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
+        if not self._is_complete and not isinstance(self._target, Simulator):
+            prepare(self._target.preload)
         return self
 
     def __exit__(

@@ -113,6 +113,8 @@ def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
         assert measurement.build_s > 0 and measurement.run_s > 0
         assert measurement.relative_error is not None and 0 < measurement.relative_error < 1e-5
     assert all(confirmation.repeats >= 5 for confirmation in confirmed)
+    # To the last digit: they were not built again.
+    assert [confirmation.build_s for confirmation in confirmed] == [each.build_s for each in measured[:2]]
 
 
 def test_the_evaluator_knows_the_fastest_so_far(task: Task, configs: list[dict[str, Any]]) -> None:

@@ -185,3 +185,17 @@ def test_dies_with_its_master(tmp_path: Path) -> None:
     master = subprocess.run([sys.executable, script, note], timeout=60, check=False)
     assert master.returncode == -signal.SIGKILL
     assert gone(int(note.read_text()))
+
+
+def test_the_server_imports_before_a_worker_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "slow_module.py").write_text("open(__file__ + '.imported', 'w').close()")
+    code = f"""
+import os, time
+from anole.measure import prepare
+
+prepare(["slow_module"])
+while not os.path.exists({str(tmp_path / "slow_module.py.imported")!r}):
+    time.sleep(0.05)
+"""
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, check=True, timeout=60)

@@ -7,6 +7,7 @@ from anole.measure.measurer import Measurer
 from anole.measure.patience import Patience
 from anole.measure.simulated import Simulated
 from anole.measure.site import Site, site_of
+from anole.measure.worker import prepare
 from anole.roles import Evaluator
 from anole.settings import EvaluatorSettings
 from anole.targets import get_target
@@ -39,4 +40,4 @@ def measurer_of(
     return Measurer(task, evaluator, site=site, n_builders=n_builders, best_s=best_s)
 
 
-__all__ = ["EVALUATORS", "Limits", "Measurer", "Patience", "Simulated", "Site", "measurer_of", "site_of"]
+__all__ = ["EVALUATORS", "Limits", "Measurer", "Patience", "Simulated", "Site", "measurer_of", "prepare", "site_of"]

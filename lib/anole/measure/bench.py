@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Self
 
 from anole.errors import DeviceLostError
+from anole.measure.artifacts import Artifacts
 from anole.measure.builders import Built
 from anole.measure.device_process import DeviceProcess
 from anole.measure.limits import Limits
@@ -39,6 +40,7 @@ class Bench:
         limits: what a candidate may take.
         patience: how long a lost device is waited for.
         best_s: the least latency that was measured before, in seconds; None when nothing was.
+        artifacts: takes what was built of the candidates that have run.
     """
 
     def __init__(
@@ -50,8 +52,9 @@ class Bench:
         limits: Limits,
         patience: Patience,
         best_s: float | None,
+        artifacts: Artifacts,
     ) -> None:
-        self._site, self._limits, self._best_s = site, limits, best_s
+        self._site, self._limits, self._best_s, self._artifacts = site, limits, best_s, artifacts
         self._tolerance = target.max_relative_error
         start = partial(start_running, target, workload, evaluator, self._tolerance, site.remote, limits.session_s)
         self._process = DeviceProcess(site, target, start, limits, patience)
@@ -108,7 +111,7 @@ class Bench:
             measurement = Measurement(status, str(error), build_s=candidate.build_s, run_s=run_s)
         else:
             measurement = self._judge(candidate, timed, self._process.spent_s)
-        candidate.artifact.unlink(missing_ok=True)
+        self._artifacts.take(candidate, measurement.latency_s)
         return candidate.position, measurement
 
     def run(self, candidate: Built) -> Measurement:

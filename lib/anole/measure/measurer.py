@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from anole.machine import available_cores
+from anole.measure.artifacts import Artifacts
 from anole.measure.bench import FAILURES, Bench
 from anole.measure.builders import Builders, Built
 from anole.measure.limits import Limits
@@ -60,7 +61,10 @@ class Measurer:
         self._site, self._is_own_site = site or site_of(self._target), site is None
         self._n_builders = n_builders or _default_builders(self._site, task)
         patience = patience or Patience()
-        self._bench = Bench(self._site, self._target, self._workload, evaluator, self._limits, patience, best_s)
+        self._artifacts = Artifacts()
+        self._bench = Bench(
+            self._site, self._target, self._workload, evaluator, self._limits, patience, best_s, self._artifacts
+        )
 
     def __enter__(self) -> Measurer:
         with ExitStack() as stack:
@@ -90,12 +94,12 @@ class Measurer:
         with self._bench.held():
             yield from Overlap(self._builders, self._bench, configs)
 
-    def confirm(self, configs: Sequence[Config], seconds_each: float = 0.2) -> list[Measurement]:
+    def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
         """Measures rivals together, in turns, so that all meet the same state of the machine.
 
         Args:
             configs: a handful.
-            seconds_each: wall clock to spend on each of them.
+            seconds_each: wall clock to spend on each of them, at most.
 
         Returns:
             Their measurements, in order; each latency is the median over all turns.
@@ -104,7 +108,7 @@ class Measurer:
             TargetError: there is no such device.
             MeasureError: measuring is not possible at all, or no longer.
         """
-        built = self._build_all(configs)
+        built = self._rebuilt(configs)
         able = sum(candidate.failure is None for candidate in built)
         with self._bench.held():
             try:
@@ -122,6 +126,12 @@ class Measurer:
             with self._bench.held():
                 for candidate in built:
                     yield self._bench.run(candidate)
+
+    def _rebuilt(self, configs: Sequence[Config]) -> list[Built]:
+        """Returns candidates as they were built before, as far as that is kept; builds the others."""
+        kept = [self._artifacts.find(config) for config in configs]
+        others = iter(self._build_all([config for config, built in zip(configs, kept, strict=True) if built is None]))
+        return [built or next(others) for built in kept]
 
     def _build_all(self, configs: Sequence[Config]) -> list[Built]:
         with self._site.building():

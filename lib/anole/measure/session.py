@@ -17,7 +17,8 @@ from anole.roles import Evaluator, Timing
 from anole.targets.base import Device, Runner, Timeable
 from anole.task import Workload
 
-_FEWEST_TURNS = 5
+_FEWEST_TURNS, _MOST_TURNS = 5, 100
+"""Of a comparison, which ends between them when its time is up; after a hundred, medians hardly move."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,14 @@ def _measure(
 
 
 def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
-    """Times rivals in turns until the time is up, so that all of them meet the same state of the machine."""
+    """Times rivals in turns, so that all of them meet the same state of the machine."""
     kernels = [runner.load(Path(artifact), config) for artifact, config in configs]
     errors = [kernel.relative_error() for kernel in kernels]
     right = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
     turns: list[list[float]] = []
     ends_s = time.perf_counter() + seconds
     with caller_apart():
-        while right and (len(turns) < _FEWEST_TURNS or time.perf_counter() < ends_s):
+        while right and len(turns) < (_MOST_TURNS if time.perf_counter() < ends_s else _FEWEST_TURNS):
             turns.append([_turn(kernel) for kernel in right])
     timings = iter(_median_timing(latencies_s) for latencies_s in zip(*turns, strict=True))
     return [Timed(error, next(timings) if error <= tolerance else None) for error in errors]

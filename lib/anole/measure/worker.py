@@ -14,7 +14,9 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,16 @@ class CallFailed(Exception):
 _FAULTS_OF_THE_DEVICE = (DeviceBusyError, DeviceLostError)
 
 
+def prepare(preload: Sequence[str]) -> None:
+    """Begins to import what workers need, in the server that they are forked from, and does not wait for it.
+
+    Args:
+        preload: modules, as for `Worker`.
+    """
+    _context(preload)
+    forkserver.ensure_running()
+
+
 class Worker:
     """One isolated process that runs one call at a time and is replaced when it dies.
 
@@ -70,8 +82,7 @@ class Worker:
         self._start, self._environment = start, dict(environment or {})
         self._calls_before_restart, self._lifetime_s = calls_before_restart, lifetime_s
         self._start_timeout_s = start_timeout_s
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["anole.measure.preload", *preload])
+        self._context = _context(preload)
         self._process: Any = None
 
     def __enter__(self) -> Worker:
@@ -189,6 +200,13 @@ class Worker:
     def _last_words(self) -> str:
         lines = Path(self._log).read_text(errors="replace").strip().splitlines()
         return lines[-1][-500:] if lines else ""
+
+
+def _context(preload: Sequence[str]) -> ForkServerContext:
+    """Returns what starts processes; its server, unless there is one, will import some modules first."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["anole.measure.preload", *preload])
+    return context
 
 
 def _serve(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -56,6 +57,8 @@ class BoostedTrees:
 
 class _BoostedTreesSurrogate:
     def __init__(self, settings: BoostedTrees, space: Space) -> None:
+        # While the workers come up, the search has nothing else to do.
+        import_module("xgboost")
         self.settings, self.space = settings, space
         self._booster: xgboost.Booster | None = None
         self._worst, self._range = 0.0, 1.0

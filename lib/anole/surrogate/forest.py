@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -53,6 +54,8 @@ class Forest:
 
 class _ForestSurrogate:
     def __init__(self, settings: Forest, space: Space) -> None:
+        # While the workers come up, the search has nothing else to do.
+        import_module("sklearn.ensemble")
         self.settings, self.space = settings, space
         self._trees: list[Tree] = []
         self._scale = _LEAST

@@ -1,0 +1,42 @@
+"""What is kept of the fastest candidates, and what is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.measure.artifacts import Artifacts
+from anole.measure.builders import Built
+
+
+def built(folder: Path, name: int) -> Built:
+    artifact = folder / f"{name}.so"
+    artifact.touch()
+    return Built(0, {"name": name}, artifact, build_s=0.1)
+
+
+@given(latencies_s=st.lists(st.none() | st.floats(1e-6, 1.0), max_size=12, unique=True), most=st.integers(1, 5))
+def test_the_fastest_are_kept_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, latencies_s: list[float | None], most: int
+) -> None:
+    folder, artifacts = tmp_path_factory.mktemp("artifacts"), Artifacts(most)
+    candidates = [built(folder, name) for name in range(len(latencies_s))]
+    for candidate, latency_s in zip(candidates, latencies_s, strict=True):
+        artifacts.take(candidate, latency_s)
+    working = [(latency_s, candidate) for latency_s, candidate in zip(latencies_s, candidates, strict=True) if latency_s]
+    fastest = [candidate for _, candidate in sorted(working, key=lambda pair: pair[0])[:most]]
+    assert set(folder.iterdir()) == {candidate.artifact for candidate in fastest}
+    assert [candidate in fastest for candidate in candidates] == [
+        artifacts.find(candidate.config) is candidate for candidate in candidates
+    ]
+
+
+def test_one_that_runs_again_is_still_there(tmp_path: Path) -> None:
+    artifacts, candidate = Artifacts(), built(tmp_path, 0)
+    artifacts.take(candidate, 1e-3)
+    artifacts.take(candidate, None)
+    assert artifacts.find({"name": 0}) is candidate and candidate.artifact.exists()
+    assert artifacts.find({"name": 1}) is None
