@@ -26,7 +26,9 @@ def test_the_fastest_are_kept_and_nothing_else(
     candidates = [built(folder, name) for name in range(len(latencies_s))]
     for candidate, latency_s in zip(candidates, latencies_s, strict=True):
         artifacts.take(candidate, latency_s)
-    working = [(latency_s, candidate) for latency_s, candidate in zip(latencies_s, candidates, strict=True) if latency_s]
+    working = [
+        (latency_s, candidate) for latency_s, candidate in zip(latencies_s, candidates, strict=True) if latency_s
+    ]
     fastest = [candidate for _, candidate in sorted(working, key=lambda pair: pair[0])[:most]]
     assert set(folder.iterdir()) == {candidate.artifact for candidate in fastest}
     assert [candidate in fastest for candidate in candidates] == [

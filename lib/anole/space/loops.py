@@ -182,7 +182,8 @@ class LoopNest:
 
 def _stack(rows: Sequence[Ints]) -> NDArray[np.int64]:
     """Returns one row for each loop, shape (n_loops, n), or (n_loops, 1) where all configs agree."""
-    stacked = np.empty((len(rows), max(np.size(row) for row in rows)), dtype=np.int64)
+    n_configs = max((row.size for row in rows if isinstance(row, np.ndarray)), default=1)
+    stacked = np.empty((len(rows), n_configs), dtype=np.int64)
     for position, row in enumerate(rows):
         stacked[position] = row
     return stacked

@@ -236,9 +236,12 @@ class Space:
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """The name of every column of `features`."""
-        columns = self.columns(self.vectors([0]))
-        described = () if self.describe is None else self.describe(columns).feature_names
-        return (*described, *(name for knob in self.knobs for name in knob.feature_names))
+        return (*self.described_names, *(name for knob in self.knobs for name in knob.feature_names))
+
+    @cached_property
+    def described_names(self) -> tuple[str, ...]:
+        """The names of those that come from the description."""
+        return () if self.describe is None else tuple(self.describe(self.columns(self.vectors([0]))).feature_names)
 
     def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
         """Returns every knob's index scaled to [0, 1], shape (n, n_knobs)."""
@@ -261,11 +264,22 @@ class Space:
         return self._obeying(self.vectors(np.arange(self.size, dtype=np.int64)))
 
     def _obeying(self, vectors: Vectors) -> NDArray[np.bool_]:
-        columns = self.columns(vectors)
         held = np.ones(len(vectors), dtype=bool)
-        for constraint in self.constraints:
-            held &= constraint.holds_for(columns)
+        for algorithm, rows in self._of_each_algorithm(vectors):
+            columns = self.columns(vectors[rows])
+            for constraint in self.constraints:
+                if constraint.algorithm in (None, algorithm):
+                    held[rows] &= constraint.holds(columns)
         return held
+
+    def _of_each_algorithm(self, vectors: Vectors) -> list[tuple[str, Any]]:
+        """Returns what selects the index vectors of each algorithm that there are some of."""
+        if self._algorithm_at is None:
+            return [("", slice(None))]
+        chosen = vectors[:, self._algorithm_at]
+        return [
+            (name, rows) for at, name in enumerate(self.algorithms) if len(rows := np.flatnonzero(chosen == at)) > 0
+        ]
 
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
         """Draws distinct valid index vectors, about as many for all values of balanced knobs, uniformly otherwise.

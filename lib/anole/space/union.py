@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +39,8 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
         for constraint in space.constraints
     ]
     describes = {algorithm: space.describe for algorithm, space in spaces.items() if space.describe is not None}
-    describe = partial(_Descriptions, describes) if describes else None
+    names = {algorithm: spaces[algorithm].described_names for algorithm in describes}
+    describe = _Describe.each(describes, names) if describes else None
     merits = {algorithm: space.merit for algorithm, space in spaces.items() if space.merit is not None}
     merit = partial(_merits, merits) if len(merits) == len(spaces) else None
     chosen = option_knob(ALGORITHM, list(spaces), agent=agent, balanced=True)
@@ -54,29 +57,52 @@ def _merits(merits: Mapping[str, Callable[[Columns], NDArray[np.float64]]], colu
 
 
 @dataclass(frozen=True)
-class _Descriptions:
-    """What configs of several algorithms look like: each as its own algorithm describes it, and 0 elsewhere."""
+class _Describe:
+    """What configs of several algorithms look like: each as its own algorithm describes it, and 0 elsewhere.
+
+    Attributes:
+        describes: by algorithm.
+        feature_names: of all algorithms, each once.
+        positions: among them, of those of each algorithm.
+    """
 
     describes: Mapping[str, Callable[[Columns], Description]]
+    feature_names: Sequence[str]
+    positions: Mapping[str, NDArray[np.int64]]
+
+    @classmethod
+    def each(
+        cls, describes: Mapping[str, Callable[[Columns], Description]], names: Mapping[str, Sequence[str]]
+    ) -> Self:
+        """Returns what describes the configs of several algorithms, whose features have these names."""
+        every = list(dict.fromkeys(chain.from_iterable(names.values())))
+        at = {name: position for position, name in enumerate(every)}
+        positions = {algorithm: np.array([at[name] for name in own]) for algorithm, own in names.items()}
+        return cls(describes, every, positions)
+
+    def __call__(self, columns: Columns) -> _Descriptions:
+        return _Descriptions(self, columns)
+
+
+@dataclass(frozen=True)
+class _Descriptions:
+    """n configs, as their algorithms describe them."""
+
+    describe: _Describe
     columns: Columns
 
     @property
-    def feature_names(self) -> list[str]:
+    def feature_names(self) -> Sequence[str]:
         """The names of all algorithms' features, each once."""
-        first = {name: values[:1] for name, values in self.columns.items()}
-        return list(
-            dict.fromkeys(name for describe in self.describes.values() for name in describe(first).feature_names)
-        )
+        return self.describe.feature_names
 
     def features(self) -> NDArray[np.float32]:
         """Returns one row for each config."""
-        positions = {name: at for at, name in enumerate(self.feature_names)}
         chosen = self.columns[ALGORITHM]
-        features = np.zeros((len(chosen), len(positions)), dtype=np.float32)
-        for algorithm, describe in self.describes.items():
+        features = np.zeros((len(chosen), len(self.feature_names)), dtype=np.float32)
+        for algorithm, describe in self.describe.describes.items():
             rows = np.flatnonzero(chosen == algorithm)
             if len(rows):
                 description = describe({name: values[rows] for name, values in self.columns.items()})
-                at = np.array([positions[name] for name in description.feature_names])
-                features[np.ix_(rows, at)] = description.features()
+                features[np.ix_(rows, self.describe.positions[algorithm])] = description.features()
         return features

@@ -24,6 +24,10 @@ SBlockRV = Any
 _FLOAT_BYTES = 4
 _LINE = CACHE_LINE_BYTES // _FLOAT_BYTES
 
+_MOST_UNROLLED = 6
+"""Of a tile's points along a side; those of a larger one do not fit the registers, and take a third of its compiling
+more when all of them are unrolled, for nothing."""
+
 
 @dataclass(frozen=True)
 class WinogradTemplate:
@@ -55,10 +59,11 @@ class WinogradTemplate:
         sch = s_tir.Schedule(func)
         panel = config["tile_f"][2]
         lanes = vector_width(self.unit, panel)
-        parallel, panel_loop = _schedule_output(sch, config, lanes)
+        points = output_tiles(workload, config).points
+        parallel, panel_loop = _schedule_output(sch, config, lanes, points)
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
         channel_lanes = vector_width(self.unit, workload.in_channels)
-        _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes)
+        _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
         func = anchor.scheduled(sch)
         if not config["prefetch_rc"]:
             return func
@@ -81,7 +86,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
     return te.compute((points, points, tiles, panels * panel), point, name="winograd_product")
 
 
-def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int) -> tuple[Any, Any]:
+def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int, points: int) -> tuple[Any, Any]:
     """Writes the outputs, transformed in registers; returns the loops over chunks and over panels in them."""
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)
@@ -104,9 +109,8 @@ def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int) -> tuple[A
     sch.reorder(*outer, panel_loop, tile, register)
     parallel = sch.fuse(*outer)
     sch.parallel(parallel)
-    _unroll_in_registers(sch, columns)
-    for loop in (y_inner, x_inner):
-        sch.unroll(loop)
+    _transform_columns(sch, columns, points)
+    _unroll(sch, y_inner, x_inner, points)
     sch.vectorize(vector)
     return parallel, panel_loop
 
@@ -145,7 +149,7 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
     return prefetch_at(func, rc_outer, prefetch_lines(wanted, lines))
 
 
-def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int) -> None:
+def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> None:
     """Transforms the data of one parallel chunk within it, or of all before them when there is no such loop."""
     block = sch.get_sblock("winograd_data")
     if parallel is not None:
@@ -161,22 +165,28 @@ def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int) -> None:
         sch.parallel(channel)
     columns, patch = sch.get_sblock("winograd_data_columns"), sch.get_sblock("winograd_patch")
     sch.compute_at(columns, channel, preserve_unit_loops=True)
-    column = _unroll_in_registers(sch, columns)
+    column = _transform_columns(sch, columns, points)
     sch.compute_at(patch, column, preserve_unit_loops=True)
     row, _, _, patch_vector = sch.get_loops(patch)[-4:]
     sch.set_scope(patch, 0, "local")
-    for loop in (a, b, row):
-        sch.unroll(loop)
+    _unroll(sch, a, b, points)
+    sch.unroll(row)
     for loop in (vector, patch_vector):
         sch.vectorize(loop)
 
 
-def _unroll_in_registers(sch: s_tir.Schedule, columns: SBlockRV) -> Any:
+def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> Any:
     """Transforms a tile along its first axis, column by column; returns the loop over columns."""
     row, column, _, vector = sch.get_loops(columns)[-4:]
     sch.reorder(column, row, vector)
     sch.set_scope(columns, 0, "local")
-    for loop in (column, row):
-        sch.unroll(loop)
+    _unroll(sch, column, row, points)
     sch.vectorize(vector)
     return column
+
+
+def _unroll(sch: s_tir.Schedule, outer: Any, inner: Any, points: int) -> None:
+    """Unrolls a transform of one dimension, and also its repetitions where all of a tile may be in registers."""
+    if points <= _MOST_UNROLLED:
+        sch.unroll(outer)
+    sch.unroll(inner)

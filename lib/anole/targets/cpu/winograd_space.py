@@ -31,7 +31,7 @@ from anole.targets.cpu.vector_unit import VectorUnit
 from anole.targets.output_tiles import OutputTiles
 from anole.task import Conv2d
 
-VERSION = 3
+VERSION = 4
 
 _SIZES = {3: (2, 4, 6), 5: (2, 4)}
 """For filters of so many rows and columns, the outputs along a side of a tile.
