@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from anole.extract.rewrite import rewritten
+
 _Fold = Callable[..., NDArray[Any]]
 
 _FOLDS: dict[str, _Fold] = {
@@ -34,11 +36,7 @@ _FOLDS: dict[str, _Fold] = {
 
 def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module with every call of a plain operator on constants evaluated."""
-    folder = _Folder(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            folder.builder_.update_func(variable, relax.analysis.remove_all_unused(folder.visit_expr(function)))
-    return folder.builder_.get()
+    return rewritten(module, _Folder)
 
 
 @mutator

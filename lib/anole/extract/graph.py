@@ -16,12 +16,14 @@ from anole.extract.fold import fold_constants
 from anole.extract.imported import Imported, TensorInfo
 from anole.extract.plain import speak_plainly
 from anole.extract.products import absorb_transpositions, is_transposed_product
+from anole.extract.subpixel import convolve_forward
+from anole.extract.widen import widen
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
     from anole.spec import ModelSpec
 
-_LAYOUTS = {"relax.nn.conv2d": ["NHWC", "HWIO"]}
+_LAYOUTS = {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     module = imported.module
     try:
         with tvm.target.Target({"kind": "llvm"}):
-            for step in (*inference, *fold, *convert, *fold, absorb_transpositions, share):
+            for step in (widen, *inference, *fold, *convert, *fold, convolve_forward, absorb_transpositions, share):
                 module = step(module)
     except Exception as error:
         last = str(error).strip().splitlines()[-1]

@@ -12,6 +12,7 @@ from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.fold import value_of
+from anole.extract.rewrite import rewritten
 
 
 def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
@@ -20,11 +21,7 @@ def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
     Converting the layout crashes on a squeezed axis counted from the back. What is taken is looked up element by
     element. Bounds that are tensors, as ONNX has them, would keep the layout from passing.
     """
-    speaker = _Speaker(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            speaker.builder_.update_func(variable, relax.analysis.remove_all_unused(speaker.visit_expr(function)))
-    return speaker.builder_.get()
+    return rewritten(module, _Speaker)
 
 
 def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:

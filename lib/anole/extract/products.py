@@ -12,14 +12,12 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from anole.extract.rewrite import rewritten
+
 
 def absorb_transpositions(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module with right operands as they lie in memory, where a transposition is all that is between."""
-    absorber = _Absorber(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            absorber.builder_.update_func(variable, relax.analysis.remove_all_unused(absorber.visit_expr(function)))
-    return absorber.builder_.get()
+    return rewritten(module, _Absorber)
 
 
 def is_transposed_product(call: ir.Call) -> bool:
