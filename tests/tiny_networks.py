@@ -100,6 +100,25 @@ class Gated(nn.Module):
         return x + self.narrow(gate * wide)
 
 
+class Enlarged(nn.Module):
+    """A transposed convolution, zeros around it, slopes below zero, and then one dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enlarge = nn.ConvTranspose2d(4, 6, 4, 2, 1)
+        self.around = nn.ZeroPad2d((1, 0, 2, 1))
+        self.mix = nn.Conv2d(6, 5, 3, bias=False)
+        self.along = nn.Conv1d(5, 7, 3, padding=1)
+        self.norm = nn.BatchNorm1d(7)
+        self.slope = nn.PReLU(7, init=0.3)
+        self.shorten = nn.Conv1d(7, 3, 2, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.leaky_relu(self.enlarge(x), 0.2)
+        rows = nn.functional.leaky_relu(self.mix(self.around(x)), 0.1)
+        return self.shorten(nn.functional.max_pool1d(self.slope(self.norm(self.along(rows.mean(2)))), 2))
+
+
 def norm_last() -> nn.Module:
     return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
 
@@ -135,6 +154,10 @@ def varied() -> nn.Module:
 
 def gated() -> nn.Module:
     return Gated()
+
+
+def enlarged() -> nn.Module:
+    return Enlarged()
 
 
 def number() -> int:

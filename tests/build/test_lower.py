@@ -59,7 +59,7 @@ def is_anchor(func: tirx.PrimFunc) -> bool:
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "gated", "norm_last"])
+@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "gated", "enlarged", "norm_last"])
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
     net = network(name)
     module, failures = lower(net.imported.module, choices(net, seed), net.target.schedule_default)
@@ -95,6 +95,16 @@ def test_a_gate_is_not_multiplied_in_the_loops_that_compute_it(network: Callable
     module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
     made = [prod(map(int, call.ty.shape)) for call in calls(module) if is_anchor(module[call.args[0]])]
     assert made == [24 * 9 * 19, 3, 24, 4 * 9 * 19]
+
+
+def test_convolutions_of_all_sorts_are_anchors_with_their_epilogues(network: Callable[[str], Any]) -> None:
+    net = network("enlarged")
+    module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
+    functions = [module[call.args[0]] for call in calls(module)]
+    # To channels last; what enlarges, and its pixels to their places; what mixes; to channels first, a mean, and back;
+    # what is along; a pool; what shortens; to channels first.
+    order = [False, True, False, True, False, False, False, True, False, True, False]
+    assert [is_anchor(func) for func in functions] == order
 
 
 def test_a_concatenation_is_written_by_what_computes_it(network: Callable[[str], Any]) -> None:

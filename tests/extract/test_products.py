@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
-import tvm
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
 from anole.extract.products import absorb_transpositions
 from anole.task import BatchMatmul
 
-Build = Callable[[relax.BlockBuilder, ir.Expr, ir.Expr], ir.Expr]
-
-
-def module_of(left: tuple[int, ...], right: tuple[int, ...], build: Build) -> tvm.IRModule:
-    operands = [relax.Var(name, relax.TensorType(shape, "float32")) for name, shape in (("l", left), ("r", right))]
-    builder = relax.BlockBuilder()
-    with builder.function("main", operands):
-        with builder.dataflow():
-            result = builder.emit_output(build(builder, *operands))
-        builder.emit_func_output(result)
-    return builder.get()
-
-
-def calls(module: tvm.IRModule) -> list[ir.Call]:
-    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
-    return [binding.value for binding in bindings if isinstance(binding.value, ir.Call)]
-
-
-def run(module: tvm.IRModule, *operands: np.ndarray) -> np.ndarray:
-    executable = tvm.compile(module, tvm.target.Target("llvm"))
-    return relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, operands)).numpy()
+from .building import Build, calls, module_of, run
 
 
 def exchanged(builder: relax.BlockBuilder, value: ir.Expr) -> ir.Expr:
@@ -80,7 +57,7 @@ def test_transpositions_are_absorbed(
     operators: list[str],
     workload: BatchMatmul | None,
 ) -> None:
-    before = module_of(left, right, build)
+    before = module_of(build, left, right)
     after = absorb_transpositions(before)
     assert [call.op.name.removeprefix("relax.") for call in calls(after)] == operators
     assert workload_of(calls(after)[-1]) == workload
@@ -94,6 +71,6 @@ def test_what_others_read_transposed_stays_for_them() -> None:
         transposed = exchanged(builder, right)
         return relax.op.add(builder.emit(relax.op.matmul(left, transposed)), transposed)
 
-    before = module_of((5, 5), (6, 5), build)
+    before = module_of(build, (5, 5), (6, 5))
     names = [call.op.name for call in calls(absorb_transpositions(before))]
     assert names == ["relax.permute_dims", "relax.einsum", "relax.add"]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import ir, relax, tirx
-from tvm.relax.dpl import DFPattern, is_op, rewrite_call, wildcard
 
 from anole.errors import ExtractError
 from anole.extract.fold import fold_constants
 from anole.extract.imported import Imported, TensorInfo
+from anole.extract.pads import pad_in_convolutions
+from anole.extract.permutations import sink_permutations
 from anole.extract.plain import speak_plainly
 from anole.extract.products import absorb_transpositions, is_transposed_product
 from anole.extract.subpixel import convolve_forward
@@ -54,7 +55,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
     ]
-    convert = [transform.ConvertLayout(_LAYOUTS), _clip_before_permuting]
+    convert = [transform.ConvertLayout(_LAYOUTS), sink_permutations, pad_in_convolutions]
     share = transform.EliminateCommonSubexpr()
     module = imported.module
     try:
@@ -104,25 +105,6 @@ def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
     """Returns the data and the weight, or the left and the right operand, of an anchor operator."""
     data, weight = call.args[0].fields if call.op.name == "relax.einsum" else call.args
     return data, weight
-
-
-def _clip_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with clips in the layout of what they read: of these, converting the layout knows nothing."""
-    data, low, high = wildcard(), wildcard(), wildcard()
-    inner = is_op("relax.permute_dims")(data)
-    clip, outer = is_op("relax.clip")(inner, low, high), is_op("relax.permute_dims")(inner)
-
-    def swap(call: ir.Call, found: Mapping[DFPattern, ir.Expr]) -> ir.Expr:
-        return relax.op.permute_dims(relax.op.clip(found[data], found[low], found[high]), found[inner].attrs.axes)
-
-    def cancel(call: ir.Call, found: Mapping[DFPattern, ir.Expr]) -> ir.Expr:
-        first, second = (list(found[each].attrs.axes or ()) for each in (inner, outer))
-        is_undone = first and [int(first[int(axis)]) for axis in second] == list(range(len(first)))
-        return found[data] if is_undone else call
-
-    changed = module.clone()
-    changed["main"] = rewrite_call(outer, cancel, rewrite_call(clip, swap, module["main"]))
-    return changed
 
 
 def _conv2d(call: ir.Call) -> Conv2d | None:

@@ -1,11 +1,21 @@
-"""How passes over a network's functions are applied."""
+"""How passes over a network's functions are applied, and what they ask of a function that they are at."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import ir, relax
+
+_BINARY = "add subtract multiply divide maximum minimum power equal not_equal greater greater_equal less less_equal"
+_UNARY = "abs astype clip erf exp log negative rsqrt sigmoid sqrt square tanh"
+_ACTIVATIONS = "gelu gelu_tanh leakyrelu relu silu"
+
+ELEMENTWISE = tuple(
+    [f"relax.{name}" for name in f"{_BINARY} {_UNARY} where".split()]
+    + [f"relax.nn.{name}" for name in _ACTIVATIONS.split()]
+)
+"""Operators that do the same to every element, wherever it is, and whose attributes name no axis."""
 
 
 def rewritten(module: tvm.IRModule, mutator: type[Any]) -> tvm.IRModule:
@@ -20,3 +30,21 @@ def rewritten(module: tvm.IRModule, mutator: type[Any]) -> tvm.IRModule:
         if isinstance(function, relax.Function):
             visitor.builder_.update_func(variable, relax.analysis.remove_all_unused(visitor.visit_expr(function)))
     return visitor.builder_.get()
+
+
+def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
+    """Returns what a variable stands for, through all others that it is only another name of.
+
+    Args:
+        mutator: whose new function it is of.
+        expr: a variable, or what stands for itself.
+    """
+    while isinstance(expr, relax.Var):
+        expr = mutator.lookup_binding(expr)
+    return expr
+
+
+def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
+    """Returns the call that an expression stands for, or None where it is none of that operator."""
+    call = bound(mutator, expr)
+    return call if isinstance(call, ir.Call) and call.op == ir.Op.get(operator) else None

@@ -103,7 +103,7 @@ def run_network(
 
 
 def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
-    from torchvision.models import get_model, list_models
+    from torchvision.models import get_model_builder, list_models
 
     known = list_models()
     if model.location not in known:
@@ -113,7 +113,10 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
             f"such as {', '.join(near)}"
         )
     try:
-        network: torch.nn.Module = get_model(model.location, weights=None)
+        builder = get_model_builder(model.location)
+        # A detector or a segmentation would fetch weights for the network that it is built on.
+        no_weights = {name: None for name in inspect.signature(builder).parameters if name.startswith("weights")}
+        network: torch.nn.Module = builder(**no_weights)
     except Exception as error:
         raise ExtractError(
             f"model {model.name}: torchvision cannot make {model.location}: {_summary(error)}"

@@ -11,7 +11,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.fold import value_of
-from anole.extract.rewrite import rewritten
+from anole.extract.rewrite import ELEMENTWISE, bound, bound_call, rewritten
 
 _HEIGHT = 2
 """Where the new axis is, of (batch, channels, height, width)."""
@@ -75,15 +75,7 @@ _WIDENED: dict[str, Callable[[ir.Call, Sequence[ir.Expr]], ir.Expr]] = {
     **_BEGINNINGS,
     "relax.nn.max_pool1d": _pool,
     "relax.nn.avg_pool1d": _pool,
-    **dict.fromkeys(
-        [
-            *(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")),
-            *(f"relax.{name}" for name in ("abs", "clip", "erf", "exp", "log", "negative", "rsqrt", "sigmoid", "sqrt")),
-            *(f"relax.{name}" for name in ("square", "tanh")),
-            *(f"relax.nn.{name}" for name in ("gelu", "gelu_tanh", "leakyrelu", "relu", "silu")),
-        ],
-        _alike,
-    ),
+    **dict.fromkeys(ELEMENTWISE, _alike),
 }
 
 
@@ -107,7 +99,7 @@ class _Widener(PyExprMutator):  # type: ignore[misc]
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> ir.Expr:
         item = self.visit_expr_post_order(item)
-        whole = self._bound(item.tuple_value)
+        whole = bound(self, item.tuple_value)
         return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
 
     def _expand(self, call: ir.Call) -> ir.Expr:
@@ -116,7 +108,7 @@ class _Widener(PyExprMutator):  # type: ignore[misc]
         return wide if wide is not None and [int(axis) % rank for axis in call.attrs.axis] == [_HEIGHT] else call
 
     def _concat(self, call: ir.Call) -> ir.Expr:
-        whole = self._bound(call.args[0])
+        whole = bound(self, call.args[0])
         if not isinstance(whole, relax.Tuple) or int(call.attrs.axis or 0) not in (0, 1):
             return call
         if not all(map(self._is_narrowed, whole.fields)):
@@ -140,12 +132,11 @@ class _Widener(PyExprMutator):  # type: ignore[misc]
         return self._before_narrowing(operand) is not None
 
     def _before_narrowing(self, operand: ir.Expr) -> ir.Expr | None:
-        bound = self._bound(operand)
-        if not isinstance(bound, ir.Call) or bound.op != ir.Op.get("relax.squeeze"):
+        if (squeeze := bound_call(self, operand, "relax.squeeze")) is None:
             return None
-        rank = len(bound.args[0].ty.shape)
-        axes = [int(axis) % rank for axis in bound.attrs.axis or ()]
-        return bound.args[0] if axes == [_HEIGHT] and rank == 4 else None
+        rank = len(squeeze.args[0].ty.shape)
+        axes = [int(axis) % rank for axis in squeeze.attrs.axis or ()]
+        return squeeze.args[0] if axes == [_HEIGHT] and rank == 4 else None
 
     def _wide(self, operand: ir.Expr) -> ir.Expr:
         """Returns an operand with the axis of height before its last one; what has no more than that stays."""
@@ -157,9 +148,3 @@ class _Widener(PyExprMutator):  # type: ignore[misc]
         if value is not None:
             return relax.const(np.expand_dims(value, -2), str(operand.ty.dtype))
         return self.builder_.emit(relax.op.expand_dims(operand, len(operand.ty.shape) - 1))
-
-    def _bound(self, expr: ir.Expr | None) -> ir.Expr | None:
-        """Returns what a variable stands for, through all others that it is only another name of."""
-        while isinstance(expr, relax.Var):
-            expr = self.lookup_binding(expr)
-        return expr
