@@ -12,13 +12,13 @@ from tvm import ir, relax, tirx
 
 from anole.errors import ExtractError
 from anole.extract.fold import fold_constants
+from anole.extract.images import make_images
 from anole.extract.imported import Imported, TensorInfo
 from anole.extract.pads import pad_in_convolutions
 from anole.extract.permutations import sink_permutations
 from anole.extract.plain import speak_plainly
 from anole.extract.products import absorb_transpositions, is_transposed_product
 from anole.extract.subpixel import convolve_forward
-from anole.extract.widen import widen
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
     """
     transform = relax.transform
+    images = [fold_constants, make_images]
     inference = [transform.FoldBatchnormToConv2D(), transform.DecomposeOpsForInference()]
     # The layout conversion crashes on weights that are still expressions, hence constants first.
     fold = [
@@ -56,11 +57,11 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         transform.DeadCodeElimination(),
     ]
     convert = [transform.ConvertLayout(_LAYOUTS), sink_permutations, pad_in_convolutions]
-    share = transform.EliminateCommonSubexpr()
+    plain = [convolve_forward, absorb_transpositions, transform.EliminateCommonSubexpr()]
     module = imported.module
     try:
         with tvm.target.Target({"kind": "llvm"}):
-            for step in (widen, *inference, *fold, *convert, *fold, convolve_forward, absorb_transpositions, share):
+            for step in (*images, *inference, *fold, *convert, *fold, *plain):
                 module = step(module)
     except Exception as error:
         last = str(error).strip().splitlines()[-1]

@@ -28,7 +28,7 @@ LAYER = Conv2d(1, 28, 28, 32, 32, (3, 3), padding=(1, 1, 1, 1))
 def test_dense_neighbourhoods_have_a_choice(workload: Conv2d) -> None:
     assert TARGET.space(workload).algorithms == ("direct", "winograd")
     assert TARGET.default_config(workload)[ALGORITHM] == "winograd"
-    assert TARGET.template_version(workload) == 4
+    assert TARGET.template_version(workload) == 5
 
 
 @pytest.mark.parametrize(

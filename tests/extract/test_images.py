@@ -1,4 +1,4 @@
-"""Networks of one dimension compute in two what they did, and nothing is between their layers."""
+"""Networks of one and of three dimensions compute as images what they did, and nothing is between their layers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tvm import ir, relax
 
-from anole.extract.widen import widen
+from anole.extract.images import make_images
 
-from .building import drawn, module_of, operators, run
+from .building import calls, drawn, module_of, operators, run
 
 X = drawn(2, 4, 21)
 
@@ -69,16 +69,64 @@ def normalised(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 )
 def test_what_is_widened_computes_the_same(build: Any, expected: list[str]) -> None:
     before = module_of(build, X.shape)
-    after = widen(before)
+    after = make_images(before)
     assert operators(after) == ["expand_dims", *expected, "squeeze"]
     if build is normalised:
         before, after = (relax.transform.DecomposeOpsForInference()(module) for module in (before, after))
     np.testing.assert_allclose(run(after, X), run(before, X), rtol=1e-5, atol=1e-5)
 
 
+def volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    """Volumes with a bias, an activation, a residual and a pool."""
+    first = builder.emit(relax.op.nn.conv3d(x, weight(6, 4, 3, 3, 2), strides=(1, 2, 1), padding=(1, 0, 2, 1, 1, 0)))
+    biased = builder.emit(relax.op.add(first, weight(1, 6, 1, 1, 1)))
+    active = builder.emit(relax.op.nn.relu(biased))
+    second = builder.emit(relax.op.nn.conv3d(active, weight(6, 6, 3, 1, 1), dilation=(2, 1, 1), padding=(2, 0, 0)))
+    total = builder.emit(relax.op.add(second, biased))
+    return relax.op.nn.max_pool3d(total, (2, 3, 2), (2, 1, 2), (0, 1, 1), ceil_mode=False)
+
+
+def grouped_volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    first = builder.emit(relax.op.nn.conv3d(x, weight(6, 2, 2, 1, 3), strides=(2, 1, 1), groups=2))
+    return relax.op.nn.conv3d(first, weight(3, 6, 1, 1, 1))
+
+
+def normalised_volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    made = builder.emit(relax.op.nn.conv3d(x, weight(6, 4, 1, 3, 3)))
+    statistics = [relax.const(np.abs(drawn(6, seed=seed)) + 0.5) for seed in range(4)]
+    norm = builder.emit(relax.op.nn.batch_norm(made, *statistics, axis=1, training=False))
+    return relax.op.nn.relu(builder.emit(relax.TupleGetItem(norm, 0)))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("build", [volume, grouped_volume, normalised_volume])
+def test_volumes_are_images_of_their_slices(build: Any, batch: int) -> None:
+    data = drawn(batch, 4, 7, 9, 8)
+    before = module_of(build, data.shape)
+    after = make_images(before)
+    found = [(call.op.name.rpartition(".")[2], call) for call in calls(after)]
+    assert not [name for name, _ in found if name in ("conv3d", "max_pool3d")]
+    in_between = [call for name, call in found if name in ("add", "relu", "conv2d", "max_pool2d")]
+    assert in_between and all(len(call.ty.shape) == 4 for call in in_between)
+    if build is normalised_volume:
+        before, after = (relax.transform.DecomposeOpsForInference()(module) for module in (before, after))
+    np.testing.assert_allclose(run(after, data), run(before, data), rtol=1e-4, atol=1e-4)
+
+
+def test_volumes_that_are_padded_in_depth_before_a_pool_stay() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        made = builder.emit(relax.op.nn.conv3d(x, weight(6, 4, 1, 1, 1)))
+        return relax.op.nn.max_pool3d(made, 3, 2, 1)
+
+    data = drawn(1, 4, 7, 9, 8)
+    before = module_of(build, data.shape)
+    assert operators(make_images(before))[-1] == "max_pool3d"
+    np.testing.assert_allclose(run(make_images(before), data), run(before, data), rtol=1e-5, atol=1e-5)
+
+
 def test_what_follows_no_convolution_stays() -> None:
     module = module_of(lambda builder, x: relax.op.nn.relu(builder.emit(relax.op.add(x, weight(1, 4, 1)))), X.shape)
-    assert operators(widen(module)) == ["add", "relu"]
+    assert operators(make_images(module)) == ["add", "relu"]
 
 
 def test_who_cannot_read_two_dimensions_reads_one() -> None:
@@ -87,5 +135,5 @@ def test_who_cannot_read_two_dimensions_reads_one() -> None:
         return relax.op.nn.softmax(made, 2)
 
     before = module_of(build, X.shape)
-    assert operators(widen(before)) == ["expand_dims", "conv2d", "squeeze", "softmax"]
-    np.testing.assert_allclose(run(widen(before), X), run(before, X), rtol=1e-5, atol=1e-6)
+    assert operators(make_images(before)) == ["expand_dims", "conv2d", "squeeze", "softmax"]
+    np.testing.assert_allclose(run(make_images(before), X), run(before, X), rtol=1e-5, atol=1e-6)
