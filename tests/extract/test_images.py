@@ -113,10 +113,11 @@ def test_volumes_are_images_of_their_slices(build: Any, batch: int) -> None:
     np.testing.assert_allclose(run(after, data), run(before, data), rtol=1e-4, atol=1e-4)
 
 
-def test_volumes_that_are_padded_in_depth_before_a_pool_stay() -> None:
+@pytest.mark.parametrize("settings", [{"padding": 1}, {"ceil_mode": True}])
+def test_pools_that_reach_beyond_the_depth_stay(settings: dict[str, Any]) -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         made = builder.emit(relax.op.nn.conv3d(x, weight(6, 4, 1, 1, 1)))
-        return relax.op.nn.max_pool3d(made, 3, 2, 1)
+        return relax.op.nn.max_pool3d(made, 2, 2, **settings)
 
     data = drawn(1, 4, 7, 9, 8)
     before = module_of(build, data.shape)

@@ -13,7 +13,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.fold import value_of
-from anole.extract.rewrite import ELEMENTWISE, bound, bound_call, rewritten
+from anole.extract.rewrite import ELEMENTWISE, bound, bound_call, extents, rewritten
 
 
 def make_images(module: tvm.IRModule) -> tvm.IRModule:
@@ -49,7 +49,7 @@ class _Rows:
         return squeeze.args[0] if axes == [2] and rank == 4 else None
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
-        rank = len(_extents(operand))
+        rank = len(extents(operand))
         if (images := self.images(mutator, operand)) is not None or rank < 2:
             return operand if images is None else images
         if (value := _value(mutator, operand)) is not None:
@@ -72,20 +72,20 @@ class _Slices:
         apart = bound_call(mutator, permuted.args[0], "relax.reshape")
         if apart is None:
             return None
-        batch, depth, *rest = _extents(apart)
-        return apart.args[0] if _extents(apart.args[0]) == [batch * depth, *rest] else None
+        batch, depth, *rest = extents(apart)
+        return apart.args[0] if extents(apart.args[0]) == [batch * depth, *rest] else None
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
         if (images := self.images(mutator, operand)) is not None:
             return images
-        extents = _extents(operand)
+        own = extents(operand)
         if (value := _value(mutator, operand)) is not None and value.ndim > 2:
             whole = value.reshape((1,) * (5 - value.ndim) + value.shape)
             is_alike = whole.shape[0] == whole.shape[2] == 1
             return relax.const(whole[:, :, 0], str(operand.ty.dtype)) if is_alike else None
-        if len(extents) < 3:
+        if len(own) < 3:
             return operand
-        if extents != list(shape):
+        if own != list(shape):
             return None
         batch, channels, depth, rows, columns = shape
         exchanged = mutator.builder_.emit(relax.op.permute_dims(operand, self._EXCHANGED))
@@ -156,8 +156,9 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
 
 
 def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
-    attrs = call.attrs
-    if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1:
+    attrs, depth, results = call.attrs, extents(call.args[0])[2], int(call.ty.shape[2])
+    reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
+    if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
         return None
     pooled = relax.op.nn.max_pool2d(
         operands[0],
@@ -181,14 +182,12 @@ def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilati
         reach: places in the depth of the kernel.
         dilation: between them.
     """
-    builder, stride, front, back = (
-        mutator.builder_,
-        *(int(of) for of in (call.attrs.strides[0], call.attrs.padding[0], call.attrs.padding[3])),
-    )
+    builder, stride = mutator.builder_, int(call.attrs.strides[0])
+    front, back = int(call.attrs.padding[0]), int(call.attrs.padding[3])
     if (reach, stride, front, back) == (1, 1, 0, 0):
         return [images]
-    (batch, _, depth, *_), results = _extents(call.args[0]), int(call.ty.shape[2])
-    _, *rest = _extents(images)
+    (batch, _, depth, *_), results = extents(call.args[0]), int(call.ty.shape[2])
+    _, *rest = extents(images)
     axis = 0 if batch == 1 else 1
     if batch > 1:
         images = builder.emit(relax.op.reshape(images, (batch, depth, *rest)))
@@ -230,12 +229,6 @@ def _value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
     return None if found is None else value_of(found)
 
 
-def _extents(expr: ir.Expr) -> list[int]:
-    """Returns the shape of a tensor, or nothing of what is none, or whose shape is not known."""
-    shape = getattr(expr.ty, "shape", None)
-    return [int(extent) for extent in shape] if shape is not None else []
-
-
 _CONVOLUTIONS: dict[str, _Make] = {
     "relax.nn.conv1d": _row_convolution,
     "relax.nn.conv1d_transpose": _row_convolution,
@@ -263,15 +256,15 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
             return self._concat(call)
         if name == "relax.nn.batch_norm":
             return self._batch_norm(call)
-        form = _FORMS.get(len(_extents(call)))
+        form = _FORMS.get(len(extents(call)))
         if form is None or name not in _MADE:
             return call
         if name not in _CONVOLUTIONS and all(form.images(self, operand) is None for operand in call.args):
             return call
-        shape = _extents(call)
+        shape = extents(call)
         # Of a convolution, data and result differ in shape, and a weight is none of what lies as images.
         own = [call.args[0]] if name == "relax.nn.conv3d" else call.args
-        operands = [form.as_images(self, each, shape if name in ELEMENTWISE else _extents(each)) for each in own]
+        operands = [form.as_images(self, each, shape if name in ELEMENTWISE else extents(each)) for each in own]
         made = None if any(operand is None for operand in operands) else _MADE[name](self, call, operands)
         return call if made is None else form.from_images(self, self.builder_.emit(made), shape)
 
@@ -286,17 +279,17 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         return images if images is not None and [int(axis) % rank for axis in call.attrs.axis] == [2] else call
 
     def _concat(self, call: ir.Call) -> ir.Expr:
-        form, whole = _FORMS.get(len(_extents(call))), bound(self, call.args[0])
+        form, whole = _FORMS.get(len(extents(call))), bound(self, call.args[0])
         if form is None or not isinstance(whole, relax.Tuple) or int(call.attrs.axis or 0) != 1:
             return call
         parts = [form.images(self, field) for field in whole.fields]
         if any(part is None for part in parts):
             return call
-        return form.from_images(self, self.builder_.emit(relax.op.concat(parts, 1)), _extents(call))
+        return form.from_images(self, self.builder_.emit(relax.op.concat(parts, 1)), extents(call))
 
     def _batch_norm(self, call: ir.Call) -> ir.Expr:
         data, *statistics = call.args
-        shape = _extents(data)
+        shape = extents(data)
         form = _FORMS.get(len(shape))
         images = None if form is None else form.images(self, data)
         if form is None or images is None or int(call.attrs.axis) != 1:

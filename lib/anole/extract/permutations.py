@@ -10,7 +10,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.fold import value_of
-from anole.extract.rewrite import ELEMENTWISE, bound, bound_call, rewritten
+from anole.extract.rewrite import ELEMENTWISE, bound, bound_call, extents, rewritten
 
 _TO_CHANNELS_FIRST = [0, 3, 1, 2]
 """What comes before an operator of which the conversion knows no layout."""
@@ -108,8 +108,8 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         """Returns an operand in the order before the permutation, or None where it would have to be permuted back."""
         if (before := self._before(operand)) is not None:
             return before
-        shape = getattr(operand.ty, "shape", None)
-        if shape is None or all(extent == 1 for extent in shape):
+        is_scalar = not isinstance(operand.ty, relax.TensorType) or not len(operand.ty.shape)
+        if is_scalar or set(extents(operand)) == {1}:
             return operand
         if (value := value_of(operand)) is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 
 _BINARY = "add subtract multiply divide maximum minimum power equal not_equal greater greater_equal less less_equal"
 _UNARY = "abs astype clip erf exp log negative rsqrt sigmoid sqrt square tanh"
@@ -48,3 +48,9 @@ def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
     """Returns the call that an expression stands for, or None where it is none of that operator."""
     call = bound(mutator, expr)
     return call if isinstance(call, ir.Call) and call.op == ir.Op.get(operator) else None
+
+
+def extents(expr: ir.Expr) -> list[int]:
+    """Returns the shape of a tensor; nothing where it is not known, of a scalar and of what is no tensor."""
+    shape = getattr(expr.ty, "shape", None) or ()
+    return [int(extent) for extent in shape] if all(isinstance(extent, tirx.IntImm) for extent in shape) else []

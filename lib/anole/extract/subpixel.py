@@ -16,7 +16,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.fold import value_of
-from anole.extract.rewrite import rewritten
+from anole.extract.rewrite import extents, rewritten
 
 
 def convolve_forward(module: tvm.IRModule) -> tvm.IRModule:
@@ -74,11 +74,16 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         if not isinstance(call.op, ir.Op) or call.op.name != "relax.nn.conv2d_transpose":
             return call
         call = self.builder_.normalize(call)
-        attrs, weight = call.attrs, value_of(call.args[1])
-        if weight is None or (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) != ("NHWC", "HWIO", "NHWC"):
+        weight, attrs = value_of(call.args[1]), call.attrs
+        layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+        if weight is None or not extents(call) or layouts != ("NHWC", "HWIO", "NHWC"):
             return call
-        batch, height, width, _ = (int(extent) for extent in call.args[0].ty.shape)
-        _, *sides, filters = (int(extent) for extent in call.ty.shape)
+        return self._forwards(call, weight)
+
+    def _forwards(self, call: ir.Call, weight: NDArray[Any]) -> ir.Expr:
+        batch, height, width, _ = extents(call.args[0])
+        _, *sides, filters = extents(call)
+        attrs, groups = call.attrs, int(call.attrs.groups)
         top, left, *_ = (int(pad) for pad in attrs.padding)
         rows, columns = (
             _Axis.of(inputs, kernel, int(stride), int(dilation), cut, extent)
@@ -86,7 +91,6 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
                 (height, width), weight.shape[:2], attrs.strides, attrs.dilation, (top, left), sides, strict=True
             )
         )
-        groups = int(attrs.groups)
         made = relax.op.nn.conv2d(
             call.args[0],
             relax.const(_forward_weight(weight, rows, columns, groups), str(call.args[1].ty.dtype)),
