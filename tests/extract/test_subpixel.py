@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tvm import ir, relax
 
@@ -49,8 +49,7 @@ def test_every_transposed_convolution_is_one_forwards(case: dict[str, object]) -
         padding=case["padding"],
         **{name: case[name] for name in names[1:]},
     )
-    if min(expected.shape) < 1:
-        return
+    assume(min(expected.shape) > 0)
 
     def build(_: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         kernel = relax.const(weight.transpose(2, 3, 0, 1))

@@ -27,6 +27,15 @@ def test_untrained_batch_norms_are_not_trivial() -> None:
     assert not network.training
 
 
+def test_no_weights_are_fetched_for_what_a_network_is_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(*_: object, **__: object) -> None:
+        raise AssertionError("weights are fetched")
+
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fetch)
+    network = make_network(ModelSpec("net", "torchvision:lraspp_mobilenet_v3_large", X))
+    assert "backbone.0.0.weight" in network.state_dict()
+
+
 @pytest.mark.parametrize(
     ("source", "inputs", "words"),
     [

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.rewrite import rewritten
+from anole.extract.rewrite import bound, rewritten
 
 _Fold = Callable[..., NDArray[Any]]
 
@@ -44,15 +44,17 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
         fold = _FOLDS.get(call.op.name) if isinstance(call.op, ir.Op) else None
-        operands = [self._value(arg) for arg in call.args]
+        operands = [value_behind(self, arg) for arg in call.args]
         if fold is None or any(operand is None for operand in operands):
             return call
         call = self.builder_.normalize(call)
         return relax.const(np.asarray(fold(call, *operands), order="C"), str(call.ty.dtype))
 
-    def _value(self, arg: ir.Expr) -> NDArray[Any] | None:
-        bound = self.lookup_binding(arg) if isinstance(arg, relax.Var) else None
-        return value_of(arg if bound is None else bound)
+
+def value_behind(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
+    """Returns the value of what an expression stands for in a mutator's new function, see `value_of`."""
+    found = bound(mutator, expr)
+    return value_of(expr if found is None else found)
 
 
 def value_of(expr: ir.Expr) -> NDArray[Any] | None:

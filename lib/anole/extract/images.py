@@ -8,11 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.fold import value_of
+from anole.extract.fold import value_behind
 from anole.extract.rewrite import ELEMENTWISE, bound, bound_call, extents, rewritten
 
 
@@ -52,7 +51,7 @@ class _Rows:
         rank = len(extents(operand))
         if (images := self.images(mutator, operand)) is not None or rank < 2:
             return operand if images is None else images
-        if (value := _value(mutator, operand)) is not None:
+        if (value := value_behind(mutator, operand)) is not None:
             return relax.const(np.expand_dims(value, -2), str(operand.ty.dtype))
         return mutator.builder_.emit(relax.op.expand_dims(operand, rank - 1))
 
@@ -79,7 +78,7 @@ class _Slices:
         if (images := self.images(mutator, operand)) is not None:
             return images
         own = extents(operand)
-        if (value := _value(mutator, operand)) is not None and value.ndim > 2:
+        if (value := value_behind(mutator, operand)) is not None and value.ndim > 2:
             whole = value.reshape((1,) * (5 - value.ndim) + value.shape)
             is_alike = whole.shape[0] == whole.shape[2] == 1
             return relax.const(whole[:, :, 0], str(operand.ty.dtype)) if is_alike else None
@@ -133,7 +132,7 @@ def _row_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Ex
 
 def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
     """Convolves each slice together with its neighbours, as further channels; or one by one, where groups are apart."""
-    attrs, weight = call.attrs, _value(mutator, call.args[1])
+    attrs, weight = call.attrs, value_behind(mutator, call.args[1])
     if weight is None:
         return None
     dtype, groups = str(call.args[1].ty.dtype), int(attrs.groups)
@@ -222,11 +221,6 @@ def _sides(padding: Sequence[Any]) -> tuple[int, int, int, int]:
 def _borders(padding: Sequence[Any]) -> tuple[int, ...]:
     """Returns (top, left, bottom, right) of the padding of a volume's six sides."""
     return tuple(int(padding[at]) for at in (1, 2, 4, 5))
-
-
-def _value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
-    found = bound(mutator, expr)
-    return None if found is None else value_of(found)
 
 
 _CONVOLUTIONS: dict[str, _Make] = {
