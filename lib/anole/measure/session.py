@@ -18,7 +18,7 @@ from anole.targets.base import Device, Runner, Timeable
 from anole.task import Workload
 
 _FEWEST_TURNS, _MOST_TURNS = 5, 100
-"""Of a comparison, which ends between them when its time is up; after a hundred, medians hardly move."""
+"""Of a comparison, which ends between them when its time is up."""
 
 
 @dataclass(frozen=True)
