@@ -51,6 +51,14 @@ def test_the_models_yaml_of_the_readme_is_right(tmp_path: Path) -> None:
     assert list(Pipeline.load(tmp_path / "models.yaml").spec.builds) == ["resnet18-cpu-anole"]
 
 
+def test_the_page_on_models_yaml_is_right() -> None:
+    page = (HOME / "docs/models.md").read_text()
+    example, absent = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    assert list(parse_spec(example).builds) == ["resnet18-cpu-anole", "resnet18-by-chance"]
+    skipped = parse_spec({**example, **absent, "builds": [{"model": "resnet18", "target": "gpu"}]})
+    assert not skipped.targets["gpu"].required
+
+
 def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta.md").read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)

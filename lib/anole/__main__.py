@@ -51,7 +51,9 @@ class _Json(click.ParamType[dict[str, Any]]):
 _PATH = click.Path(path_type=Path)
 _MEASURE = click.option("--measure", type=_Json(), help="The `measure` of a target: another machine's device.")
 _BUILDERS = click.option(
-    "--builders", type=click.IntRange(1), help="Candidates built at once, unless that disturbs the device; all cores."
+    "--builders",
+    type=click.IntRange(1),
+    help="Candidates built at once; by default the target's threads on the processor, all cores elsewhere.",
 )
 _SPEC = click.option("--spec", type=_PATH, default=Path("models.yaml"), show_default=True, help="What to build.")
 

@@ -23,7 +23,7 @@ TUNER_VERSION = 4
 """Raised when the same settings lead to other proposals than before; a part of a run's key."""
 
 _LED_SHARE = 0.5
-"""Of the first batch, what similar tasks choose; the rest is drawn at random, as without them."""
+"""Of the first batch, what similar tasks choose; the rest is what the explorer begins with, as without them."""
 
 _GAIN_MEMORY = 0.5
 """How much of the expected gain is what was expected before."""
