@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., relax.Expr], Callable[[torch.Tensor], t
     "sigmoid": (relax.op.sigmoid, torch.sigmoid),
     "silu": (relax.op.nn.silu, torch.nn.functional.silu),
     "gelu": (relax.op.nn.gelu, torch.nn.functional.gelu),
+    "gelu_tanh": (relax.op.nn.gelu_tanh, partial(torch.nn.functional.gelu, approximate="tanh")),
+    "log": (relax.op.log, torch.log),
     "softmax": (relax.op.nn.softmax, lambda x: torch.softmax(x, -1)),
 }
 
@@ -40,7 +43,15 @@ def test_errors_are_a_few_units_of_the_last_place(name: str) -> None:
     executable = tvm.compile(module_of(function, "float32"), tvm.target.Target({"kind": "llvm"}))
     found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
     expected = reference(torch.from_numpy(x).double()).numpy()
-    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6 if name == "gelu" else 2e-7)
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6 if "gelu" in name else 2e-7)
+
+
+def test_logarithms_of_all_magnitudes() -> None:
+    x = np.logspace(-45, 38, 4 * 501, dtype=np.float32).reshape(4, 501)
+    x[0, :4] = 0.0, -1.0, np.inf, np.nan
+    executable = tvm.compile(module_of(relax.op.log, "float32"), tvm.target.Target({"kind": "llvm"}))
+    found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
+    np.testing.assert_allclose(found, torch.log(torch.from_numpy(x).double()).numpy(), rtol=2e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["exp", "sigmoid", "silu"])

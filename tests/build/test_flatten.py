@@ -27,6 +27,13 @@ def dense_with_epilogue(emit: Emit, x: ir.Expr) -> ir.Expr:
     return relax.op.clip(emit(relax.op.add(biased, x)), -1, 1)
 
 
+def exact_gelu(emit: Emit, x: ir.Expr) -> ir.Expr:
+    product = emit(relax.op.matmul(x, const(8, 8)))
+    error = emit(relax.op.erf(emit(relax.op.divide(product, relax.const(2**0.5, "float32")))))
+    positive = emit(relax.op.greater(product, relax.const(0.0, "float32")))
+    return relax.op.where(positive, emit(relax.op.multiply(product, error)), emit(relax.op.nn.leakyrelu(product)))
+
+
 def two_layers(emit: Emit, x: ir.Expr) -> ir.Expr:
     hidden = emit(relax.op.nn.relu(emit(relax.op.matmul(x, const(8, 5)))))
     return relax.op.matmul(hidden, const(5, 6))
@@ -63,6 +70,7 @@ def run(module: tvm.IRModule, data: np.ndarray) -> np.ndarray:
     ("build", "operators"),
     [
         (dense_with_epilogue, "reshape matmul reshape add nn.gelu reshape add clip reshape"),
+        (exact_gelu, "reshape matmul divide erf greater multiply nn.leakyrelu where reshape"),
         (two_layers, "reshape matmul nn.relu matmul reshape"),
         (scaled_attention, "reshape reshape einsum multiply add reshape"),
         # What no template's epilogue can read stays behind the product.

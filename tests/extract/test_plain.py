@@ -79,6 +79,16 @@ def test_functions_of_one_number_are_the_operators_that_they_compute(
     np.testing.assert_array_equal(run(module, X), expected)
 
 
+@pytest.mark.parametrize(
+    ("exponent", "expected"),
+    [(1.0, []), (2.0, ["multiply"]), (3.0, ["multiply"] * 2), (0.5, ["sqrt"]), (-0.5, ["rsqrt"]), (2.5, ["power"])],
+)
+def test_powers_are_products_and_roots(exponent: float, expected: list[str]) -> None:
+    module = speak_plainly(module_of(lambda _, x: relax.op.power(x, relax.const(exponent)), X.shape))
+    assert operators(module) == expected
+    np.testing.assert_allclose(run(module, X + 1), (X + 1) ** exponent, rtol=1e-6)
+
+
 def test_of_bounds_that_cross_the_last_counts() -> None:
     module = speak_plainly(module_of(lambda _, x: bounded(x, 9.0, 5.0), X.shape))
     np.testing.assert_array_equal(run(module, X), np.minimum(np.maximum(X, 9), 5))

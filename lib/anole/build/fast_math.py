@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from math import log
+from math import inf, log, nan, pi
 from typing import Any
 
 from tvm import ir, relax, te, tirx, topi
@@ -33,6 +33,12 @@ _ERF_BELOW = (
     *(-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03),
     -1.42647390514189e-02,
 )
+_LOG = (
+    *(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1),
+    *(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
+)
+_LEAST_NORMAL, _BITS = 2.0**-126, 23
+"""The least number of float32 with all bits of its fraction, and how many these are."""
 
 
 def fast_math_map() -> dict[str, Legalize]:
@@ -41,9 +47,11 @@ def fast_math_map() -> dict[str, Legalize]:
         "relax.exp": _legalize(_elementwise(_exp)),
         "relax.tanh": _legalize(_elementwise(_tanh)),
         "relax.erf": _legalize(_elementwise(_erf)),
+        "relax.log": _legalize(_elementwise(_log)),
         "relax.sigmoid": _legalize(_elementwise(_sigmoid)),
         "relax.nn.silu": _legalize(_elementwise(_silu)),
         "relax.nn.gelu": _legalize(_elementwise(_gelu)),
+        "relax.nn.gelu_tanh": _legalize(_elementwise(_gelu_tanh)),
         "relax.nn.softmax": _legalize(topi.nn.fast_softmax, "axis"),
     }
 
@@ -93,6 +101,31 @@ def _erf(x: Value) -> Value:
     return _bound(_clip(x, 4.0), lambda x: _odd_ratio(x, _ERF, _ERF_BELOW))
 
 
+def _log(x: Value) -> Value:
+    """The logarithm of a power of two, and a polynomial of what that leaves of the argument (Cephes, logf)."""
+
+    def near_one(rest: Value, power: Value) -> Value:
+        square = rest * rest
+        return rest + (square * (rest * _polynomial(rest, _LOG) - _const(0.5)) + power * _const(log(2)))
+
+    def of_parts(fraction: Value, power: Value) -> Value:
+        is_large = fraction > _const(2**0.5)
+        rest = tirx.Select(is_large, fraction * _const(0.5), fraction) - 1.0
+        whole = tirx.Cast("float32", power) + tirx.Select(is_large, _const(1.0), _const(0.0))
+        return _bound(rest, lambda rest: _bound(whole, lambda power: near_one(rest, power)))
+
+    def of_bits(bits: Value, shift: Value) -> Value:
+        fraction = tirx.reinterpret("float32", (bits & ((1 << _BITS) - 1)) | (127 << _BITS))
+        return _bound(fraction, lambda fraction: of_parts(fraction, (bits >> _BITS) - 127 - shift))
+
+    is_small = x < _const(_LEAST_NORMAL)
+    normal = tirx.Select(is_small, x * _const(2.0**_BITS), x)
+    shift = tirx.Select(is_small, tirx.const(_BITS, "int32"), tirx.const(0, "int32"))
+    found = _bound(tirx.reinterpret("int32", normal), lambda bits: of_bits(bits, shift))
+    outside = tirx.Select(x >= 0.0, _const(-inf), _const(nan))
+    return tirx.Select(x > 0.0, tirx.Select(x < _const(inf), found, x), outside)
+
+
 def _sigmoid(x: Value) -> Value:
     return 1.0 / (1.0 + _bound(-x, _exp))
 
@@ -103,6 +136,11 @@ def _silu(x: Value) -> Value:
 
 def _gelu(x: Value) -> Value:
     return x * _const(0.5) * (1.0 + _bound(x * _const(0.5**0.5), _erf))
+
+
+def _gelu_tanh(x: Value) -> Value:
+    inner = x * (_const((2 / pi) ** 0.5) + _const((2 / pi) ** 0.5 * 0.044715) * x * x)
+    return x * _const(0.5) * (1.0 + _bound(inner, _tanh))
 
 
 def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
@@ -120,7 +158,7 @@ def _clip(x: Value, limit: float) -> Value:
 
 def _bound(value: Value, use: Callable[[Value], Value]) -> Value:
     """Returns an expression of a variable that holds the value."""
-    variable = tirx.Var("x", "float32")
+    variable = tirx.Var("x", value.ty)
     return tirx.Let(variable, value, use(variable))
 
 

@@ -15,27 +15,16 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.graph import operands_of, workload_of
 from anole.extract.products import is_transposed_product, transposed_product
+from anole.extract.rewrite import ELEMENTWISE, bound_call, extents, rewritten
 from anole.targets.reference import data_shape, out_shape, weight_shape
 from anole.task import Conv2d, Workload
-
-_ELEMENTWISE = frozenset(
-    f"relax.{name}"
-    for name in (
-        *"add subtract multiply divide maximum minimum".split(),
-        *"abs negative exp sqrt sigmoid tanh clip nn.relu nn.relu6 nn.gelu nn.gelu_tanh nn.silu".split(),
-    )
-)
 
 Shape = tuple[int, ...]
 
 
 def flatten_products(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module with flat products and epilogues, whose axes are given back behind the last of them."""
-    flattener = _Flattener(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            flattener.builder_.update_func(variable, relax.analysis.remove_all_unused(flattener.visit_expr(function)))
-    return flattener.builder_.get()
+    return rewritten(module, _Flattener)
 
 
 @mutator
@@ -48,7 +37,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         call = self.builder_.normalize(self.visit_expr_post_order(call))
         if not isinstance(call.op, ir.Op):
             return call
-        if call.op.name in _ELEMENTWISE:
+        if call.op.name in ELEMENTWISE:
             return self._elementwise(call)
         workload = workload_of(call)
         return call if workload is None or isinstance(workload, Conv2d) else self._product(call, workload)
@@ -101,11 +90,9 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(relax.op.reshape(value, shape))
 
     def _reshaped_from(self, value: ir.Expr) -> relax.Var | None:
-        call = self.lookup_binding(value) if isinstance(value, relax.Var) else None
-        if isinstance(call, ir.Call) and isinstance(call.op, ir.Op) and call.op.name == "relax.reshape":
-            return call.args[0]
-        return None
+        call = bound_call(self, value, "relax.reshape")
+        return None if call is None else call.args[0]
 
 
 def _extents(value: ir.Expr) -> Shape:
-    return tuple(int(extent) for extent in value.ty.shape)
+    return tuple(extents(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import tvm
@@ -16,10 +17,11 @@ from anole.extract.rewrite import rewritten
 
 
 def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with axes counted from the front, slices for what is taken at constant places, and clips.
+    """Returns the module with axes counted from the front, slices of what is taken at constant places, clips and products.
 
     Converting the layout crashes on a squeezed axis counted from the back. What is taken is looked up element by
-    element. Bounds that are tensors, as ONNX has them, would keep the layout from passing.
+    element. Bounds that are tensors, as ONNX has them, would keep the layout from passing. A power is a library's
+    function, called lane by lane.
     """
     return rewritten(module, _Speaker)
 
@@ -51,11 +53,21 @@ def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     if bound is None:
         return call
     from_below = builder.lookup_binding(data) if isinstance(data, relax.Var) else None
-    if isinstance(from_below, ir.Call) and from_below.op.name == "relax.clip":
+    if isinstance(from_below, ir.Call) and from_below.op == ir.Op.get("relax.clip"):
         clipped, low, high = from_below.args
         if bound >= float(low.value):
             return relax.op.clip(clipped, low, min(bound, float(high.value)))
     return relax.op.clip(data, -math.inf, bound)
+
+
+def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Says as roots and products what the library's function would compute lane by lane."""
+    data, exponent = call.args[0], _scalar(call.args[1])
+    if exponent in _ROOTS:
+        return _ROOTS[exponent](data)
+    if exponent not in (1.0, 2.0, 3.0, 4.0):
+        return call
+    return reduce(lambda product, _: builder.emit(relax.op.multiply(product, data)), range(int(exponent) - 1), data)
 
 
 def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -88,11 +100,13 @@ _PLAIN: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
     "relax.call_tir": _elementwise,
     "relax.maximum": _maximum,
     "relax.minimum": _minimum,
+    "relax.power": _power,
     "relax.squeeze": _squeeze,
     "relax.take": _take,
 }
 
 
+_ROOTS = {0.5: relax.op.sqrt, -0.5: relax.op.rsqrt}
 _EXTREMES = {tirx.Max: _maximum, tirx.Min: _minimum}
 
 

@@ -9,7 +9,7 @@ from tvm import ir, relax, tirx
 
 _BINARY = "add subtract multiply divide maximum minimum power equal not_equal greater greater_equal less less_equal"
 _UNARY = "abs astype clip erf exp log negative rsqrt sigmoid sqrt square tanh"
-_ACTIVATIONS = "gelu gelu_tanh leakyrelu relu silu"
+_ACTIVATIONS = "gelu gelu_tanh leakyrelu relu relu6 silu"
 
 ELEMENTWISE = tuple(
     [f"relax.{name}" for name in f"{_BINARY} {_UNARY} where".split()]
