@@ -233,6 +233,18 @@ MISTAKES = {
         "models.one.inputs.x[0]: found True",
         "whole",
     ),
+    "unknown dtype": (
+        ("models", "one", "inputs", "x"),
+        {"shape": [1, 3], "dtype": "int46"},
+        "models.one.inputs.x.dtype: found 'int46', which is not a type of inputs",
+        "'int64'",
+    ),
+    "dtype without a shape": (
+        ("models", "one", "inputs", "x"),
+        {"dtype": "int64"},
+        "models.one.inputs.x: has no `shape`",
+        "",
+    ),
     "model name": (("models", "a/b"), {}, "models: found 'a/b'; a name consists of", ""),
     "number as name": (("models", 5), {}, "models: found the key 5", "quote it"),
     "no kind": (("targets", "cpu"), {}, "targets.cpu: has no `kind`", ""),
@@ -451,10 +463,20 @@ def test_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("calibration", [None, "samples.npz"])
 def test_a_model_survives_its_plain_form(calibration: str | None) -> None:
-    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)}, calibration)
+    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)}, calibration, {"y": "int64"})
     assert ModelSpec.from_json("m", model.to_json()) == model
     assert ("calibration" in model.to_json()) == (calibration is not None)
     assert (model.scheme, model.location) == ("torch", "nets:tiny")
+
+
+def test_inputs_may_have_types(tmp_path: Path) -> None:
+    typed = {"ids": {"shape": [1, 4], "dtype": "int64"}, "x": {"shape": [2], "dtype": "float32"}, "y": [3]}
+    (model, _) = parse_spec(changed(("models", "one", "inputs"), typed)).models.values()
+    assert model.inputs == {"ids": (1, 4), "x": (2,), "y": (3,)} and model.dtypes == {"ids": "int64"}
+    (tmp_path / "net.onnx").touch()
+    of_file = {"source": "onnx:net.onnx", "inputs": typed}
+    with pytest.raises(SpecError, match=r"models\.one\.inputs\.ids\.dtype: an ONNX file names the types"):
+        parse_spec(changed(("models", "one"), of_file), project=tmp_path)
 
 
 def test_reading_a_spec_imports_nothing_heavy() -> None:

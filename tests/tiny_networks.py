@@ -119,6 +119,18 @@ class Enlarged(nn.Module):
         return self.shorten(nn.functional.max_pool1d(self.slope(self.norm(self.along(rows.mean(2)))), 2))
 
 
+class Tokens(nn.Module):
+    """Whole numbers that are looked up, and a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        self.mix = nn.Linear(8, 5)
+
+    def forward(self, ids: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        return self.mix(self.embed(ids)).masked_fill(~keep.unsqueeze(-1), -1.0)
+
+
 def norm_last() -> nn.Module:
     return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
 
@@ -158,6 +170,10 @@ def gated() -> nn.Module:
 
 def enlarged() -> nn.Module:
     return Enlarged()
+
+
+def tokens() -> nn.Module:
+    return Tokens()
 
 
 def number() -> int:

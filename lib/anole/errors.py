@@ -55,3 +55,14 @@ class StreamError(AnoleError):
 
 class BuildError(AnoleError):
     """A model cannot be compiled, or a build folder is not usable."""
+
+
+def cause(error: BaseException, line: int = -1) -> str:
+    """Returns the type of an error and one line of what it says, to be told in the message of another.
+
+    Args:
+        error: of any kind; some say nothing.
+        line: which of its lines that are not empty: TVM's last one says most, torch's first one.
+    """
+    lines = [text.strip() for text in str(error).splitlines() if text.strip()]
+    return f"{type(error).__name__}: {lines[line]}"[:2000] if lines else type(error).__name__

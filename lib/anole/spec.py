@@ -31,6 +31,9 @@ _TARGET_KEYS = {
     ),
 }
 
+_DTYPES = ("float32", "int32", "int64", "bool")
+"""What a network of torch may take, the first by default; an ONNX file names its own."""
+
 _RELATIVE_ERRORS = (1e-5, 1e-2)
 """The least and the most that may be asked of a kernel; not every direct sum in float32 is below 1e-6."""
 
@@ -42,6 +45,7 @@ class ModelSpec:
     Attributes:
         source: ``torchvision:<name>``, ``torch:<module>:<factory>`` or ``onnx:<path>``.
         inputs: name of each input and its shape, in the order of the model's arguments.
+        dtypes: of the inputs that are not float32.
         calibration: samples of the inputs, ``.npy`` or ``.npz``, for targets of whole numbers; random ones when None.
     """
 
@@ -49,6 +53,7 @@ class ModelSpec:
     source: str
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     calibration: str | None = None
+    dtypes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def scheme(self) -> str:
@@ -62,14 +67,19 @@ class ModelSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain entry of models.yaml, without the name."""
-        plain = {"source": self.source, "inputs": {name: list(shape) for name, shape in self.inputs.items()}}
+        inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
+        inputs |= {name: {"shape": inputs[name], "dtype": dtype} for name, dtype in self.dtypes.items()}
+        plain = {"source": self.source, "inputs": inputs}
         return plain if self.calibration is None else {**plain, "calibration": self.calibration}
 
     @classmethod
     def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
         """Returns the model of an entry that `to_json` made plain."""
-        inputs = {key: tuple(shape) for key, shape in entry.get("inputs", {}).items()}
-        return cls(name, entry["source"], inputs, entry.get("calibration"))
+        given = entry.get("inputs", {})
+        typed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
+        inputs = {key: tuple(typed[key]["shape"] if key in typed else each) for key, each in given.items()}
+        dtypes = {key: each["dtype"] for key, each in typed.items()}
+        return cls(name, entry["source"], inputs, entry.get("calibration"), dtypes)
 
 
 @dataclass(frozen=True)
@@ -179,11 +189,27 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
     entry = node.mapping(allowed=("source", "inputs", "calibration"), required=("source",))
     check_source(entry["source"], project)
     model_source = entry["source"].text()
-    inputs = {key: _shape(shape) for key, shape in entry["inputs"].mapping().items()} if "inputs" in entry else {}
+    inputs, dtypes = _inputs(entry["inputs"], model_source) if "inputs" in entry else ({}, {})
     if not inputs and not model_source.startswith("onnx:"):
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
     calibration = _file(entry["calibration"], project) if "calibration" in entry else None
-    return ModelSpec(name, model_source, inputs, calibration)
+    return ModelSpec(name, model_source, inputs, calibration, dtypes)
+
+
+def _inputs(node: Node, model_source: str) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """Returns the shape of each input, and the types of those that are not float32."""
+    shapes, dtypes = {}, {}
+    for name, each in node.mapping().items():
+        if not isinstance(each.value, dict):
+            shapes[name] = _shape(each)
+            continue
+        typed = each.mapping(allowed=("shape", "dtype"), required=("shape", "dtype"))
+        shapes[name], dtype = _shape(typed["shape"]), typed["dtype"].choice(_DTYPES, "a type of inputs")
+        if model_source.startswith("onnx:"):
+            raise typed["dtype"].error("an ONNX file names the types of its inputs; give only the shape")
+        if dtype != _DTYPES[0]:
+            dtypes[name] = dtype
+    return shapes, dtypes
 
 
 def _file(node: Node, project: Path) -> str:

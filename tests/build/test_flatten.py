@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -52,8 +52,12 @@ def rows_of_others(emit: Emit, x: ir.Expr) -> ir.Expr:
     return relax.op.multiply(emit(relax.op.matmul(x, const(8, 7))), const(4, 7))
 
 
-def module_of(build: Build) -> tvm.IRModule:
-    data, builder = relax.Var("x", relax.TensorType((2, 3, 4, 8), "float32")), relax.BlockBuilder()
+def vector(emit: Emit, x: ir.Expr) -> ir.Expr:
+    return relax.op.nn.relu(emit(relax.op.matmul(x, const(8, 5))))
+
+
+def module_of(build: Build, shape: Sequence[int]) -> tvm.IRModule:
+    data, builder = relax.Var("x", relax.TensorType(shape, "float32")), relax.BlockBuilder()
     with builder.function("main", [data]):
         with builder.dataflow():
             result = builder.emit_output(build(builder.emit, data))
@@ -69,6 +73,7 @@ def run(module: tvm.IRModule, data: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("build", "operators"),
     [
+        (vector, "reshape matmul nn.relu reshape"),
         (dense_with_epilogue, "reshape matmul reshape add nn.gelu reshape add clip reshape"),
         (exact_gelu, "reshape matmul divide erf greater multiply nn.leakyrelu where reshape"),
         (two_layers, "reshape matmul nn.relu matmul reshape"),
@@ -80,11 +85,12 @@ def run(module: tvm.IRModule, data: np.ndarray) -> np.ndarray:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_products_are_flat_and_compute_the_same(build: Build, operators: str) -> None:
-    module = module_of(build)
+    shape = (8,) if build is vector else (2, 3, 4, 8)
+    module = module_of(build, shape)
     flat = flatten_products(module)
     bindings = [binding.value for block in flat["main"].body.blocks for binding in block.bindings]
     names = [value.op.name.removeprefix("relax.") for value in bindings if isinstance(value, ir.Call)]
     assert sorted(names) == sorted(operators.split())
     assert names[-1] == operators.split()[-1]
-    data = RNG.standard_normal((2, 3, 4, 8), dtype=np.float32)
+    data = RNG.standard_normal(shape, dtype=np.float32)
     np.testing.assert_allclose(run(flat, data), run(module, data), rtol=1e-5, atol=1e-5)

@@ -21,17 +21,19 @@ from anole.task import Conv2d, Dense
 
 
 def write(path: Path, shape: Sequence[int | str] = (1, 3, 9, 9), last: str = "Relu") -> None:
-    """Writes a convolution, a flattening, a matrix product and one more operator."""
+    """Writes a convolution, a transposed one, a flattening, a matrix product and one more operator."""
     rng = np.random.default_rng(0)
     weights = {
         "conv.weight": rng.standard_normal((8, 3, 3, 3)).astype(np.float32),
         "conv.bias": rng.standard_normal(8).astype(np.float32),
-        "fc.weight": rng.standard_normal((5, 8 * 49)).astype(np.float32),
+        "up.weight": rng.standard_normal((8, 4, 2, 2)).astype(np.float32),
+        "fc.weight": rng.standard_normal((5, 4 * 196)).astype(np.float32),
         "fc.bias": rng.standard_normal(5).astype(np.float32),
     }
     nodes = [
         helper.make_node("Conv", ["image", "conv.weight", "conv.bias"], ["c"], "conv"),
-        helper.make_node("Flatten", ["c"], ["flat"], "flatten"),
+        helper.make_node("ConvTranspose", ["c", "up.weight"], ["u"], "up", strides=[2, 2]),
+        helper.make_node("Flatten", ["u"], ["flat"], "flatten"),
         helper.make_node("Gemm", ["flat", "fc.weight", "fc.bias"], ["g"], "fc", transB=1),
         helper.make_node(last, ["g"], ["scores"], "last"),
     ]
@@ -53,8 +55,9 @@ def test_a_file_is_imported_with_its_names(project: Path, shape: tuple[int | str
     fixed = {} if shape[0] == 1 else {"image": (1, 3, 9, 9)}
     imported = load_model(ModelSpec("net", "onnx:net.onnx", fixed))
     layers = find_layers(imported)
-    assert [layer.workload for layer in layers] == [Conv2d(1, 9, 9, 3, 8, (3, 3)), Dense(1, 392, 5)]
-    assert [layer.name for layer in layers] == ["conv", "fc"]
+    convolutions = [Conv2d(1, 9, 9, 3, 8, (3, 3)), Conv2d(1, 7, 7, 8, 16, (1, 1))]
+    assert [layer.workload for layer in layers] == [*convolutions, Dense(1, 784, 5)]
+    assert [layer.name for layer in layers] == ["conv", "up", "fc"]
     assert [info.name for info in (*imported.inputs, *imported.outputs)] == ["image", "scores"]
     image = np.random.default_rng(1).standard_normal((1, 3, 9, 9)).astype(np.float32)
     executable = tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"}))

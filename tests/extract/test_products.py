@@ -47,8 +47,9 @@ def of_heads(builder: relax.BlockBuilder, left: ir.Expr, right: ir.Expr) -> ir.E
         # The batch of one is repeated, which no template does.
         ((3, 4, 5), (1, 6, 5), plain, ["permute_dims", "matmul"], BatchMatmul(1, 12, 5, 6)),
         ((1, 4, 5), (3, 6, 5), plain, ["permute_dims", "matmul"], None),
+        ((5,), (6, 5), plain, ["permute_dims", "matmul"], None),
     ],
-    ids=["flat", "one for all", "batches", "scaled", "batch split", "heads", "one of a batch", "repeated"],
+    ids=["flat", "one for all", "batches", "scaled", "batch split", "heads", "one of a batch", "repeated", "vector"],
 )
 def test_transpositions_are_absorbed(
     left: tuple[int, ...],

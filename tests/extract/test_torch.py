@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import tvm
+from tvm import relax
 
 from anole.errors import ExtractError
 from anole.extract import load_model
-from anole.extract.torch import make_network
+from anole.extract.torch import example_inputs, make_network, run_network
 from anole.spec import ModelSpec
 
 X = {"x": (1, 3, 16, 16)}
@@ -59,6 +62,18 @@ def test_mistakes_are_said(project: Path, source: str, inputs: dict[str, tuple[i
     message = str(caught.value)
     assert message.startswith("model net: ") and "\n" not in message
     assert all(word in message for word in words), message
+
+
+def test_inputs_may_be_whole_numbers_and_flags(project: Path) -> None:
+    shapes = {"ids": (2, 5), "keep": (2, 5)}
+    model = ModelSpec("net", "torch:tiny:tokens", shapes, dtypes={"ids": "int64", "keep": "bool"})
+    arguments = example_inputs(model)
+    assert [(info.name, info.dtype) for info in load_model(model).inputs] == [("ids", "int64"), ("keep", "bool")]
+    assert arguments["keep"].any() and not arguments["keep"].all()
+    executable = tvm.compile(load_model(model).module, tvm.target.Target("llvm"))
+    found = relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.from_dlpack, arguments.values()))
+    (expected,) = run_network(model, make_network(model), arguments)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_folders_of_the_project_hide_no_installed_package(project: Path) -> None:

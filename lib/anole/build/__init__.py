@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anole.build.folder import new_folder, write_description, write_library
 from anole.build.match import Match, coverage, match_tasks, warn_of_untuned
-from anole.errors import BuildError
+from anole.errors import BuildError, cause
 from anole.extract import load_model
 from anole.machine import software_versions
 from anole.record import utc_now
@@ -150,8 +150,7 @@ def _compile(
         with target.compiler_target() as compiler_target, options:
             executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
     except Exception as error:
-        last = str(error).strip().splitlines()[-1]
-        raise BuildError(f"model {model.name}: TVM cannot compile it: {type(error).__name__}: {last}") from error
+        raise BuildError(f"model {model.name}: TVM cannot compile it: {cause(error)}") from error
     unschedulable = {
         workload: f"its template could not schedule it in this network: {reason}"
         for workload, reason in failures.items()

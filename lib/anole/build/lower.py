@@ -16,6 +16,7 @@ from anole.build.fast_math import fast_math_map
 from anole.build.flatten import flatten_products
 from anole.build.permute import mean_before_permuting
 from anole.build.workspace import lift_workspaces
+from anole.errors import cause
 from anole.extract.graph import operands_of, workload_of
 from anole.keys import canonical_json
 from anole.record import Config
@@ -98,7 +99,7 @@ def _schedule(
         return choice.template.schedule(func, workload, choice.config)
     except Exception as error:
         # An epilogue that the template was not made for must not cost the whole build.
-        failures[workload] = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+        failures[workload] = cause(error)
         return schedule_default(func)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.errors import BuildError
+from anole.errors import BuildError, cause
 from anole.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ def reference_engines(
             export_onnx(network, arguments, exported)
             engines.append(onnxruntime_engine(exported, inputs, threads))
         except Exception as error:
-            first = (str(error).strip().splitlines() or [""])[0]
-            _log.warning("%s: no ONNX Runtime reference: %s: %s", model.name, type(error).__name__, first)
+            _log.warning("%s: no ONNX Runtime reference: %s", model.name, cause(error, line=0))
         yield engines
 
 

@@ -44,8 +44,10 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
         fold = _FOLDS.get(call.op.name) if isinstance(call.op, ir.Op) else None
+        if fold is None:
+            return call
         operands = [value_behind(self, arg) for arg in call.args]
-        if fold is None or any(operand is None for operand in operands):
+        if any(operand is None for operand in operands):
             return call
         call = self.builder_.normalize(call)
         return relax.const(np.asarray(fold(call, *operands), order="C"), str(call.ty.dtype))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm import ir, relax, tirx
 
-from anole.errors import ExtractError
+from anole.errors import ExtractError, cause
 from anole.extract.fold import fold_constants
 from anole.extract.images import make_images
 from anole.extract.imported import Imported, TensorInfo
@@ -64,8 +64,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
             for step in (*images, *inference, *fold, *convert, *fold, *plain):
                 module = step(module)
     except Exception as error:
-        last = str(error).strip().splitlines()[-1]
-        raise ExtractError(f"model {model.name}: TVM cannot convert it: {type(error).__name__}: {last}") from error
+        raise ExtractError(f"model {model.name}: TVM cannot convert it: {cause(error)}") from error
     main = module["main"]
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
@@ -131,7 +130,7 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
 
 def _dense(call: ir.Call) -> Dense | None:
     data, weight = (_shape(arg.ty) for arg in call.args)
-    if data is None or weight is None or len(weight) != 2 or len(data) < 2 or not _has_constant_weight(call):
+    if data is None or weight is None or len(weight) != 2 or not data or not _has_constant_weight(call):
         return None
     return Dense(batch=prod(data[:-1]), in_features=weight[0], out_features=weight[1])
 

@@ -14,7 +14,7 @@ from anole.extract.imported import Imported, TensorInfo
 if TYPE_CHECKING:
     from anole.spec import ModelSpec
 
-_ANCHORS = ("Conv", "Gemm", "MatMul")
+_ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def import_onnx(model: ModelSpec) -> Imported:

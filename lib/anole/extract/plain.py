@@ -17,7 +17,7 @@ from anole.extract.rewrite import rewritten
 
 
 def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with axes counted from the front, slices of what is taken at constant places, clips and products.
+    """Returns the module with axes counted from the front, slices of what is taken at one place, clips and products.
 
     Converting the layout crashes on a squeezed axis counted from the back. What is taken is looked up element by
     element. Bounds that are tensors, as ONNX has them, would keep the layout from passing. A power is a library's

@@ -12,7 +12,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.rewrite import rewritten
+from anole.extract.rewrite import bound, extents, rewritten
 
 
 def absorb_transpositions(module: tvm.IRModule) -> tvm.IRModule:
@@ -47,7 +47,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
             return call
         left, right = call.args
         batches = [list(operand.ty.shape)[:-2] for operand in (left, right)]
-        if len(right.ty.shape) < 2 or (batches[1] and batches[0] != batches[1]):
+        if min(len(left.ty.shape), len(right.ty.shape)) < 2 or (batches[1] and batches[0] != batches[1]):
             return call
         transposed = self._transposed(right)
         if transposed is None:
@@ -59,14 +59,14 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
 
         Scaling and splitting the batch differently may stand between the value and what exchanged its axes.
         """
-        call = self.lookup_binding(value) if isinstance(value, relax.Var) else None
+        call = bound(self, value)
         if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
             return None
         if call.op.name == "relax.permute_dims":
             return self._permuted(call)
-        shape = _extents(call)
-        splits_batch = call.op.name == "relax.reshape" and _extents(call.args[0])[-2:] == shape[-2:]
-        scales = call.op.name == "relax.multiply" and prod(_extents(call.args[1])) == 1
+        shape = extents(call)
+        splits_batch = call.op.name == "relax.reshape" and extents(call.args[0])[-2:] == shape[-2:]
+        scales = call.op.name == "relax.multiply" and prod(extents(call.args[1])) == 1
         inner = self._transposed(call.args[0]) if splits_batch or scales else None
         if inner is None:
             return None
@@ -83,7 +83,3 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         if exchanged == list(range(rank)):
             return call.args[0]
         return self.builder_.emit(relax.op.permute_dims(call.args[0], exchanged))
-
-
-def _extents(value: ir.Expr) -> list[int]:
-    return [int(extent) for extent in value.ty.shape]

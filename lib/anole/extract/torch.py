@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anole.errors import ExtractError
+from anole.errors import ExtractError, cause
 from anole.extract.decompose import decompose
 from anole.extract.imported import Imported, TensorInfo
 from anole.source import model_files
@@ -43,11 +43,11 @@ def import_torch(model: ModelSpec) -> Imported:
     try:
         program = decompose(torch.export.export(network, tuple(arguments.values())))
     except Exception as error:
-        raise ExtractError(f"model {model.name}: torch.export cannot trace it: {_summary(error)}") from error
+        raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
     try:
         module = from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False)
     except Exception as error:
-        raise ExtractError(f"model {model.name}: TVM cannot import it: {_summary(error)}") from error
+        raise ExtractError(f"model {model.name}: TVM cannot import it: {cause(error, line=0)}") from error
     return Imported(
         module,
         tuple(TensorInfo(name, tuple(value.shape), _dtype(value)) for name, value in arguments.items()),
@@ -79,7 +79,14 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
     if not model.inputs:
         raise ExtractError(f"model {model.name}: found no `inputs`; a torch model needs the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
-    return {name: torch.randn(*shape, generator=generator) for name, shape in model.inputs.items()}
+    return {name: _draw(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
+
+
+def _draw(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
+    """Returns standard normal values, or zeros and ones where they are to be whole, which are places of any table."""
+    if dtype is None:
+        return torch.randn(*shape, generator=generator)
+    return torch.randint(0, 2, shape, generator=generator).to(getattr(torch, dtype))
 
 
 def run_network(
@@ -95,7 +102,9 @@ def run_network(
             output = network(*arguments.values())
     except Exception as error:
         shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
-        raise ExtractError(f"model {model.name}: does not run on inputs {{{shapes}}}: {_summary(error)}") from error
+        raise ExtractError(
+            f"model {model.name}: does not run on inputs {{{shapes}}}: {cause(error, line=0)}"
+        ) from error
     outputs = tuple(tensors_of(output))
     if not outputs:
         raise ExtractError(f"model {model.name}: returned a {type(output).__name__} without any tensor")
@@ -119,7 +128,7 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
         network: torch.nn.Module = builder(**no_weights)
     except Exception as error:
         raise ExtractError(
-            f"model {model.name}: torchvision cannot make {model.location}: {_summary(error)}"
+            f"model {model.name}: torchvision cannot make {model.location}: {cause(error, line=0)}"
         ) from error
     _unsettle_batch_norms(network)
     return network
@@ -149,7 +158,7 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
         try:
             network = factory()
         except Exception as error:
-            raise ExtractError(f"model {model.name}: {name}:{attribute}() failed: {_summary(error)}") from error
+            raise ExtractError(f"model {model.name}: {name}:{attribute}() failed: {cause(error, line=0)}") from error
     if not isinstance(network, torch.nn.Module):
         raise ExtractError(
             f"model {model.name}: {name}:{attribute}() returned a {type(network).__name__}; expected a torch.nn.Module"
@@ -170,7 +179,7 @@ def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
         return importlib.import_module(name)
     except Exception as error:
         raise ExtractError(
-            f"model {model.name}: cannot import {name} (searched {Path.cwd()} first): {_summary(error)}"
+            f"model {model.name}: cannot import {name} (searched {Path.cwd()} first): {cause(error, line=0)}"
         ) from error
 
 
@@ -222,8 +231,3 @@ def _names(outputs: Sequence[torch.Tensor]) -> list[str]:
 
 def _dtype(value: torch.Tensor) -> str:
     return str(value.dtype).removeprefix("torch.")
-
-
-def _summary(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else inspect.getdoc(type(error)) or ''}"[:400]

@@ -20,7 +20,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetError
+from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetError, cause
 
 logger = logging.getLogger(__name__)
 
@@ -257,13 +257,7 @@ def _told(error: BaseException) -> Exception:
     """Returns what the master raises for an error: its own sort of a fault of the device, not of the call."""
     if isinstance(error, _FAULTS_OF_THE_DEVICE):
         return error
-    return CallTimedOut(str(error)) if isinstance(error, TimeoutError) else CallFailed(_describe(error))
-
-
-def _describe(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    text = lines[-1] if lines else ""
-    return f"{type(error).__name__}: {text}"[:2000]
+    return CallTimedOut(str(error)) if isinstance(error, TimeoutError) else CallFailed(cause(error))
 
 
 def _exit_cause(code: int | None) -> str:

@@ -7,7 +7,7 @@ import os
 import threading
 from typing import Any
 
-from anole.errors import TargetError
+from anole.errors import TargetError, cause
 from anole.remote import Remote
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def _serve_once(host: str, port: int, tracker: Remote | None) -> None:
     try:
         server = rpc.Server(host, port, port + 1, server_init_callback=_end_with_its_listener, **named)
     except (OSError, RuntimeError, ValueError) as error:
-        raise TargetError(f"cannot serve at {host}:{port}: {str(error).strip().splitlines()[-1]}") from error
+        raise TargetError(f"cannot serve at {host}:{port}: {cause(error)}") from error
     try:
         server.proc.join()
     finally:

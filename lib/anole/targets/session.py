@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import rpc
 
-from anole.errors import DeviceBusyError, DeviceLostError
+from anole.errors import DeviceBusyError, DeviceLostError, cause
 from anole.remote import Remote
 
 _REACH_S = 5.0
@@ -38,7 +38,7 @@ def open_session(remote: Remote, session_s: float) -> rpc.RPCSession:
     except (DeviceBusyError, DeviceLostError):
         raise
     except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
-        raise DeviceLostError(f"{remote} cannot be reached: {_last_line(error)}") from error
+        raise DeviceLostError(f"{remote} cannot be reached: {cause(error)}") from error
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def telling_loss(session: rpc.RPCSession) -> Iterator[None]:
         try:
             session.get_function("runtime.NumThreads")()
         except RuntimeError:
-            raise DeviceLostError(f"the connection to the device was lost: {_last_line(error)}") from error
+            raise DeviceLostError(f"the connection to the device was lost: {cause(error)}") from error
         raise
 
 
@@ -68,8 +68,3 @@ def _expect_free(remote: Remote, key: str, summary: Mapping[str, Any]) -> None:
         raise DeviceLostError(f"{remote} has no server of the key {key!r}; it has {known}")
     if not summary["queue_info"].get(key, {}).get("free"):
         raise DeviceBusyError(f"all servers of the key {key!r} at {remote} are in use")
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -17,7 +17,7 @@ from anole.build.accelerator.geometry import Chosen
 from anole.build.accelerator.partition import Partition, partition
 from anole.build.accelerator.quantize import integer_pool, quantize
 from anole.build.lower import Choice, lower
-from anole.errors import BuildError
+from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
 from anole.extract.imported import Imported
 from anole.machine import describe_cpu
@@ -108,9 +108,7 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
         executable = tvm.compile(lowered, device.compiler_target(), tir_pipeline=device.compiler_pipeline())
         executable.export_library(str(library))
     except Exception as error:
-        last = str(error).strip().splitlines()[-1]
-        problem = f"TVM cannot compile what the host runs: {type(error).__name__}: {last}"
-        raise BuildError(f"model {model.name}: {problem}") from error
+        raise BuildError(f"model {model.name}: TVM cannot compile what the host runs: {cause(error)}") from error
 
 
 def _performance(network: Network, loaded: Mapping[str, Loaded], frequency_hz: float) -> dict[str, Any]:
