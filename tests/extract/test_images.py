@@ -57,9 +57,18 @@ def normalised(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
     return relax.op.nn.conv1d(builder.emit(relax.TupleGetItem(norm, 0)), weight(5, 6, 1))
 
 
+def causal(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    """What is padded in front, and cut off behind."""
+    made = builder.emit(relax.op.nn.conv1d(x, weight(6, 4, 3), padding=2))
+    cut = builder.emit(relax.op.nn.relu(builder.emit(relax.op.strided_slice(made, [-1], [0], [21]))))
+    padded = builder.emit(relax.op.nn.pad(cut, [0, 0, 0, 0, 4, 0]))
+    return relax.op.nn.conv1d(padded, weight(5, 6, 3), dilation=2)
+
+
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
+        (causal, ["conv2d", "strided_slice", "relu", "pad", "conv2d"]),
         (stack, ["conv2d", "add", "gelu", "conv2d", "add", "clip"]),
         (pooled, ["conv2d", "max_pool2d", "avg_pool2d", "conv2d"]),
         (imported_pool, ["conv2d", "max_pool2d", "conv2d"]),
@@ -86,6 +95,13 @@ def volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
     return relax.op.nn.max_pool3d(total, (2, 3, 2), (2, 1, 2), (0, 1, 1), ceil_mode=False)
 
 
+def cropped_volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    made = builder.emit(relax.op.nn.conv3d(x, weight(6, 4, 3, 3, 3), padding=1))
+    mean = builder.emit(relax.op.nn.avg_pool3d(made, (2, 3, 2), (1, 2, 2), (0, 1, 0), count_include_pad=False))
+    padded = builder.emit(relax.op.nn.pad(mean, [0, 0, 0, 1, 0, 0, 1, 0, 0, 2]))
+    return relax.op.nn.relu(builder.emit(relax.op.strided_slice(padded, [1, 3], [2, 1], [7, 5])))
+
+
 def grouped_volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
     first = builder.emit(relax.op.nn.conv3d(x, weight(6, 2, 2, 1, 3), strides=(2, 1, 1), groups=2))
     return relax.op.nn.conv3d(first, weight(3, 6, 1, 1, 1))
@@ -99,14 +115,14 @@ def normalised_volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("build", [volume, grouped_volume, normalised_volume])
+@pytest.mark.parametrize("build", [volume, cropped_volume, grouped_volume, normalised_volume])
 def test_volumes_are_images_of_their_slices(build: Any, batch: int) -> None:
     data = drawn(batch, 4, 7, 9, 8)
     before = module_of(build, data.shape)
     after = make_images(before)
     found = [(call.op.name.rpartition(".")[2], call) for call in calls(after)]
-    assert not [name for name, _ in found if name in ("conv3d", "max_pool3d")]
-    in_between = [call for name, call in found if name in ("add", "relu", "conv2d", "max_pool2d")]
+    assert not [name for name, _ in found if name in ("conv3d", "max_pool3d", "avg_pool3d")]
+    in_between = [call for name, call in found if name in ("add", "relu", "conv2d", "max_pool2d", "avg_pool2d")]
     assert in_between and all(len(call.ty.shape) == 4 for call in in_between)
     if build is normalised_volume:
         before, after = (relax.transform.DecomposeOpsForInference()(module) for module in (before, after))

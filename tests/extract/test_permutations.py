@@ -44,6 +44,7 @@ def parametric(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         (lambda _, x: relax.op.nn.pad(x, [0, 0, 1, 2, 3, 4, 5, 6], "constant", 7.0), ["pad"]),
         (lambda _, x: relax.op.nn.log_softmax(x, 1), ["log_softmax"]),
         (lambda _, x: relax.op.take(x, relax.const([3, 0, 3]), -1, "wrap"), ["take"]),
+        (lambda _, x: relax.op.strided_slice(x, [1, -1], [1, 0], [3, 5], [1, 2]), ["strided_slice"]),
         (lambda _, x: relax.op.add(x, slopes(2, 3, 5, 6)), ["add"]),
         (lambda _, x: relax.op.nn.max_pool2d(x, (2, 3), (2, 1), (0, 1, 1, 0), ceil_mode=True), ["max_pool2d"]),
         (lambda _, x: relax.op.nn.adaptive_avg_pool2d(x, (2, 3)), ["adaptive_avg_pool2d"]),

@@ -29,9 +29,10 @@ def write_library(folder: Path, executable: Any) -> None:
     """
     try:
         executable.export_library(str(folder / "model.so"))
-    except OSError:
-        raise
     except Exception as error:
+        # A full disk is told by whoever made the folder; what is not found is the compiler.
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise
         raise BuildError(f"cannot link model.so; a C++ compiler is needed: {error}") from error
 
 
@@ -50,20 +51,22 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         BuildError: it cannot be written.
     """
-    made: Path | None = None
+    beside: list[Path] = []
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        beside += (Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) for _ in range(2))
+        made, replaced = beside
         made.chmod(0o755)
         yield made
+        # Nobody ever sees a folder of which something is missing.
         if folder.exists():
-            shutil.rmtree(folder)
+            os.replace(folder, replaced)
         os.replace(made, folder)
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     finally:
-        if made is not None and made.exists():
-            shutil.rmtree(made, ignore_errors=True)
+        for each in beside:
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def _cpp_loader(description: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ class Match:
     """One task of a network, with the config that it is compiled with.
 
     Attributes:
-        config: None when not even the default could be scheduled in this network.
+        config: None when it could not be scheduled at one place of this network at least, which has a default schedule.
         reason: why the task is not tuned; None when it is.
         run_key: of the run that found the config.
         latency_s: what the config took when it was measured.

@@ -155,20 +155,26 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
 
 
 def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
+    """Pools each slice, and then the slices that the depth of the pool holds."""
     attrs, depth, results = call.attrs, extents(call.args[0])[2], int(call.ty.shape[2])
     reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
     if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
         return None
-    pooled = relax.op.nn.max_pool2d(
+    emit, reach, is_max = mutator.builder_.emit, int(attrs.pool_size[0]), call.op.name == "relax.nn.max_pool3d"
+    pooled = (relax.op.nn.max_pool2d if is_max else relax.op.nn.avg_pool2d)(
         operands[0],
         pool_size=_last(attrs.pool_size),
         strides=_last(attrs.strides),
         padding=_borders(attrs.padding),
         dilation=_last(attrs.dilation),
         ceil_mode=bool(attrs.ceil_mode),
+        count_include_pad=bool(attrs.count_include_pad),
     )
-    taps = _neighbours(mutator, call, mutator.builder_.emit(pooled), int(attrs.pool_size[0]), 1)
-    return reduce(lambda most, tap: mutator.builder_.emit(relax.op.maximum(most, tap)), taps)
+    taps = _neighbours(mutator, call, emit(pooled), reach, 1)
+    if is_max:
+        return reduce(lambda most, tap: emit(relax.op.maximum(most, tap)), taps)
+    total = reduce(lambda total, tap: emit(relax.op.add(total, tap)), taps)
+    return relax.op.multiply(total, relax.const(1 / reach, str(call.ty.dtype))) if reach > 1 else total
 
 
 def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
@@ -199,6 +205,22 @@ def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilati
         for at in range(0, reach * dilation, dilation)
     ]
     return [builder.emit(relax.op.reshape(each, (batch * results, *rest))) if batch > 1 else each for each in found]
+
+
+def _pad(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
+    batch, channels, *inner = zip(*[iter(map(int, call.attrs.pad_width))] * 2, strict=True)
+    if len(inner) == 3 and any((*batch, *inner[0])):
+        return None
+    sides = ((0, 0), *inner) if len(inner) == 1 else inner[1:]
+    widths = [width for pair in (batch, channels, *sides) for width in pair]
+    return relax.op.nn.pad(operands[0], widths, str(call.attrs.pad_mode), float(call.attrs.pad_value))
+
+
+def _slice(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
+    data, axes, *bounds = operands
+    to_images = {0: 0, 1: 1, 2: 3} if len(call.ty.shape) == 3 else {1: 1, 3: 2, 4: 3}
+    found = [to_images.get(int(axis.value) % len(call.ty.shape)) for axis in axes.fields]
+    return None if None in found else relax.op.strided_slice(data, found, *bounds)
 
 
 def _alike(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
@@ -235,6 +257,9 @@ _MADE: dict[str, _Make] = {
     "relax.nn.max_pool1d": _row_pool,
     "relax.nn.avg_pool1d": _row_pool,
     "relax.nn.max_pool3d": _volume_pool,
+    "relax.nn.avg_pool3d": _volume_pool,
+    "relax.nn.pad": _pad,
+    "relax.strided_slice": _slice,
     **dict.fromkeys(ELEMENTWISE, _alike),
 }
 

@@ -38,6 +38,11 @@ def _take(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
     return relax.op.take(data, places, axes[int(call.attrs.axis)], str(call.attrs.mode))
 
 
+def _slice(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    data, sliced, *bounds = operands
+    return relax.op.strided_slice(data, [axes[int(axis.value)] for axis in sliced.fields], *bounds)
+
+
 def _log_softmax(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
     return relax.op.nn.log_softmax(operands[0], axes[int(call.attrs.axis)])
 
@@ -62,11 +67,12 @@ _MOVED: dict[str, Callable[[ir.Call, Sequence[ir.Expr], _Axes], ir.Expr]] = {
     "relax.concat": _concat,
     "relax.nn.pad": _pad,
     "relax.nn.log_softmax": _log_softmax,
+    "relax.strided_slice": _slice,
     "relax.take": _take,
 }
 """Each makes the same of operands that are not permuted; an axis of the call is one of `axes`."""
 
-_FIRST_ONLY = ("relax.nn.pad", "relax.nn.log_softmax", "relax.take", *(f"relax.{name}" for name in _LAID))
+_FIRST_ONLY = tuple(f"relax.{name}" for name in ("nn.pad", "nn.log_softmax", "strided_slice", "take", *_LAID))
 """Of whose operands only the first one is data."""
 
 

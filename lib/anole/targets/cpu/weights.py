@@ -28,7 +28,7 @@ class WeightCopies:
         template: of the workload.
         workload: whose weight it is.
         weight: unpacked, see `Template.pack_weight`.
-        cold_bytes: how much is read before the same copy is met again; 0 for a single one.
+        cold_bytes: how much is read before the same copy is met again, but no more than 64 others; 0 for a single one.
     """
 
     def __init__(self, template: Template, workload: Workload, weight: NDArray[Any], cold_bytes: int) -> None:
@@ -41,9 +41,9 @@ class WeightCopies:
         shape = self._template.packed_shape(self._workload, config)
         if shape not in self._copies:
             packed = self._template.pack_weight(self._workload, config, self._weight)
-            most_layouts = max(1, _KEPT_BYTES // (self._cold_bytes + packed.nbytes))
+            n_copies = 1 + min(-(-self._cold_bytes // packed.nbytes), _MOST_COPIES)
+            most_layouts = max(1, _KEPT_BYTES // (n_copies * packed.nbytes))
             while len(self._copies) >= most_layouts:
                 del self._copies[next(iter(self._copies))]
-            n_copies = 1 + min(-(-self._cold_bytes // packed.nbytes), _MOST_COPIES)
             self._copies[shape] = cycle([tvm.runtime.tensor(packed) for _ in range(n_copies)])
         return self._copies[shape]
