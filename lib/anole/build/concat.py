@@ -18,18 +18,21 @@ from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_ffi import dtype
 
+from anole.extract.rewrite import variables
+
 WRITTEN_BYTES = "anole.written_bytes"
 """The attribute of a function that writes but a slice of its last parameter: how large the slice is."""
 
 _CONCAT = "anole.concat"
-_OPAQUE = 8
+OPAQUE = 8
+"""TVM's pattern of a function that nothing fuses with."""
 
 
 def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Makes a concatenation a function of its own, which nothing fuses with."""
     made = call.op.get_attr("FLegalize")(bb, call)
     axis = int(call.attrs.axis or 0) % len(call.ty.shape)
-    func = bb.get()[made.args[0]].with_attrs({_CONCAT: axis, "op_pattern": _OPAQUE})
+    func = bb.get()[made.args[0]].with_attrs({_CONCAT: axis, "op_pattern": OPAQUE})
     return relax.call_tir(bb.add_func(func, "concat"), made.args[1], made.ty_args[0])
 
 
@@ -77,8 +80,8 @@ class _Plan:
 def _plan(module: tvm.IRModule, function: relax.Function) -> _Plan:
     bindings = [binding for block in function.body.blocks for binding in block.bindings]
     produced = {binding.var: position for position, binding in enumerate(bindings)}
-    uses = Counter(var for binding in bindings for var in _variables(binding.value))
-    uses.update(_variables(function.body.body))
+    uses = Counter(var for binding in bindings for var in variables(binding.value))
+    uses.update(variables(function.body.body))
     written: dict[int, _Slice] = {}
     copied: dict[int, list[_Slice]] = {}
     for position, binding in enumerate(bindings):
@@ -151,13 +154,6 @@ def _called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
     if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
         return module[value.args[0]]
     return None
-
-
-def _variables(expr: ir.Expr) -> list[relax.Var]:
-    """The variables of an expression, each as often as it occurs."""
-    found: list[relax.Var] = []
-    relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
-    return found
 
 
 def _extended(func: tirx.PrimFunc, each: _Slice) -> tirx.PrimFunc:

@@ -11,7 +11,7 @@ import tvm
 from tvm import ir, relax, s_tir, te, tirx
 
 from anole.build.broadcast import keep_apart
-from anole.build.concat import legalize_concat, write_slices
+from anole.build.concat import OPAQUE, legalize_concat, write_slices
 from anole.build.fast_math import fast_math_map
 from anole.build.flatten import flatten_products
 from anole.build.permute import mean_before_permuting
@@ -27,7 +27,6 @@ WORKLOAD = "anole.workload"
 """The attribute of an anchor's block, and of the function around it, that holds the workload as JSON."""
 
 _OUT_ELEMENTWISE_FUSABLE = 4
-_OPAQUE = 8
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def lower(
     for variable, func in module.functions_items():
         if isinstance(func, tirx.PrimFunc):
             # TVM's own pipelines fuse again, and must leave alone what was fused and scheduled here.
-            scheduled[variable] = _schedule(func, choices, schedule_default, failures).with_attr("op_pattern", _OPAQUE)
+            scheduled[variable] = _schedule(func, choices, schedule_default, failures).with_attr("op_pattern", OPAQUE)
     for variable, func in scheduled.items():
         module.update_func(variable, func)
     return lift_workspaces(module), failures

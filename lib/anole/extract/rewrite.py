@@ -50,6 +50,13 @@ def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
     return call if isinstance(call, ir.Call) and call.op == ir.Op.get(operator) else None
 
 
+def variables(expr: ir.Expr) -> list[relax.Var]:
+    """Returns the variables of an expression, each as often as it occurs."""
+    found: list[relax.Var] = []
+    relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
+    return found
+
+
 def extents(expr: ir.Expr) -> list[int]:
     """Returns the shape of a tensor; nothing where it is not known, of a scalar and of what is no tensor."""
     shape = getattr(expr.ty, "shape", None) or ()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
+from anole.extract.rewrite import variables
 from anole.task import Workload
 
 _RELU, _RELU6, _CLIP = "relax.nn.relu", "relax.nn.relu6", "relax.clip"
@@ -123,14 +124,14 @@ class _Partitioner:
         self._main, self._layer_names = main, names
         self._takes, self._can_add, self._can_pool = takes, can_add, can_pool
         self._bindings = [binding for block in main.body.blocks for binding in block.bindings]
-        self._outputs = _variables(main.body.body)
+        self._outputs = variables(main.body.body)
         last = self._bindings[-1] if self._bindings else None
         if last is not None and isinstance(last.value, relax.Tuple) and last.var.same_as(main.body.body):
             # The tuple of several outputs is none of the values that are run.
-            self._outputs = _variables(self._bindings.pop().value)
+            self._outputs = variables(self._bindings.pop().value)
         self._users: dict[relax.Var, list[int]] = {}
         for position, binding in enumerate(self._bindings):
-            for var in dict.fromkeys(_variables(binding.value)):
+            for var in dict.fromkeys(variables(binding.value)):
                 self._users.setdefault(var, []).append(position)
         self._returned = set(self._outputs)
         self._names = {param: f"input{number}" for number, param in enumerate(main.params)}
@@ -248,7 +249,7 @@ class _Partitioner:
         inside = set(waiting)
         bindings = [self._bindings[position] for position in waiting]
         made = {binding.var for binding in bindings}
-        read = dict.fromkeys(var for binding in bindings for var in _variables(binding.value))
+        read = dict.fromkeys(var for binding in bindings for var in variables(binding.value))
         arguments = [var for var in read if var not in made]
         results = [
             binding.var
@@ -292,13 +293,6 @@ def _renamed(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
     if isinstance(expr, ir.Call):
         return ir.Call(expr.op, [_renamed(each, names) for each in expr.args], expr.attrs, expr.ty_args)
     return expr
-
-
-def _variables(expr: ir.Expr) -> list[relax.Var]:
-    """Returns the variables of an expression, each as often as it occurs."""
-    found: list[relax.Var] = []
-    relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
-    return found
 
 
 def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:

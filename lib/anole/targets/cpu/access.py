@@ -88,7 +88,7 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
     if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
         return None
     loads = [load for load in _loads(block.body.value) if not load.source.same_as(block.body.buffer)]
-    calls = {_call_name(call) for call in _collect(block.body.value, ir.Call)}
+    calls = {_call_name(call) for call in collect(block.body.value, ir.Call)}
     strides = _Strides(block)
     store = strides.of(block.body.buffer, block.body.indices)
     moved = [strides.of(load.source, load.indices) for load in loads]
@@ -105,7 +105,7 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
     return Block(
         axes=axes,
         lane_bytes=max(_element_bytes(buffer) for buffer in buffers),
-        branches="if_then_else" in calls or bool(_collect(block.body.value, tirx.Select)),
+        branches="if_then_else" in calls or bool(collect(block.body.value, tirx.Select)),
         expensive=bool(calls & _EXPENSIVE),
     )
 
@@ -141,10 +141,11 @@ class _Strides:
 
 
 def _loads(root: Any) -> list[Any]:
-    return _collect(root, ir.TensorLoad)
+    return collect(root, ir.TensorLoad)
 
 
-def _collect(root: Any, kind: type) -> list[Any]:
+def collect(root: Any, kind: type) -> list[Any]:
+    """Returns all nodes of a kind within a statement or an expression."""
     found: list[Any] = []
     tvm_ffi.structural_walk(root, (kind, found.append))
     return found

@@ -12,9 +12,10 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets import anchor
 from anole.targets.cpu import nest
-from anole.targets.cpu.conv2d_space import TILE_ORDERS, padded_filters, vector_width
+from anole.targets.cpu.conv2d_space import padded_filters, vector_width
 from anole.targets.cpu.cover import covering
 from anole.targets.cpu.prefetch import prefetch_next
+from anole.targets.cpu.tile_orders import TILE_ORDERS
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
@@ -70,7 +71,7 @@ class Conv2dTemplate:
         # The chunks are fused before the padding moves in between them and the tiles.
         parallel = sch.fuse(n, *chunks)
         sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
-        self._place_padding(sch, config["pad_at"], parallel)
+        nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes)
         sch.parallel(parallel)
         nest.vectorize_epilogue(sch, epilogue, len(tiles) + 1, self.unit.lanes)
         sch.vectorize(f_vector)
@@ -85,12 +86,3 @@ class Conv2dTemplate:
             return func
         of_one_panel = [*tiles[order.index(0) + 1 :], *outer, inner[0]]
         return prefetch_next(func, [sch.get(loop) for loop in of_one_panel], dimensions=5)
-
-    def _place_padding(self, sch: s_tir.Schedule, pad_at: str, parallel: Any) -> None:
-        pad = anchor.find_block(sch, "pad")
-        if pad is None:
-            return
-        if pad_at == "inline":
-            sch.compute_inline(pad)
-            return
-        nest.place_copy(sch, pad, parallel if pad_at == "parallel" else None, self.unit.lanes)

@@ -16,7 +16,8 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import latency_is_hidden, registers_suffice, threads_are_fed
 from anole.targets.cpu.cover import covering
-from anole.targets.cpu.vector_unit import VectorUnit
+from anole.targets.cpu.tile_orders import TILE_ORDERS, tile_places
+from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.task import Conv2d
 
 VERSION = 1
@@ -27,14 +28,9 @@ CACHE_BYTES = 1 << 20
 
 CACHE_LINE_BYTES = 64
 
-TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
-"""The order of the tile loops inside a parallel chunk: positions in (f, y, x)."""
-
 ROWS_IN_REGISTERS = 8
 FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
-
-_FLOAT_BYTES = 4
 
 _FIRST_CACHE_BYTES, _WAY_BYTES, _WAYS = 48 << 10, 4 << 10, 12
 """What a core has of the first-level cache, about, and how it is divided: lines so far apart share a set."""
@@ -54,7 +50,7 @@ a shared one, or from memory, and how much longer where it was not asked for bef
 def prefetches(w: Conv2d) -> bool:
     """Returns whether weights can be asked for ahead: where they do not stay in the cache, and come from memory."""
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
-    return _FLOAT_BYTES * weights >= CACHE_BYTES
+    return FLOAT_BYTES * weights >= CACHE_BYTES
 
 
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
@@ -157,9 +153,9 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
         + _CONDITIONAL * (columns["pad_at"] == "inline")
     )
     computed = products * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
-    nest, line = _nest(unit, w, columns), CACHE_LINE_BYTES // _FLOAT_BYTES
+    nest, line = _nest(unit, w, columns), CACHE_LINE_BYTES // FLOAT_BYTES
     # A quarter of each cache holds what the nest does not say.
-    near, far = (nest.loads(3 * cache_bytes // 4 // _FLOAT_BYTES) for cache_bytes in (_FIRST_CACHE_BYTES, CACHE_BYTES))
+    near, far = (nest.loads(3 * cache_bytes // 4 // FLOAT_BYTES) for cache_bytes in (_FIRST_CACHE_BYTES, CACHE_BYTES))
     streamed = _NEAR * near["weight"] * (pixels < _HIDING) + _SHARED * (far["weight"] + far["data"])
     streamed += weights * (_FAR + _UNASKED * (1 - columns["prefetch"] if prefetches(w) else 1))
     chunks = w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0]
@@ -171,7 +167,7 @@ def _lines_in_set(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
     """How many lines of a register tile's pixels have to share a set of the first cache, shape (n,)."""
     rows, row_columns = columns["tile_y"][:, 2], columns["tile_x"][:, 1]
     step, row = w.strides[1] * w.in_channels, w.strides[0] * w.in_channels * (w.width + w.padding[1] + w.padding[3])
-    period = _WAY_BYTES // _FLOAT_BYTES
+    period = _WAY_BYTES // FLOAT_BYTES
     common = np.gcd(np.where(row_columns > 1, np.gcd(step, period), period), np.where(rows > 1, row, period))
     return np.asarray(rows * row_columns / np.minimum(period // common, _WAY_BYTES // CACHE_LINE_BYTES))
 
@@ -199,8 +195,7 @@ def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = columns["tile_rc"], columns["tile_ry"], columns["tile_rx"]
     f_first = columns["parallel_order"] == "fy"
-    orders = np.array([np.argsort(order) for order in TILE_ORDERS.values()])
-    order = orders[np.searchsorted(list(TILE_ORDERS), columns["tile_order"])]
+    order = tile_places(columns["tile_order"])
     steps = _accumulators(unit, columns) * np.where(columns["unroll_explicit"] == 1, 1, 1 << 20)
     unrolled = {}
     for name, extent in (("rx", rx[:, 1]), ("ry", ry[:, 1]), ("rc", rc[:, 1])):

@@ -13,8 +13,8 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
-from anole.targets.cpu.conv2d_space import TILE_ORDERS
 from anole.targets.cpu.depthwise_space import vector_width
+from anole.targets.cpu.tile_orders import TILE_ORDERS
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
@@ -68,7 +68,10 @@ class DepthwiseTemplate:
 
         parallel = sch.fuse(n, f_parallel, y_parallel)
         sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
-        self._place_padding(sch, config["pad_at"], parallel, (y_tile, x_tile))
+        if nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes) == "inline":
+            # Tiles that lie inside are free of the conditions that those at the border need.
+            for tile in (y_tile, x_tile):
+                sch.annotate(tile, "pragma_loop_partition_hint", 1)
         sch.parallel(parallel)
         nest.vectorize_epilogue(sch, epilogue, len(tiles) + 1, lanes)
         sch.vectorize(f_vector)
@@ -78,15 +81,3 @@ class DepthwiseTemplate:
         nest.unroll_reduction(sch, [ry, rx], steps, config["auto_unroll_max_step"])
         sch.decompose_reduction(block, ry)
         return anchor.scheduled(sch)
-
-    def _place_padding(self, sch: s_tir.Schedule, pad_at: str, parallel: Any, tiles: tuple[Any, ...]) -> None:
-        pad = anchor.find_block(sch, "pad")
-        if pad is None:
-            return
-        if pad_at != "inline":
-            nest.place_copy(sch, pad, parallel if pad_at == "parallel" else None, self.unit.lanes)
-            return
-        sch.compute_inline(pad)
-        # Tiles that lie inside are free of the conditions that those at the border need.
-        for tile in tiles:
-            sch.annotate(tile, "pragma_loop_partition_hint", 1)

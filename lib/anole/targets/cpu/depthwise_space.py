@@ -17,7 +17,8 @@ from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
-from anole.targets.cpu.conv2d_space import ROWS_IN_REGISTERS, TILE_ORDERS
+from anole.targets.cpu.conv2d_space import ROWS_IN_REGISTERS
+from anole.targets.cpu.tile_orders import TILE_ORDERS, tile_places
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
@@ -119,8 +120,7 @@ def _pixels_read(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
 
 def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
-    orders = np.array([np.argsort(order) for order in TILE_ORDERS.values()])
-    order = orders[np.searchsorted(list(TILE_ORDERS), columns["tile_order"])]
+    order = tile_places(columns["tile_order"])
     lanes = vector_width(unit, w)
     parallel, register = Annotation.PARALLEL, Annotation.UNROLLED
     steps, unrolled = _accumulators(unit, w, columns), {}

@@ -13,9 +13,9 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
-from anole.targets.cpu.conv2d_space import TILE_ORDERS
 from anole.targets.cpu.grouped_space import Bundle, n_bundles
 from anole.targets.cpu.lanes import join_groups
+from anole.targets.cpu.tile_orders import TILE_ORDERS
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
@@ -69,9 +69,7 @@ class GroupedTemplate:
 
         parallel = sch.fuse(n, f_parallel, y_parallel)
         sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
-        pad = anchor.find_block(sch, "pad")
-        if pad is not None:
-            nest.place_copy(sch, pad, parallel if config["pad_at"] == "parallel" else None, self.unit.lanes)
+        nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes)
         sch.parallel(parallel)
         nest.vectorize_epilogue(sch, epilogue, len(tiles) + 1, self.unit.lanes)
         sch.vectorize(f_vector)

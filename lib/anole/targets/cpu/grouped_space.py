@@ -20,7 +20,8 @@ from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import latency_is_hidden, registers_suffice, threads_are_fed
-from anole.targets.cpu.conv2d_space import ROWS_IN_REGISTERS, TILE_ORDERS, attainable
+from anole.targets.cpu.conv2d_space import ROWS_IN_REGISTERS, attainable
+from anole.targets.cpu.tile_orders import TILE_ORDERS, tile_places
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
 
@@ -181,8 +182,7 @@ def _reduction(unit: VectorUnit, w: Conv2d, columns: Columns) -> dict[str, NDArr
 
 def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
-    orders = np.array([np.argsort(order) for order in TILE_ORDERS.values()])
-    order = orders[np.searchsorted(list(TILE_ORDERS), columns["tile_order"])]
+    order = tile_places(columns["tile_order"])
     places = np.array([[order.index(loop) for loop in "fpr"] for order in REGISTER_ORDERS])
     place = 8 + 2 * places[np.searchsorted(REGISTER_ORDERS, columns["register_order"])]
     parallel, register, unrolled = Annotation.PARALLEL, Annotation.UNROLLED, _reduction(unit, w, columns)

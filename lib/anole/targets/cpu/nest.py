@@ -7,6 +7,8 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from anole.targets.anchor import find_block
+
 LoopRV = Any
 SBlockRV = Any
 
@@ -31,6 +33,28 @@ def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
     width = next((width for width in (2 * lanes, lanes, lanes // 2) if int(extent) % width == 0), None)
     if width:
         sch.vectorize(sch.split(last, [None, width])[1])
+
+
+def place_padding(sch: s_tir.Schedule, pad_at: str, parallel: LoopRV, lanes: int) -> str:
+    """Computes the padding, if there is any, nowhere, inside the parallel loop, or first of all.
+
+    Args:
+        sch: of the function.
+        pad_at: ``inline``, ``parallel`` or ``root``.
+        parallel: the loop over chunks.
+        lanes: of a vector.
+
+    Returns:
+        Where it is now; ``none`` without padding.
+    """
+    pad = find_block(sch, "pad")
+    if pad is None:
+        return "none"
+    if pad_at == "inline":
+        sch.compute_inline(pad)
+    else:
+        place_copy(sch, pad, parallel if pad_at == "parallel" else None, lanes)
+    return pad_at
 
 
 def place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
+from anole.targets.cpu.access import collect
 from anole.targets.cpu.conv2d_space import CACHE_LINE_BYTES
-
-_FLOAT_BYTES = 4
+from anole.targets.cpu.vector_unit import FLOAT_BYTES
 
 # Of LLVM's intrinsic: to be read, into the second-level cache, as data.
 _READ, _SECOND_LEVEL, _DATA = 0, 2, 1
@@ -20,9 +20,9 @@ _READ, _SECOND_LEVEL, _DATA = 0, 2, 1
 
 def first_read(loop: tirx.For, dimensions: int) -> tirx.BufferLoad:
     """Returns what the only block within a loop reads first in each iteration, of its buffer of so many dimensions."""
-    (realize,) = _collect(loop.body, s_tir.SBlockRealize)
-    inner = [each.loop_var for each in _collect(loop.body, tirx.For)]
-    load = next(load for load in _collect(realize.block.body, ir.TensorLoad) if len(load.indices) == dimensions)
+    (realize,) = collect(loop.body, s_tir.SBlockRealize)
+    inner = [each.loop_var for each in collect(loop.body, tirx.For)]
+    load = next(load for load in collect(realize.block.body, ir.TensorLoad) if len(load.indices) == dimensions)
     variables = [iter_var.var for iter_var in realize.block.iter_vars]
 
     def bound(variable: tirx.Var) -> Any:
@@ -47,10 +47,10 @@ def prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], dimensions: in
     first = first_read(loops[-1], dimensions)
     panel, *within = first.indices
     shape = [int(extent) for extent in first.source.shape]
-    lines = -(-prod(shape[1:]) * _FLOAT_BYTES // CACHE_LINE_BYTES)
+    lines = -(-prod(shape[1:]) * FLOAT_BYTES // CACHE_LINE_BYTES)
     iterations = prod(int(loop.extent) for loop in loops)
     number = reduce(lambda outer, loop: outer * loop.extent + loop.loop_var, loops, tirx.IntImm("int64", 0))
-    begin = number * lines // iterations * (CACHE_LINE_BYTES // _FLOAT_BYTES)
+    begin = number * lines // iterations * (CACHE_LINE_BYTES // FLOAT_BYTES)
     zeros = [tirx.IntImm("int64", 0)] * (len(within) - 1)
     wanted = tirx.BufferLoad(first.source, [panel + 1, *zeros, begin])
     return prefetch_at(func, loops[-1], prefetch_lines(wanted, -(-lines // iterations)))
@@ -70,14 +70,8 @@ def prefetch_at(func: tirx.PrimFunc, loop: tirx.For, wanted: tirx.Stmt) -> tirx.
 def prefetch_lines(first: tirx.BufferLoad, count: int) -> tirx.Stmt:
     """Returns the statement that asks for so many cache lines, one after the other, from an element on."""
     line = tirx.Var("line", "int32")
-    elements = CACHE_LINE_BYTES // _FLOAT_BYTES
+    elements = CACHE_LINE_BYTES // FLOAT_BYTES
     *outer, last = first.indices
     address = tirx.address_of(tirx.BufferLoad(first.source, [*outer, last + line * elements]))
     call = tirx.call_intrin("void", "tirx.prefetch", address, _READ, _SECOND_LEVEL, _DATA)
     return tirx.For(line, 0, count, tirx.ForKind.SERIAL, tirx.Evaluate(call))
-
-
-def _collect(root: Any, kind: type) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(root, (kind, found.append))
-    return found

@@ -13,7 +13,7 @@ from anole.space.space import Space
 from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
 from anole.targets.cpu import algorithms, batch_matmul_space, dense_space
 from anole.targets.cpu.cover import covering_version
-from anole.targets.cpu.vector_unit import VectorUnit
+from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.task import BatchMatmul, Conv2d, Workload
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tvm import tirx
 
     from anole.targets.base import Runner, Template
-
-_FLOAT_BYTES = 4
 
 
 class CpuTarget:
@@ -125,7 +123,7 @@ class CpuTarget:
         """Returns a function that is no anchor, parallel and vectorised where that pays."""
         from anole.targets.cpu.default_schedule import Machine, schedule_default
 
-        return schedule_default(func, Machine(self.threads, _FLOAT_BYTES * self.unit.lanes))
+        return schedule_default(func, Machine(self.threads, FLOAT_BYTES * self.unit.lanes))
 
     def compiler_target(self) -> tvm.target.Target:
         """Returns what TVM calls this target."""

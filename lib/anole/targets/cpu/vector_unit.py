@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+FLOAT_BYTES = 4
+"""Of float32, which is all that is computed in."""
+
 
 @dataclass(frozen=True)
 class VectorUnit:

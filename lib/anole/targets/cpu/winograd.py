@@ -13,7 +13,7 @@ from anole.record import Config
 from anole.targets import anchor
 from anole.targets.cpu.conv2d_space import CACHE_LINE_BYTES, padded_filters, vector_width
 from anole.targets.cpu.prefetch import first_read, prefetch_at, prefetch_lines
-from anole.targets.cpu.vector_unit import VectorUnit
+from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.winograd_space import output_tiles
 from anole.targets.winograd import Filtering, minimal_filtering
 from anole.targets.winograd_steps import transform_data, transform_product
@@ -21,8 +21,7 @@ from anole.task import Conv2d
 
 SBlockRV = Any
 
-_FLOAT_BYTES = 4
-_LINE = CACHE_LINE_BYTES // _FLOAT_BYTES
+_LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
 _MOST_UNROLLED = 6
 """Of a tile's points along a side; those of a larger one do not fit the registers, and take a third of its compiling
@@ -141,10 +140,10 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
     """Asks for the weights of the next point while those of this one are used, by each tile for its share of them."""
     first = first_read(rc_outer, dimensions=5)
     channels = int(first.source.shape[3])
-    lines = -(-weights * _FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
+    lines = -(-weights * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
     # One point's weights follow those of another, so that the next point's are as many channels further on.
     panel, a, b, rc, f = first.indices
-    share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // _FLOAT_BYTES)
+    share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // FLOAT_BYTES)
     wanted = tirx.BufferLoad(first.source, [panel, a, b, rc + channels, f + share])
     return prefetch_at(func, rc_outer, prefetch_lines(wanted, lines))
 

@@ -27,7 +27,7 @@ from anole.targets.cpu.conv2d_space import (
     filter_knob,
     padded_filters,
 )
-from anole.targets.cpu.vector_unit import VectorUnit
+from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.output_tiles import OutputTiles
 from anole.task import Conv2d
 
@@ -45,7 +45,6 @@ _UNROLLED = (1, 2, 4)
 _PREFETCHED = (4, 16)
 """Each time costs a step of its own; but so many requests at once should not stand in line."""
 
-_FLOAT_BYTES = 4
 
 _SHARED_CACHE_BYTES = 16 << 20
 """What is left of the last-level cache for weights, about."""
@@ -73,7 +72,7 @@ def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
     best = space.columns(space.vector(space.best_drawn)[None, :])
     weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
-    direct = products + _FAR * weights * _FLOAT_BYTES / CACHE_LINE_BYTES
+    direct = products + _FAR * weights * FLOAT_BYTES / CACHE_LINE_BYTES
     return bool(_cycles(unit, threads, w, best)[0] < direct / threads)
 
 
@@ -226,7 +225,7 @@ def _is_cached(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
     # Between the steps a block may fill all of the cache.
     inputs = np.where(columns["data_at"] == "parallel", w.in_channels, 0)
     numbers = _points(w, columns) * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
-    return np.asarray(_FLOAT_BYTES * numbers <= CACHE_BYTES)
+    return np.asarray(FLOAT_BYTES * numbers <= CACHE_BYTES)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
@@ -252,9 +251,9 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     loads = 1 / vectors + 1 / columns["tile_p"][:, 1]
     weights = points * w.in_channels * padded_filters(unit, w)
     products = weights * tiles * vectors / panel / 2 * np.maximum(1.0, loads)
-    between = _FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
+    between = FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
     again = np.select([between <= CACHE_BYTES, between <= _SHARED_CACHE_BYTES], [_NEAR, _SHARED], _FAR)
-    lines = weights * _FLOAT_BYTES / CACHE_LINE_BYTES
+    lines = weights * FLOAT_BYTES / CACHE_LINE_BYTES
     streamed = lines * (_FAR + _UNASKED * (columns["prefetch_rc"] == 0) + again * (blocks - 1))
     transformed = points**2 * tiles / unit.lanes
     read = transformed * w.in_channels
