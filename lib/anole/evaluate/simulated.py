@@ -40,28 +40,19 @@ def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[
     """
     if "accelerator" not in build:
         raise BuildError(f"{folder}: build.json says nothing of the accelerator; compile it again")
-    built = BuiltNetwork.load(folder)
-    found, expected = built.run(inputs), built.run(inputs, IntegerReference())
-    for name, value in expected.items():
-        if isinstance(value, Quantized) and not np.array_equal(value.numbers, found[name].numbers):  # type: ignore[union-attr]
-            raise BuildError(f"{folder}: the accelerator computes something else than whole numbers in NumPy: {name}")
-    outputs = built.outputs(found)
+    outputs = _exact_outputs(folder, inputs)
     model = ModelSpec.from_json(build["model"], build["entry"])
-    with reference_engines(model, inputs, available_cores()) as references:
-        precise = references[0].compute()
+    with reference_engines(model, inputs, available_cores()) as (reference, *_):
+        precise = reference.compute()
     if [each.shape for each in precise] != [each.shape for each in outputs]:
         raise BuildError(f"{folder}: has other outputs than the model has now; compile it again")
-    wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
-    noise = np.concatenate([each.ravel() for each in outputs]) - wide
-    error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))
-    error = error if math.isfinite(error) else 1e300
+    error = _relative_error(outputs, precise)
     snr_db = -20 * math.log10(error) if error else None
-    accelerator = build["accelerator"]
-    latency_s, untuned_s = accelerator["latency_s"], accelerator["untuned_latency_s"]
+    latency_s, untuned_s = (build["accelerator"][name] for name in ("latency_s", "untuned_latency_s"))
     speedup = untuned_s / latency_s if latency_s else 1.0
     _log.info(
         "%s: bit-equal to whole numbers in NumPy; outputs beside those of %s: signal to noise %.1f dB",
-        *(build["name"], references[0].name, math.inf if snr_db is None else snr_db),
+        *(build["name"], reference.name, math.inf if snr_db is None else snr_db),
     )
     _log.info(
         "%s: %.3f ms simulated beside %.3f ms untuned (%.2fx)",
@@ -80,3 +71,21 @@ def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[
             "rounds": 1,
         }
     ]
+
+
+def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+    """Returns what the accelerator computes, which must be the same as with whole numbers in NumPy."""
+    built = BuiltNetwork.load(folder)
+    found, expected = built.run(inputs), built.run(inputs, IntegerReference())
+    for name, value in expected.items():
+        if isinstance(value, Quantized) and not np.array_equal(value.numbers, found[name].numbers):  # type: ignore[union-attr]
+            raise BuildError(f"{folder}: the accelerator computes something else than whole numbers in NumPy: {name}")
+    return built.outputs(found)
+
+
+def _relative_error(found: Sequence[NDArray[Any]], precise: Sequence[NDArray[Any]]) -> float:
+    """Returns the relative L2 distance of all outputs together; 1e300 where there is none."""
+    wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
+    noise = np.concatenate([each.ravel() for each in found]) - wide
+    error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))
+    return error if math.isfinite(error) else 1e300
