@@ -30,6 +30,15 @@ def test_what_is_taken_at_several_places_stays() -> None:
     np.testing.assert_array_equal(run(module, X), X[:, [2, 0]])
 
 
+def test_places_that_there_are_not_are_the_nearest() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr, places: ir.Expr) -> ir.Expr:
+        return relax.op.take(x, builder.emit(relax.op.astype(places, "int64")), 1, "fast")
+
+    module = speak_plainly(module_of(build, X.shape, (3,)))
+    found = run(module, X, np.array([-1, 1, 1 << 40], np.float32))
+    np.testing.assert_array_equal(found, X[:, [0, 1, 2]])
+
+
 @pytest.mark.parametrize("axes", [[-2], [2], None])
 def test_squeezed_axes_are_counted_from_the_front(axes: list[int] | None) -> None:
     module = speak_plainly(module_of(lambda _, x: relax.op.squeeze(x, axes), X.shape))

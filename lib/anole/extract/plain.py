@@ -35,6 +35,9 @@ def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     data, index = call.args[0], value_of(call.args[1])
+    if call.attrs.axis is not None and index is None and str(call.attrs.mode) == "fast":
+        # A place that there is not, such as of an unknown word, must not be looked for anywhere in memory.
+        return relax.op.take(data, call.args[1], call.attrs.axis, "clip")
     if call.attrs.axis is None or index is None or index.ndim:
         return call
     axis = int(call.attrs.axis) % len(data.ty.shape)

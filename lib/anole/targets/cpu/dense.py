@@ -59,18 +59,20 @@ class DenseTemplate:
         y, x, k = sch.get_loops(block)
         vectors = config["tile_x"][2] // self.unit.lanes
 
-        y_tile, y_register = sch.split(y, config["tile_y"])
+        y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
         x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, self.unit.lanes])
         k_outer, k_inner = sch.split(k, config["tile_k"])
-        sch.reorder(x_parallel, x_tile, y_tile, k_outer, k_inner, y_register, x_register, x_vector)
+        chunks = [x_parallel, y_parallel]
+        sch.reorder(*chunks, x_tile, y_tile, k_outer, k_inner, y_register, x_register, x_vector)
 
+        parallel = sch.fuse(*chunks)
         sch.reverse_compute_at(epilogue, y_tile, preserve_unit_loops=True)
-        sch.parallel(x_parallel)
+        sch.parallel(parallel)
         nest.vectorize_epilogue(sch, epilogue, 3, self.unit.lanes)
         sch.vectorize(x_vector)
         for loop in (y_register, x_register):
             sch.unroll(loop)
         if config["unroll_explicit"]:
-            nest.unroll_reduction(sch, [k_inner], config["tile_y"][1] * vectors, config["auto_unroll_max_step"])
+            nest.unroll_reduction(sch, [k_inner], config["tile_y"][2] * vectors, config["auto_unroll_max_step"])
         sch.decompose_reduction(block, k_outer)
         return anchor.scheduled(sch)

@@ -1,6 +1,6 @@
 """The knobs of a dense layer on the CPU, and what a config of them means; needs no compiler.
 
-The nest, outermost first: a parallel loop over the output features; tiles of rows and features; the reduction;
+The nest, outermost first: a parallel loop over output features and rows; tiles of features and rows; the reduction;
 the register tile.
 """
 
@@ -15,11 +15,12 @@ from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
+from anole.targets.cpu.conv2d_space import CACHE_BYTES
 from anole.targets.cpu.cover import covering
-from anole.targets.cpu.vector_unit import VectorUnit
+from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.task import Dense
 
-VERSION = 1
+VERSION = 2
 
 _ROWS_IN_REGISTERS = 16
 _PIPES_FED = 4
@@ -32,15 +33,15 @@ _OF_IMBALANCE = 16.0
 def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
     """Returns the space of a dense layer.
 
-    Knobs, named as AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows into (tile, register), ``tile_x`` the
-    output features into (parallel, tile, register), ``tile_k`` the reduction into (outer, inner);
-    ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
+    Knobs, named as AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows and ``tile_x`` the output features into
+    (parallel, tile, register), ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and
+    ``unroll_explicit`` as for convolutions.
     """
-    features = unit.padded(w.out_features)
+    rows, features = covering(w.batch), unit.padded(w.out_features)
     widest = unit.lanes * unit.registers // 2
 
     knobs = [
-        split_knob("tile_y", covering(w.batch), 2, lambda split: split[1] <= _ROWS_IN_REGISTERS, agent="spatial"),
+        split_knob("tile_y", rows, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
         split_knob(
             "tile_x", features, 3, lambda split: split[2] <= widest and split[2] % unit.lanes == 0, agent="spatial"
         ),
@@ -48,11 +49,11 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
         option_knob("auto_unroll_max_step", (0, 16, 64, 512)),
         option_knob("unroll_explicit", (0, 1)),
     ]
-    chunks = min(threads, features // unit.lanes)
+    chunks = min(threads, w.batch * features // unit.lanes)
 
     constraints = [
         registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
-        threads_are_fed(lambda columns: columns["tile_x"][:, 0], lambda _: chunks),
+        threads_are_fed(lambda columns: columns["tile_y"][:, 0] * columns["tile_x"][:, 0], lambda _: chunks),
     ]
     return Space(
         knobs,
@@ -67,13 +68,17 @@ def _merit(unit: VectorUnit, threads: int, w: Dense, columns: Columns) -> NDArra
 
     A single row is as fast as its weights are read: what is left to choose is but that the threads read as many.
     """
-    rows, panel = columns["tile_y"][:, 1], _vectors(unit, columns)
-    chunks = columns["tile_x"][:, 0]
+    rows, panel = columns["tile_y"][:, 2], _vectors(unit, columns)
+    row_chunks = columns["tile_y"][:, 0]
+    chunks = row_chunks * columns["tile_x"][:, 0]
     worth = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads))
     worth += np.minimum(rows * panel, _PIPES_FED)
     worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
     if w.batch > 1:
-        worth += 4.0 * np.log2(rows * panel / (rows + panel))
+        # Every panel of a chunk reads the chunk's rows again, and every chunk of rows all weights.
+        rows_bytes = FLOAT_BYTES * w.in_features * covering(w.batch) / row_chunks
+        worth += 4.0 * np.log2(rows * panel / (rows + panel)) - 0.5 * np.log2(row_chunks)
+        worth -= 2.0 * (columns["tile_x"][:, 1] > 1) * np.log2(np.maximum(1.0, rows_bytes / CACHE_BYTES))
     return np.asarray(worth)
 
 
@@ -84,7 +89,7 @@ def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
 
 def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
     """How many vector registers hold accumulators, shape (n,)."""
-    return np.asarray(columns["tile_y"][:, 1] * _vectors(unit, columns))
+    return np.asarray(columns["tile_y"][:, 2] * _vectors(unit, columns))
 
 
 def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
@@ -94,13 +99,14 @@ def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
     register = Annotation.UNROLLED
     loops = (
         Loop("x_parallel", "x", x[:, 0], 0, Annotation.PARALLEL),
-        Loop("x_tile", "x", x[:, 1], 1),
-        Loop("y_tile", "y", y[:, 0], 2),
-        Loop("k_outer", "k", k[:, 0], 3),
-        Loop("k_inner", "k", k[:, 1], 4, np.where(unrolled, Annotation.UNROLLED, Annotation.SERIAL)),
-        Loop("y_register", "y", y[:, 1], 5, register),
-        Loop("x_register", "x", vectors, 6, register),
-        Loop("x_vector", "x", unit.lanes, 7, Annotation.VECTORIZED),
+        Loop("y_parallel", "y", y[:, 0], 1, Annotation.PARALLEL),
+        Loop("x_tile", "x", x[:, 1], 2),
+        Loop("y_tile", "y", y[:, 1], 3),
+        Loop("k_outer", "k", k[:, 0], 4),
+        Loop("k_inner", "k", k[:, 1], 5, np.where(unrolled, Annotation.UNROLLED, Annotation.SERIAL)),
+        Loop("y_register", "y", y[:, 2], 6, register),
+        Loop("x_register", "x", vectors, 7, register),
+        Loop("x_vector", "x", unit.lanes, 8, Annotation.VECTORIZED),
     )
     features = unit.padded(w.out_features)
     rows = covering(w.batch)
