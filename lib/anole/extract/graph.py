@@ -11,6 +11,7 @@ import tvm
 from tvm import ir, relax, tirx
 
 from anole.errors import ExtractError, cause
+from anole.extract.affine import merge_constants
 from anole.extract.fold import fold_constants
 from anole.extract.images import make_images
 from anole.extract.imported import Imported, TensorInfo
@@ -57,7 +58,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         transform.DeadCodeElimination(),
     ]
     convert = [transform.ConvertLayout(_LAYOUTS), sink_permutations, pad_in_convolutions]
-    plain = [convolve_forward, absorb_transpositions, transform.EliminateCommonSubexpr()]
+    plain = [convolve_forward, absorb_transpositions, merge_constants, transform.EliminateCommonSubexpr()]
     module = imported.module
     try:
         with tvm.target.Target({"kind": "llvm"}):
