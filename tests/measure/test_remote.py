@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from anole.targets.session import open_session
 from anole.task import Conv2d, Task
 
 from .calling import CallingCpu
-from .servers import HOST, Process, free_port, server, tracker
+from .servers import HOST, START_S, Process, free_port, server, tracker
 
 TASK = Task(Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)), describe_cpu(threads=1), 1)
 QUICK = Patience(first_s=0.2, longest_s=0.5, total_s=60.0)
@@ -64,7 +65,9 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
     central.start()
     process = server(folder, central.port, "zen")
     process.start()
-    yield Remote(HOST, central.port, "zen")
+    remote = Remote(HOST, central.port, "zen")
+    _open_patiently(remote)
+    yield remote
     process.kill()
     central.kill()
 
@@ -166,7 +169,7 @@ def test_one_that_is_in_use_is_waited_for(tracked: Remote, configs: list[dict[st
     with pytest.raises(DeviceBusyError, match=r"all servers of the key 'zen' at the tracker .* are in use"):
         open_session(tracked, 60.0)
     threading.Timer(1.0, held.clear).start()
-    with measurer(tracked, patience=SHORT) as measuring:
+    with measurer(tracked, Limits(connect_s=START_S), SHORT) as measuring:
         assert statuses(list(measuring.measure(configs[:1]))) == [Status.OK]
 
 
@@ -177,9 +180,11 @@ def test_a_key_that_nobody_has_is_said(tracked: Remote) -> None:
 
 
 def _open_patiently(remote: Remote) -> Any:
-    """Opens a session as soon as the server's last client has left."""
+    """Opens a session as soon as the tracker knows the server, after it listens, and its last client has left."""
+    ends_s = time.monotonic() + START_S
     while True:
         try:
             return open_session(remote, 60.0)
-        except DeviceBusyError:
-            threading.Event().wait(0.1)
+        except (DeviceBusyError, DeviceLostError):
+            assert time.monotonic() < ends_s
+            time.sleep(0.1)

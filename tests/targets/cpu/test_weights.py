@@ -16,8 +16,8 @@ WEIGHT: NDArray[np.float32] = np.arange(8 * 256, dtype=np.float32).reshape(8, 25
 TARGET = get_device(describe_cpu())
 
 
-def copies(cold_bytes: int) -> WeightCopies:
-    return WeightCopies(TARGET.template(WORKLOAD), WORKLOAD, WEIGHT, cold_bytes)
+def copies(cold_bytes: int, workload: Dense = WORKLOAD, weight: NDArray[np.float32] = WEIGHT) -> WeightCopies:
+    return WeightCopies(TARGET.template(workload), workload, weight, cold_bytes)
 
 
 def config_of_panel(vectors: int) -> Config:
@@ -45,7 +45,7 @@ def test_every_layout_is_packed_as_its_template_packs_it() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    weights = copies(cold_bytes=1 << 30)
+    weights = copies(1 << 30, Dense(1, 512, 1024), np.zeros((512, 1024), np.float32))
     first = weights.of(config_of_panel(1))
     assert weights.of(config_of_panel(1)) is first
     weights.of(config_of_panel(2))
