@@ -20,9 +20,9 @@ _RUN = 0
 _TICK_S = 1e-9
 """The clock's resolution, and the least that a kernel takes."""
 
-_FEWEST_RUNS, _FEWEST_SLOW_RUNS = 20, 3
+_FEWEST_SLOW_RUNS = 3
 _LIMIT_S = 60.0
-"""After which a network is slow, and has the fewer runs."""
+"""After which a network is slow, and has no more runs than these."""
 
 _FASTEST = 0.1
 """The share of the runs that counts: those that other programs disturbed least."""
@@ -41,7 +41,9 @@ class KernelTimes:
     whole_s: float
 
 
-def time_kernels(folder: Path, inputs: Sequence[NDArray[Any]], threads: int, seconds: float) -> KernelTimes:
+def time_kernels(
+    folder: Path, inputs: Sequence[NDArray[Any]], threads: int, seconds: float, fewest_runs: int = 20
+) -> KernelTimes:
     """Times the kernels of a build for the processor, with the arguments and the caches of a real run.
 
     Runs that are watched, call by call, take turns with runs that are not. Only the fastest tenth of either counts,
@@ -52,6 +54,7 @@ def time_kernels(folder: Path, inputs: Sequence[NDArray[Any]], threads: int, sec
         inputs: what it is run on.
         threads: of the processor.
         seconds: how long is measured, at least.
+        fewest_runs: of either kind, unless they take more than a minute.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -64,7 +67,9 @@ def time_kernels(folder: Path, inputs: Sequence[NDArray[Any]], threads: int, sec
     machine.set_instrument(stopwatch)
     watched = machine["main"]
     with caller_apart():
-        whole_s, laps_s = _take_turns(lambda: plain(*arguments), lambda: watched(*arguments), stopwatch, seconds)
+        whole_s, laps_s = _take_turns(
+            lambda: plain(*arguments), lambda: watched(*arguments), stopwatch, seconds, fewest_runs
+        )
     kernels_s: dict[str, float] = {}
     for name, lap_s in zip(stopwatch.names, _typical(laps_s), strict=True):
         kernels_s[name] = kernels_s.get(name, 0.0) + float(lap_s)
@@ -99,7 +104,11 @@ class _Stopwatch:
 
 
 def _take_turns(
-    plain: Callable[[], object], watched: Callable[[], object], stopwatch: _Stopwatch, seconds: float
+    plain: Callable[[], object],
+    watched: Callable[[], object],
+    stopwatch: _Stopwatch,
+    seconds: float,
+    fewest_runs: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the seconds of runs, shape (n_runs, 1), and of the watched ones' kernels, shape (n_runs, n_calls)."""
     whole_s: list[list[float]] = []
@@ -108,7 +117,7 @@ def _take_turns(
 
     def is_enough() -> bool:
         spent_s = time.perf_counter() - first_s
-        return spent_s >= seconds and len(whole_s) >= (_FEWEST_RUNS if spent_s < _LIMIT_S else _FEWEST_SLOW_RUNS)
+        return spent_s >= seconds and len(whole_s) >= (fewest_runs if spent_s < _LIMIT_S else _FEWEST_SLOW_RUNS)
 
     while not is_enough():
         began_s = time.perf_counter()

@@ -19,6 +19,9 @@ from anole.measure.site import Site
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets.base import Device
 
+_FEWEST_RUNS = 5
+"""In one of several turns: enough for a network of whose runs the machine's disturbances are a small part."""
+
 _LIMIT_S = 600.0
 """After which a call has failed: a network of a second is loaded and run some dozens of times."""
 
@@ -98,7 +101,7 @@ def _start() -> Callable[..., Any]:
 
 
 def _kernels_s(folder: Path, threads: int, seconds: float) -> Mapping[str, float]:
-    return time_kernels(folder, draw_inputs(read_build(folder)), threads, seconds).kernels_s
+    return time_kernels(folder, draw_inputs(read_build(folder)), threads, seconds, _FEWEST_RUNS).kernels_s
 
 
 def _compare(folder: Path, rival: Path, threads: int, pace: Pace) -> Comparison:
