@@ -210,6 +210,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
         "conv2d.winograd",
         "cover",
         "dense",
+        "dense.prefetch",
     }
     assert set(extract_versions(VtaTarget.describe())) == {"extract", "conv2d", "dense"}
 

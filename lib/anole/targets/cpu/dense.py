@@ -14,6 +14,7 @@ from anole.targets import anchor
 from anole.targets.base import ANCHOR
 from anole.targets.cpu import nest
 from anole.targets.cpu.cover import covering
+from anole.targets.cpu.prefetch import first_read, prefetch_at, prefetch_lines
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Dense
 
@@ -75,4 +76,15 @@ class DenseTemplate:
         if config["unroll_explicit"]:
             nest.unroll_reduction(sch, [k_inner], config["tile_y"][2] * vectors, config["auto_unroll_max_step"])
         sch.decompose_reduction(block, k_outer)
-        return anchor.scheduled(sch)
+        func = anchor.scheduled(sch)
+        if not config.get("prefetch_k"):
+            return func
+        return _prefetch_weights(func, sch.get(k_inner), config["prefetch_k"], vectors)
+
+
+def _prefetch_weights(func: tirx.PrimFunc, k_inner: tirx.For, steps: int, lines: int) -> tirx.PrimFunc:
+    """Asks in each step of the reduction for the weights of one that many later, be it of the next panel."""
+    first = first_read(k_inner, dimensions=3)
+    panel, k, x = first.indices
+    wanted = tirx.BufferLoad(first.source, [panel, k + steps, x])
+    return prefetch_at(func, k_inner, prefetch_lines(wanted, lines))

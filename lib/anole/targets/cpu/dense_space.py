@@ -16,17 +16,34 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
 from anole.targets.cpu.conv2d_space import CACHE_BYTES
-from anole.targets.cpu.cover import covering
+from anole.targets.cpu.cover import covering, covering_version
 from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.task import Dense
 
 VERSION = 2
+PREFETCH_VERSION = 1
 
 _ROWS_IN_REGISTERS = 16
+_STEPS_AHEAD = (0, 32, 64)
 _PIPES_FED = 4
 """Accumulators that are enough where memory is what limits."""
 
 _OF_IMBALANCE = 16.0
+
+
+def prefetches(w: Dense) -> bool:
+    """Returns whether weights can be asked for ahead: where they come from memory, and are used by several rows.
+
+    A single row uses them up so fast that the processor looks far enough ahead by itself; of many rows there are
+    several tiles, which find them in the cache.
+    """
+    is_one_tile = 1 < covering(w.batch) <= _ROWS_IN_REGISTERS
+    return is_one_tile and FLOAT_BYTES * w.in_features * w.out_features >= CACHE_BYTES
+
+
+def dense_version(w: Dense) -> int:
+    """Returns the version of a layer's template, which rises with what it may have."""
+    return VERSION + (PREFETCH_VERSION if prefetches(w) else 0) + covering_version(w.batch)
 
 
 @cache
@@ -35,7 +52,8 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
     Knobs, named as AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows and ``tile_x`` the output features into
     (parallel, tile, register), ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and
-    ``unroll_explicit`` as for convolutions.
+    ``unroll_explicit`` as for convolutions. Where several rows use weights that exceed the cache, also ``prefetch_k``:
+    how many steps of the reduction ahead weights are asked for.
     """
     rows, features = covering(w.batch), unit.padded(w.out_features)
     widest = unit.lanes * unit.registers // 2
@@ -49,6 +67,8 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
         option_knob("auto_unroll_max_step", (0, 16, 64, 512)),
         option_knob("unroll_explicit", (0, 1)),
     ]
+    if prefetches(w):
+        knobs.append(option_knob("prefetch_k", _STEPS_AHEAD, agent="reduction"))
     chunks = min(threads, w.batch * features // unit.lanes)
 
     constraints = [
@@ -78,6 +98,7 @@ def _merit(unit: VectorUnit, threads: int, w: Dense, columns: Columns) -> NDArra
         # Every panel of a chunk reads the chunk's rows again, and every chunk of rows all weights.
         rows_bytes = FLOAT_BYTES * w.in_features * covering(w.batch) / row_chunks
         worth += 4.0 * np.log2(rows * panel / (rows + panel)) - 0.5 * np.log2(row_chunks)
+        worth += 4.0 * (columns["prefetch_k"] > 0) if prefetches(w) else 0.0
         worth -= 2.0 * (columns["tile_x"][:, 1] > 1) * np.log2(np.maximum(1.0, rows_bytes / CACHE_BYTES))
     return np.asarray(worth)
 

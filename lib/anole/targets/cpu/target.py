@@ -14,7 +14,7 @@ from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
 from anole.targets.cpu import algorithms, batch_matmul_space, dense_space
 from anole.targets.cpu.cover import covering_version
 from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.task import BatchMatmul, Conv2d, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
     import tvm
@@ -40,6 +40,7 @@ class CpuTarget:
         "batch_matmul": batch_matmul_space.VERSION,
         **algorithms.VERSIONS,
         "dense": dense_space.VERSION,
+        "dense.prefetch": dense_space.PREFETCH_VERSION,
     }
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -86,8 +87,9 @@ class CpuTarget:
         """
         if isinstance(workload, Conv2d):
             return algorithms.convolution_version(self.unit, workload, self.exact)
-        version = version_of(workload, self.template_versions, "the cpu")
-        return version + covering_version(workload.rows if isinstance(workload, BatchMatmul) else workload.batch)
+        if isinstance(workload, Dense):
+            return dense_space.dense_version(workload)
+        return version_of(workload, self.template_versions, "the cpu") + covering_version(workload.rows)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the processor runs everything."""
