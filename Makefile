@@ -21,7 +21,7 @@ $(STAMP): requirements.lock pyproject.toml
 		|| { echo "Anole needs Python 3.11 or 3.12; $(PYTHON) is another (make PYTHON=/path/to/python3.11)" >&2; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
-	$(UV) pip sync --quiet requirements.lock
+	$(UV) pip sync --quiet --compile-bytecode requirements.lock
 	$(UV) pip install --quiet --no-deps --editable .
 	cp requirements.lock $(STAMP)
 
