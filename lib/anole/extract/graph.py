@@ -20,6 +20,7 @@ from anole.extract.permutations import sink_permutations
 from anole.extract.plain import speak_plainly
 from anole.extract.products import absorb_transpositions, is_transposed_product
 from anole.extract.subpixel import convolve_forward
+from anole.extract.taps import drop_idle_taps
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
     ]
-    convert = [transform.ConvertLayout(_LAYOUTS), sink_permutations, pad_in_convolutions]
+    convert = [transform.ConvertLayout(_LAYOUTS), sink_permutations, pad_in_convolutions, drop_idle_taps]
     plain = [convolve_forward, absorb_transpositions, merge_constants, transform.EliminateCommonSubexpr()]
     module = imported.module
     try:
