@@ -79,8 +79,10 @@ def module_names(file: Path) -> frozenset[str] | None:
     Raises:
         SyntaxError: the file is not Python.
     """
-    names = set(_bound(ast.parse(file.read_text(encoding="utf-8"), str(file)).body))
-    return None if names & {"*", "__getattr__"} else frozenset(names)
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    names = set(_bound(tree.body))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
 
 
 def model_files(source: str, project: Path) -> list[Path]:

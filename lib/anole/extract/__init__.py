@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anole.extract.imported import Imported
     from anole.spec import ModelSpec
 
-EXTRACT_VERSION = 6
+EXTRACT_VERSION = 7
 """Raised whenever the same model would give other tasks."""
 
 

@@ -17,6 +17,7 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     for operator in _WHOLE:
         del table[operator]
     table[_aten.scaled_dot_product_attention.default] = _attend
+    table[_aten.elu.default] = _elu
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     return decomposed
 
@@ -43,6 +44,13 @@ def _attend(
     if attn_mask is not None:
         return _aten._safe_softmax(scores + _bias(attn_mask, scores), -1) @ value
     return torch.softmax(scores, -1) @ value
+
+
+def _elu(data: torch.Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    """Scaled exponential units, of which TVM's importer would forget the scales."""
+    if (scale, input_scale) == (1, 1):
+        return NotImplemented
+    return scale * torch.where(data > 0, data, alpha * torch.expm1(input_scale * data))
 
 
 def _bias(mask: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
