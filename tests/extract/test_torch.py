@@ -76,18 +76,6 @@ def test_inputs_may_be_whole_numbers_and_flags(project: Path) -> None:
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("unit", ["SELU()", "ELU(0.3)", "CELU(0.3)"])
-def test_exponential_units_keep_their_scales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
-    (tmp_path / "units.py").write_text(f"import torch\nunit = lambda: torch.nn.{unit}\n")
-    monkeypatch.chdir(tmp_path)
-    model = ModelSpec("net", "torch:units:unit", {"x": (4, 33)})
-    arguments = example_inputs(model)
-    executable = tvm.compile(load_model(model).module, tvm.target.Target("llvm"))
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.from_dlpack(arguments["x"]))
-    (expected,) = run_network(model, make_network(model), arguments)
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
-
-
 def test_folders_of_the_project_hide_no_installed_package(project: Path) -> None:
     (project / "torch").mkdir()
     (project / "layers.py").write_text("import torch\nwidth = 3\n")

@@ -1,10 +1,12 @@
-"""What an exported torch program is taken apart into: layers and matrix products stay whole, attention does not."""
+"""What an exported torch program is taken apart into, and what is said in other operators for TVM's importer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+
+from anole.extract.attention import attend
 
 _aten = torch.ops.aten
 _WHOLE = (_aten.linear.default, _aten.matmul.default)
@@ -16,52 +18,62 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     table = torch.export.default_decompositions()
     for operator in _WHOLE:
         del table[operator]
-    table[_aten.scaled_dot_product_attention.default] = _attend
-    table[_aten.elu.default] = _elu
+    for operator, reworded in _REWORDED.items():
+        table[operator] = reworded
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     return decomposed
 
 
-def _attend(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
-    """Attention as two products with a softmax between them; a row whose mask lets nothing through gives 0."""
-    if dropout_p:
-        return NotImplemented
-    if enable_gqa:
-        key, value = (_repeated(shared, query.shape[-3]) for shared in (key, value))
-    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        return torch.softmax(scores + _bias(scores.new_ones(scores.shape[-2:]).tril().bool(), scores), -1) @ value
-    if attn_mask is not None:
-        return _aten._safe_softmax(scores + _bias(attn_mask, scores), -1) @ value
-    return torch.softmax(scores, -1) @ value
-
-
 def _elu(data: torch.Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
-    """Scaled exponential units, of which TVM's importer would forget the scales."""
     if (scale, input_scale) == (1, 1):
         return NotImplemented
     return scale * torch.where(data > 0, data, alpha * torch.expm1(input_scale * data))
 
 
-def _bias(mask: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """What a mask adds to scores: a boolean one says where they count."""
-    if mask.dtype != torch.bool:
-        return mask
-    return torch.where(mask, 0.0, -torch.inf).to(scores.dtype)
+def _add(data: torch.Tensor, other: Any, *, alpha: float = 1) -> Any:
+    return NotImplemented if alpha == 1 else data + alpha * other
 
 
-def _repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:
-    """Keys or values that several heads in a row share, one for each head."""
-    *batch, groups, rows, width = shared.shape
-    repeated = shared.unsqueeze(-3).expand(*batch, groups, heads // groups, rows, width)
-    return repeated.reshape(*batch, heads, rows, width)
+def _subtract(data: torch.Tensor, other: Any, *, alpha: float = 1) -> Any:
+    return NotImplemented if alpha == 1 else data - alpha * other
+
+
+def _subtract_from(data: torch.Tensor, other: Any, alpha: float = 1) -> Any:
+    return (-data if alpha == 1 else data * -alpha) + other
+
+
+def _group_norm(
+    data: torch.Tensor,
+    groups: int,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if weight is not None and bias is not None:
+        return NotImplemented
+    channels = data.shape[1]
+    weight = data.new_ones(channels) if weight is None else weight
+    bias = data.new_zeros(channels) if bias is None else bias
+    return torch.group_norm(data, groups, weight, bias, eps)
+
+
+def _adaptive_max_pool2d(data: torch.Tensor, output_size: list[int]) -> Any:
+    extents = list(data.shape[-2:])
+    if any(extent % outputs for extent, outputs in zip(extents, output_size, strict=True)):
+        return NotImplemented
+    kernel = [extent // outputs for extent, outputs in zip(extents, output_size, strict=True)]
+    return _aten.max_pool2d_with_indices(data, kernel, kernel)
+
+
+_REWORDED = {
+    _aten.scaled_dot_product_attention.default: attend,
+    _aten.elu.default: _elu,
+    _aten.add.Tensor: _add,
+    _aten.sub.Tensor: _subtract,
+    _aten.rsub.Tensor: _subtract_from,
+    _aten.rsub.Scalar: _subtract_from,
+    _aten.group_norm.default: _group_norm,
+    _aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
+}
+"""Attention, whose products are tuned, and what TVM's importer lacks, or of which it forgets scales."""

@@ -37,6 +37,8 @@ def import_torch(model: ModelSpec) -> Imported:
     """
     from tvm.relax.frontend.torch import from_exported_program
 
+    from anole.extract.converters import CONVERTERS
+
     network = make_network(model)
     arguments = example_inputs(model)
     output = run_network(model, network, arguments)
@@ -45,7 +47,9 @@ def import_torch(model: ModelSpec) -> Imported:
     except Exception as error:
         raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
     try:
-        module = from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False)
+        module = from_exported_program(
+            program, unwrap_unit_return_tuple=True, run_ep_decomposition=False, custom_convert_map=CONVERTERS
+        )
     except Exception as error:
         raise ExtractError(f"model {model.name}: TVM cannot import it: {cause(error, line=0)}") from error
     return Imported(

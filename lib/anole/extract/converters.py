@@ -1,0 +1,64 @@
+"""Operators of torch that TVM's importer lacks or gets wrong, as TVM has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tvm import ir, relax
+
+from anole.extract.rewrite import extents
+
+
+def _three_arguments(node: torch.fx.Node) -> list[Any]:
+    """Returns the arguments of a call, and None for those that are left out."""
+    return [*node.args, *[None] * (3 - len(node.args))]
+
+
+def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+    """Returns the converter of a largest or smallest element along axes, all of them if none is named."""
+
+    def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
+        data, axes, keeps = _three_arguments(node)
+        return importer.block_builder.emit(operator(importer.env[data], axes or None, keepdims=bool(keeps)))
+
+    return convert
+
+
+def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """What TVM's importer takes from the nearest centre, where torch rounds down."""
+    data, size, factors = _three_arguments(node)
+    value, emit = importer.env[data], importer.block_builder.emit
+    inputs = extents(value)[2:]
+    factors = factors or [None] * len(inputs)
+    outputs = size or [int(extent * factor) for extent, factor in zip(inputs, factors, strict=True)]
+    sides = list(zip(inputs, outputs, factors, strict=True))
+    if all((nearest_places(*side) == np.arange(side[1]) * side[0] // side[1]).all() for side in sides):
+        resize = relax.op.image.resize2d
+        return emit(resize(value, outputs, None, "NCHW", "nearest_neighbor", "asymmetric", "floor"))
+    for axis, side in enumerate(sides, start=2):
+        value = emit(relax.op.take(value, relax.const(nearest_places(*side)), axis))
+    return value
+
+
+def nearest_places(inputs: int, outputs: int, factor: float | None) -> NDArray[np.int64]:
+    """Returns which of the inputs along a side torch's ``nearest`` takes for each output, shape (outputs,).
+
+    A factor that was asked for counts, even where it is not that of the sizes, unless these are the same or double.
+    """
+    scale = np.float32(inputs) / np.float32(outputs)
+    if factor is not None and outputs not in (inputs, 2 * inputs):
+        scale = np.float32(1 / factor)
+    places: NDArray[np.float32] = np.minimum(scale * np.arange(outputs, dtype=np.float32), inputs - 1)
+    return places.astype(np.int64)
+
+
+CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
+    "amax.default": _extreme(relax.op.max),
+    "amin.default": _extreme(relax.op.min),
+    "upsample_nearest2d.vec": _nearest,
+}
+"""By the name of the operator in a `torch.fx` graph."""
