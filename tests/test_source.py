@@ -69,7 +69,14 @@ def test_every_way_to_define_a_name_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["from zoo import *\n", "def __getattr__(name): ...\n", "for name in 'ab':\n    globals()[name] = print\n"]
+    "text",
+    [
+        "from zoo import *\n",
+        "def __getattr__(name): ...\n",
+        "for name in 'ab':\n    globals()[name] = print\n",
+        "vars()['a'] = print\n",
+        "exec('a = print')\n",
+    ],
 )
 def test_a_module_that_makes_names_as_it_runs_is_believed(tmp_path: Path, text: str) -> None:
     write(tmp_path, {"m.py": text})

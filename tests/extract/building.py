@@ -1,4 +1,4 @@
-"""Small functions in Relax: built from their operands, looked into, and run."""
+"""Small functions in Relax: built from their operands, looked into, run, and compared with torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tvm
 from tvm import ir, relax
+
+from anole.extract import load_model
+from anole.extract.torch import example_inputs, make_network, run_network
+from anole.spec import ModelSpec
 
 Build = Callable[..., ir.Expr]
 """From a block builder and the operands to the result."""
@@ -43,3 +47,11 @@ def run(module: tvm.IRModule, *operands: np.ndarray) -> np.ndarray:
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
     """Returns normal data."""
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def assert_same_as_torch(model: ModelSpec) -> None:
+    """Asserts that what is extracted of a torch model with one output computes what the model does."""
+    arguments = example_inputs(model)
+    found = run(load_model(model).module, *(argument.numpy() for argument in arguments.values()))
+    (expected,) = run_network(model, make_network(model), arguments)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tvm
-from tvm import relax
 
 from anole.extract import load_model
 from anole.extract.graph import find_layers
-from anole.extract.torch import example_inputs, make_network, run_network
 from anole.spec import ModelSpec
 from anole.task import BatchMatmul
+
+from .building import assert_same_as_torch
 
 SOURCE = """
 import torch
@@ -53,12 +51,8 @@ def test_attention_comes_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "attention.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     model = ModelSpec("net", f"torch:attention:{name}", {"x": (2, 10, 32)})
-    imported, arguments = load_model(model), example_inputs(model)
-    assert [layer.workload for layer in find_layers(imported)] == [
+    assert [layer.workload for layer in find_layers(load_model(model))] == [
         BatchMatmul(8, 10, 8, 10, transpose_right=True),
         BatchMatmul(8, 10, 10, 8),
     ]
-    executable = tvm.compile(imported.module, tvm.target.Target("llvm"))
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(arguments["x"].numpy()))
-    (expected,) = run_network(model, make_network(model), arguments)
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+    assert_same_as_torch(model)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from anole.spec import ModelSpec
 
 EXTRACT_VERSION = 7
-"""Raised whenever the same model would give other tasks."""
+"""Raised whenever the same model would give other tasks, or another network to compile."""
 
 
 def load_model(model: ModelSpec) -> Imported:

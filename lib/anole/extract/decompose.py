@@ -59,10 +59,10 @@ def _group_norm(
 
 
 def _adaptive_max_pool2d(data: torch.Tensor, output_size: list[int]) -> Any:
-    extents = list(data.shape[-2:])
-    if any(extent % outputs for extent, outputs in zip(extents, output_size, strict=True)):
+    sides = list(zip(data.shape[-2:], output_size, strict=True))
+    if any(inputs % outputs for inputs, outputs in sides):
         return NotImplemented
-    kernel = [extent // outputs for extent, outputs in zip(extents, output_size, strict=True)]
+    kernel = [inputs // outputs for inputs, outputs in sides]
     return _aten.max_pool2d_with_indices(data, kernel, kernel)
 
 

@@ -1,0 +1,50 @@
+"""What TVM's importer lacks or gets wrong is said in other words, which mean the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anole.spec import ModelSpec
+
+from .building import assert_same_as_torch
+
+SOURCE = """
+import torch
+from torch.nn import functional as F
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return {expression}
+"""
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "F.selu(x)",
+        "F.elu(x, 0.3)",
+        "F.celu(x, 0.3)",
+        "torch.add(x, x.flip(0), alpha=0.5)",
+        "torch.sub(x, x.flip(0), alpha=2)",
+        "torch.rsub(x, 2.0, alpha=3)",
+        "1 - x",
+        "F.group_norm(x, 3)",
+        "F.group_norm(x, 3, torch.arange(6.0))",
+        "F.adaptive_max_pool2d(x, 1)",
+        "F.adaptive_max_pool2d(x, (4, 2))",
+        "x.amax((2, -1))",
+        "x.amin(1, keepdim=True)",
+        "x + x.amax()",
+        "torch.logsumexp(x, 1)",
+        "F.interpolate(x, size=(13, 25))",
+        "F.interpolate(x, size=(5, 3))",
+        "F.interpolate(x, scale_factor=(2, 3))",
+        "F.interpolate(x, scale_factor=1.7)",
+    ],
+)
+def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
+    (tmp_path / "worded.py").write_text(SOURCE.format(expression=expression))
+    monkeypatch.chdir(tmp_path)
+    assert_same_as_torch(ModelSpec("net", "torch:worded:Net", {"x": (2, 6, 8, 10)}))
