@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import ir, relax, s_tir, te, tirx
 
+from anole.build.bias import legalize_add
 from anole.build.broadcast import keep_apart
 from anole.build.concat import OPAQUE, legalize_concat, write_slices
 from anole.build.fast_math import fast_math_map
@@ -58,10 +59,11 @@ def lower(
     transform = relax.transform
     anchor = _Legalizer(choices)
     anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor, "relax.einsum": anchor}
+    others = {"relax.add": legalize_add, "relax.concat": legalize_concat}
     steps = (
         flatten_products,
         mean_before_permuting,
-        transform.LegalizeOps({**fast_math_map(), **anchors, "relax.concat": legalize_concat}),
+        transform.LegalizeOps({**fast_math_map(), **anchors, **others}),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         keep_apart,
