@@ -211,6 +211,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
         "cover",
         "dense",
         "dense.prefetch",
+        "sharing",
     }
     assert set(extract_versions(VtaTarget.describe())) == {"extract", "conv2d", "dense"}
 

@@ -23,6 +23,7 @@ VERSION = 2
 
 _ROWS_IN_REGISTERS = 16
 _PIPES_FED = 12
+_OF_WAKING = 8.0
 """Accumulators from which on more are not faster."""
 
 
@@ -54,23 +55,29 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
 
     constraints = [
         registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
-        threads_are_fed(lambda columns: w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0], lambda _: chunks),
+        threads_are_fed(lambda columns: _chunks(w, columns), lambda _: chunks),
     ]
     return Space(
         knobs,
         constraints,
         lambda columns: _nest(unit, w, columns),
-        merit=lambda columns: _merit(unit, columns),
+        merit=lambda columns: _merit(unit, w, columns),
     )
 
 
-def _merit(unit: VectorUnit, columns: Columns) -> NDArray[np.float64]:
+def _merit(unit: VectorUnit, w: BatchMatmul, columns: Columns) -> NDArray[np.float64]:
     """Whether a config multiplies more than it loads, packs no panel twice and keeps a long reduction, shape (n,)."""
     rows, panel = columns["tile_y"][:, 2], _vectors(unit, columns)
     worth = np.minimum(rows * panel, _PIPES_FED) + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)
     worth += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
     worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
+    worth -= _OF_WAKING * (_chunks(w, columns) > 1)
     return np.asarray(worth)
+
+
+def _chunks(w: BatchMatmul, columns: Columns) -> NDArray[np.int64]:
+    """How many pieces the threads share, shape (n,)."""
+    return np.asarray(w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0])
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:

@@ -47,6 +47,10 @@ _NEAR, _SHARED, _FAR, _UNASKED, _PADDED = 0.55, 0.76, 2.0, 3.8, 3.4
 a shared one, or from memory, and how much longer where it was not asked for before; and to be copied for padding."""
 
 
+_WAKING = 3000.0
+"""In `_cycles`, what other threads take to begin."""
+
+
 def prefetches(w: Conv2d) -> bool:
     """Returns whether weights can be asked for ahead: where they do not stay in the cache, and come from memory."""
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
@@ -160,7 +164,7 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     streamed += weights * (_FAR + _UNASKED * (1 - columns["prefetch"] if prefetches(w) else 1))
     chunks = w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0]
     work = computed + (streamed + _PADDED * _padded(w, columns)) / line
-    return np.asarray(work * (-(-chunks // threads) / chunks))
+    return np.asarray(work * (-(-chunks // threads) / chunks) + _WAKING * (chunks > 1))
 
 
 def _lines_in_set(w: Conv2d, columns: Columns) -> NDArray[np.float64]:

@@ -29,6 +29,7 @@ _PIPES_FED = 4
 """Accumulators that are enough where memory is what limits."""
 
 _OF_IMBALANCE = 16.0
+_OF_WAKING = 8.0
 
 
 def prefetches(w: Dense) -> bool:
@@ -86,12 +87,13 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 def _merit(unit: VectorUnit, threads: int, w: Dense, columns: Columns) -> NDArray[np.float64]:
     """How evenly threads share a config, and how little it loads for each multiply-add, shape (n,).
 
-    A single row is as fast as its weights are read: what is left to choose is but that the threads read as many.
+    A single row is as fast as its weights are read: what is left to choose is but that the threads read as many. Where
+    one thread may do all, it better does.
     """
     rows, panel = columns["tile_y"][:, 2], _vectors(unit, columns)
     row_chunks = columns["tile_y"][:, 0]
     chunks = row_chunks * columns["tile_x"][:, 0]
-    worth = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads))
+    worth = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads)) - _OF_WAKING * (chunks > 1)
     worth += np.minimum(rows * panel, _PIPES_FED)
     worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
     if w.batch > 1:

@@ -18,6 +18,7 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
 from anole.targets.cpu.conv2d_space import ROWS_IN_REGISTERS
+from anole.targets.cpu.sharing import evenness
 from anole.targets.cpu.tile_orders import TILE_ORDERS, tile_places
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
@@ -91,7 +92,7 @@ def _merit(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArr
     worth = -np.abs(np.log2(accumulators / _ACCUMULATORS)) - 0.5 * np.log2(_pixels_read(w, columns))
     worth += 2.0 * (accumulators * taps <= columns["auto_unroll_max_step"]) - 0.5 * _vectors(unit, w, columns)
     worth += 1.0 * (columns["pad_at"] == "inline") + 0.5 * (columns["tile_order"] == "yfx")
-    worth += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
+    worth += evenness(chunks, threads)
     return np.asarray(worth)
 
 

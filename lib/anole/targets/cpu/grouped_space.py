@@ -21,6 +21,7 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import latency_is_hidden, registers_suffice, threads_are_fed
 from anole.targets.cpu.conv2d_space import ROWS_IN_REGISTERS, attainable
+from anole.targets.cpu.sharing import evenness
 from anole.targets.cpu.tile_orders import TILE_ORDERS, tile_places
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import Conv2d
@@ -145,7 +146,7 @@ def _merit(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArr
     worth += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
     worth += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")
     worth -= 0.5 * _vectors(unit, columns)
-    worth += 1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / (4 * threads)))
+    worth += evenness(chunks, threads)
     return np.asarray(worth)
 
 

@@ -13,6 +13,8 @@ from anole.space.space import Space
 from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
 from anole.targets.cpu import algorithms, batch_matmul_space, dense_space
 from anole.targets.cpu.cover import covering_version
+from anole.targets.cpu.sharing import VERSION as SHARING_VERSION
+from anole.targets.cpu.sharing import sharing_version, threads_fed
 from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
@@ -41,6 +43,7 @@ class CpuTarget:
         **algorithms.VERSIONS,
         "dense": dense_space.VERSION,
         "dense.prefetch": dense_space.PREFETCH_VERSION,
+        "sharing": SHARING_VERSION,
     }
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -86,10 +89,12 @@ class CpuTarget:
             TargetError: there is no template for its operator.
         """
         if isinstance(workload, Conv2d):
-            return algorithms.convolution_version(self.unit, workload, self.exact)
-        if isinstance(workload, Dense):
-            return dense_space.dense_version(workload)
-        return version_of(workload, self.template_versions, "the cpu") + covering_version(workload.rows)
+            version = algorithms.convolution_version(self.unit, workload, self.exact)
+        elif isinstance(workload, Dense):
+            version = dense_space.dense_version(workload)
+        else:
+            version = version_of(workload, self.template_versions, "the cpu") + covering_version(workload.rows)
+        return version + sharing_version(workload)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the processor runs everything."""
@@ -97,16 +102,17 @@ class CpuTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
+        threads = threads_fed(workload, self.threads)
         if isinstance(workload, Conv2d):
-            return algorithms.convolution_space(self.unit, self.threads, workload, self.exact)
+            return algorithms.convolution_space(self.unit, threads, workload, self.exact)
         if isinstance(workload, BatchMatmul):
-            return batch_matmul_space.batch_matmul_space(self.unit, self.threads, workload)
-        return dense_space.dense_space(self.unit, self.threads, workload)
+            return batch_matmul_space.batch_matmul_space(self.unit, threads, workload)
+        return dense_space.dense_space(self.unit, threads, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config that is decent without any tuning."""
         if isinstance(workload, Conv2d):
-            return algorithms.convolution_default(self.unit, self.threads, workload, self.exact)
+            return algorithms.convolution_default(self.unit, threads_fed(workload, self.threads), workload, self.exact)
         return self.space(workload).best_drawn
 
     def template(self, workload: Workload) -> Template:
