@@ -22,6 +22,7 @@ SMALL = [
     Conv2d(1, 8, 8, 32, 32, kernel=(3, 3), groups=32, **ONCE),
 ]
 LARGE = [
+    Dense(1, 128, 512),
     Dense(1, 512, 512),
     BatchMatmul(1, 64, 64, 64),
     Conv2d(1, 28, 28, 64, 64, kernel=(1, 1), groups=1, **ONCE),

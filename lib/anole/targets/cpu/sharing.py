@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.targets.cpu.vector_unit import FLOAT_BYTES
+from anole.targets.reference import weight_shape
 from anole.task import Workload
 
 VERSION = 1
 
-_LEAST_FLOP = 1 << 18
-"""From here on every thread has a part; with less, trials say whether that is faster."""
+_LEAST_FLOP, _MOST_WEIGHT_BYTES = 1 << 18, 1 << 17
+"""What a layer takes, and what of memory its weights take, before several threads are surely faster; they read more of
+it at a time than one. Below, trials say."""
 
 _CHUNKS_OF_THREAD = 4
 
 
 def threads_fed(w: Workload, threads: int) -> int:
     """Returns how many threads must have a part of a layer: all, or the caller where there is little to do."""
-    return 1 if w.flop < _LEAST_FLOP else threads
+    return 1 if _is_small(w) else threads
 
 
 def sharing_version(w: Workload) -> int:
     """Returns what a template's version rises by where one thread may do all."""
-    return VERSION if w.flop < _LEAST_FLOP else 0
+    return VERSION if _is_small(w) else 0
 
 
 def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
     """How well some numbers of chunks suit the threads, which end at the same time if each has a few, shape (n,)."""
     wanted = _CHUNKS_OF_THREAD * threads if threads > 1 else 1
     return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / wanted)))
+
+
+def _is_small(w: Workload) -> bool:
+    weight_bytes = FLOAT_BYTES * prod(weight_shape(w)) if w.constant_weight else 0
+    return w.flop < _LEAST_FLOP and weight_bytes <= _MOST_WEIGHT_BYTES
