@@ -113,8 +113,11 @@ def test_an_unknown_model_is_told_the_known_ones(empty_project: Path) -> None:
     assert "found 'nett', which is not one of the models; did you mean 'net'?" in result.stderr
 
 
-def test_merging_nothing_makes_an_empty_database(empty_project: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert run("merge", "no-such-build").exit_code == 0
+@pytest.mark.parametrize("build", ["no-such-build", "builds/no-such-build", "builds/no-such-build/"])
+def test_merging_nothing_makes_an_empty_database(
+    empty_project: Path, caplog: pytest.LogCaptureFixture, build: str
+) -> None:
+    assert run("merge", build).exit_code == 0
     assert "no-such-build is left out: it is not compiled yet" in caplog.text
     assert (empty_project / "db/tuning.sqlite").exists()
 

@@ -245,11 +245,11 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 @click.option("--database", type=_PATH, default=layout.DATABASE, show_default=True, help="What is written.")
 @_SPEC
 def merge(builds: tuple[str, ...], shards: Path, database: Path, spec: Path) -> None:
-    """Fold all trials, and BUILDS (by default those of models.yaml), into the database."""
+    """Fold all trials, and BUILDS, names or folders (by default those of models.yaml), into the database."""
     from anole.spec import load_spec
     from anole.stages import merge_builds
 
-    merge_builds(builds or load_spec(spec).builds, shards, database)
+    merge_builds([Path(build).name for build in builds] or load_spec(spec).builds, shards, database)
 
 
 @main.command(name="import")
