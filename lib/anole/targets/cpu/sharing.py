@@ -14,8 +14,8 @@ from anole.task import Workload
 VERSION = 1
 
 _LEAST_FLOP, _MOST_WEIGHT_BYTES = 1 << 18, 1 << 17
-"""What a layer takes, and what of memory its weights take, before several threads are surely faster; they read more of
-it at a time than one. Below, trials say."""
+"""From so much work on, and with more weights than these, which several threads read faster from memory, every thread
+has a part; below, trials say how many have."""
 
 _CHUNKS_OF_THREAD = 4
 
