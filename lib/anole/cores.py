@@ -47,7 +47,8 @@ def spread_busy_threads(run: Callable[[], object]) -> None:
     while time.perf_counter() - began_s < _WATCHED_S:
         run()
     busy_s = {thread: after_s - before.get(thread, 0.0) for thread, after_s in _busy_s().items()}
-    busy = [thread for thread in busy_s if busy_s[thread] > _BUSY_SHARE * max(busy_s.values())]
+    least_s = _BUSY_SHARE * max(busy_s.values())
+    busy = [thread for thread in busy_s if busy_s[thread] > least_s]
     allowed = {thread: os.sched_getaffinity(thread) for thread in busy if thread != threading.get_native_id()}
     bound = {core for cores in allowed.values() if len(cores) == 1 for core in cores}
     free = sorted(os.sched_getaffinity(0) - bound)[1:]

@@ -16,6 +16,7 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
 from anole.targets.cpu.cover import covering
+from anole.targets.cpu.sharing import waking
 from anole.targets.cpu.vector_unit import VectorUnit
 from anole.task import BatchMatmul
 
@@ -23,7 +24,6 @@ VERSION = 2
 
 _ROWS_IN_REGISTERS = 16
 _PIPES_FED = 12
-_OF_WAKING = 8.0
 """Accumulators from which on more are not faster."""
 
 
@@ -66,12 +66,12 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
 
 
 def _merit(unit: VectorUnit, w: BatchMatmul, columns: Columns) -> NDArray[np.float64]:
-    """Whether a config multiplies more than it loads, packs no panel twice and keeps a long reduction, shape (n,)."""
+    """How much more a config multiplies than it loads, packs, restarts its reduction and wakes threads, shape (n,)."""
     rows, panel = columns["tile_y"][:, 2], _vectors(unit, columns)
     worth = np.minimum(rows * panel, _PIPES_FED) + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)
     worth += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
     worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
-    worth -= _OF_WAKING * (_chunks(w, columns) > 1)
+    worth -= waking(_chunks(w, columns))
     return np.asarray(worth)
 
 

@@ -46,7 +46,6 @@ _NEAR, _SHARED, _FAR, _UNASKED, _PADDED = 0.55, 0.76, 2.0, 3.8, 3.4
 """In `_cycles`, what a cache line takes: to come from a core's own cache while fewer pixels than `_HIDING` use it, from
 a shared one, or from memory, and how much longer where it was not asked for before; and to be copied for padding."""
 
-
 _WAKING = 3000.0
 """In `_cycles`, what other threads take to begin."""
 

@@ -17,6 +17,7 @@ from anole.space.space import Columns
 from anole.targets.cpu.constraints import registers_suffice, threads_are_fed
 from anole.targets.cpu.conv2d_space import CACHE_BYTES
 from anole.targets.cpu.cover import covering, covering_version
+from anole.targets.cpu.sharing import waking
 from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.task import Dense
 
@@ -29,7 +30,6 @@ _PIPES_FED = 4
 """Accumulators that are enough where memory is what limits."""
 
 _OF_IMBALANCE = 16.0
-_OF_WAKING = 8.0
 
 
 def prefetches(w: Dense) -> bool:
@@ -93,7 +93,7 @@ def _merit(unit: VectorUnit, threads: int, w: Dense, columns: Columns) -> NDArra
     rows, panel = columns["tile_y"][:, 2], _vectors(unit, columns)
     row_chunks = columns["tile_y"][:, 0]
     chunks = row_chunks * columns["tile_x"][:, 0]
-    worth = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads)) - _OF_WAKING * (chunks > 1)
+    worth = _OF_IMBALANCE * np.log2(chunks / (-(-chunks // threads) * threads)) - waking(chunks)
     worth += np.minimum(rows * panel, _PIPES_FED)
     worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
     if w.batch > 1:

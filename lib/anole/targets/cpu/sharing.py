@@ -18,6 +18,7 @@ _LEAST_FLOP, _MOST_WEIGHT_BYTES = 1 << 18, 1 << 17
 has a part; below, trials say how many have."""
 
 _CHUNKS_OF_THREAD = 4
+_WAKING = 8.0
 
 
 def threads_fed(w: Workload, threads: int) -> int:
@@ -34,6 +35,11 @@ def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
     """How well some numbers of chunks suit the threads, which end at the same time if each has a few, shape (n,)."""
     wanted = _CHUNKS_OF_THREAD * threads if threads > 1 else 1
     return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / wanted)))
+
+
+def waking(chunks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What waking other threads takes from the merit of some numbers of chunks, shape (n,)."""
+    return np.asarray(_WAKING * (chunks > 1))
 
 
 def _is_small(w: Workload) -> bool:
