@@ -133,7 +133,7 @@ def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeyp
         told_s.append(best_s)
         raise InterruptedError
 
-    monkeypatch.setattr("anole.tuning.measurer_of", measurer)
+    monkeypatch.setattr("anole.task_tuning.measurer_of", measurer)
     with pytest.raises(InterruptedError):
         project.tune(5)
     latencies_s = [trial.measurement.latency_s for trial in read_shard(project.shard).trials]
