@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Self
 
-from anole.cores import caller_apart, spread_busy_threads
 from anole.errors import AnoleError
 from anole.evaluate.interleave import Times, burst
+from anole.host.cores import caller_apart, spread_busy_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

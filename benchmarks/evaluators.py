@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.machine import describe_cpu
-from anole.measure import Measurer
-from anole.measure.evaluator import Fixed
+from anole.host.machine import describe_cpu
 from anole.measure.lock import device_lock
-from anole.presets import read_tuner
+from anole.measure.measurer import Measurer
 from anole.record import Config
-from anole.roles import Evaluator, Timing
+from anole.search.evaluators.fixed import Fixed
+from anole.search.presets import read_tuner
+from anole.search.roles import Evaluator, Timing
 from anole.targets import get_target
 from anole.task import Task
 from protocol import LAYERS, chosen

@@ -15,9 +15,9 @@ from collections import Counter
 
 import numpy as np
 
-from anole.measure import Measurer
-from anole.measure.evaluator import Fixed
+from anole.measure.measurer import Measurer
 from anole.record import Status
+from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
 from protocol import LAYERS, Place, add_place, chosen
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from anole.cores import caller_apart
-from anole.machine import describe_cpu
+from anole.host.cores import caller_apart
+from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.targets import get_device
 from anole.task import Conv2d
@@ -72,9 +72,9 @@ def compare(workload: Conv2d, target: Device, n_configs: int) -> list[dict[str, 
     """Returns the rows of a layer."""
     import tvm
 
-    from anole.targets.cpu.builder import candidate_context
-    from anole.targets.cpu.runner import CpuRunner
-    from anole.targets.kernel import define, link
+    from anole.targets.cpu.device.builder import candidate_context
+    from anole.targets.cpu.device.runner import CpuRunner
+    from anole.targets.shared.kernel import define, link
 
     template, space = target.template(workload), target.space(workload)
     runner, rows = CpuRunner(template, workload), []

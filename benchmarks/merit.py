@@ -17,9 +17,10 @@ import sys
 
 import numpy as np
 
-from anole.machine import describe_cpu
-from anole.measure import Fixed, Measurer
+from anole.host.machine import describe_cpu
+from anole.measure.measurer import Measurer
 from anole.record import Config
+from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 

@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from anole import layout
+from anole.documents import layout
 from anole.errors import AnoleError, BuildError
-from anole.evaluate import read_build, relative_error
 from anole.evaluate.interleave import Pace, Times, take_turns
+from anole.evaluate.stage import read_build, relative_error
 from anole.measure.site import site_of
 from anole.targets import get_target
 from anole.targets.base import Device, Simulator

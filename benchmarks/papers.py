@@ -13,7 +13,7 @@ from torch import nn
 
 from anole.evaluate.engines import export_onnx
 from anole.extract.torch import example_inputs, make_network
-from anole.spec import ModelSpec
+from anole.spec.entries import ModelSpec
 
 SPEC = Path("models.papers.yaml")
 

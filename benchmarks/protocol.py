@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anole.presets import PRESETS
-from anole.spec import TargetSpec
-from anole.targets import describe_target, get_target
+from anole.project.hardware import describe_target
+from anole.search.presets import PRESETS
+from anole.spec.entries import TargetSpec
+from anole.targets import get_target
 from anole.task import Conv2d, Task
 
 SAME = (1, 1, 1, 1)
@@ -48,7 +49,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "RFEI+CSA+fixed": {"preset": "adatune", "evaluator": "fixed"},
     "RFEI+CSA+CV": {"preset": "adatune"},
 }
-"""Every tuner that is compared, as `anole.presets.read_tuner` reads it."""
+"""Every tuner that is compared, as `anole.search.presets.read_tuner` reads it."""
 
 
 @dataclass(frozen=True)

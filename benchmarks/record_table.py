@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from anole.machine import host_facts, software_versions
-from anole.measure import Measurer
-from anole.progress import Progress
-from anole.roles import Timer, Timing
+from anole.host.machine import host_facts, software_versions
+from anole.measure.measurer import Measurer
+from anole.search.roles import Timer, Timing
 from anole.targets import get_target
 from anole.targets.cpu.target import CpuTarget
 from anole.task import Conv2d, Task
+from anole.tune.progress import Progress
 from protocol import LAYERS, SAME
 
 SPACES: dict[str, tuple[Conv2d, dict[str, list[Any]]]] = {

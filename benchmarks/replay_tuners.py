@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from anole.presets import read_tuner
-from anole.quality import Curve, incumbents, log_gap
-from anole.replay import Replay, Table, read_table, replay
+from anole.search.presets import read_tuner
+from anole.testing.quality import Curve, incumbents, log_gap
+from anole.testing.tables import Replay, Table, read_table, replay
 from protocol import VARIANTS, chosen
 
 TABLES = Path(__file__).parent / "tables"

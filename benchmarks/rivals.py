@@ -11,9 +11,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from anole.evaluate import draw_inputs, read_build
 from anole.evaluate.engines import Engine, build_engine, export_onnx, onnxruntime_engine, torch_engine
-from anole.spec import ModelSpec
+from anole.evaluate.stage import draw_inputs, read_build
+from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Device
 
@@ -53,8 +53,8 @@ def start_engine(name: str, folder: Path, scratch: Path) -> Engine:
 
 
 def _compile_untuned(build: dict[str, Any], model: ModelSpec, device: Device, folder: Path) -> Path:
-    from anole.build import BuildSettings, compile_build
-    from anole.extract import extract
+    from anole.compile.build import BuildSettings, compile_build
+    from anole.extract.tasks import extract
 
     manifest, _ = extract(model, build["target"], build["target_description"], device.template_version, device.takes)
     # That nothing is tuned is no news here.

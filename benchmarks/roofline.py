@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from anole.errors import BuildError
-from anole.evaluate import read_build
+from anole.evaluate.stage import read_build
 
 COLUMNS = (
     *("network", "target", "batch", "threads", "kernel", "kind", "task", "algorithm", "layers", "calls"),

@@ -14,10 +14,10 @@ import time
 
 import numpy as np
 
-from anole.machine import describe_cpu
-from anole.presets import read_tuner
+from anole.host.machine import describe_cpu
 from anole.record import Measurement, Status
-from anole.roles import History
+from anole.search.presets import read_tuner
+from anole.search.roles import History
 from anole.targets import get_target
 from anole.task import Conv2d
 

@@ -21,14 +21,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from anole.cores import caller_apart
-from anole.machine import describe_cpu
+from anole.host.cores import caller_apart
+from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.space import Space
-from anole.targets.cpu.batch_matmul_space import batch_matmul_space
-from anole.targets.cpu.conv2d_space import conv2d_space
-from anole.targets.cpu.dense_space import dense_space
 from anole.targets.cpu.target import CpuTarget
+from anole.targets.cpu.templates.batch_matmul_space import batch_matmul_space
+from anole.targets.cpu.templates.conv2d_space import conv2d_space
+from anole.targets.cpu.templates.dense_space import dense_space
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 LAYERS: tuple[Workload, ...] = (
@@ -74,7 +74,7 @@ def main() -> None:
 
 def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_configs: int) -> Iterator[float]:
     """Yields the microseconds of the fastest config of one piece, and of the fastest of one for each thread."""
-    from anole.targets.cpu.runner import CpuRunner
+    from anole.targets.cpu.device.runner import CpuRunner
 
     space, runner = space_of(target, workload), CpuRunner(target.template(workload), workload, cold_bytes)
     drawn = [space.config(vector) for vector in space.sample(min(DRAWN, len(space)), np.random.default_rng(0))]

@@ -22,15 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from anole.keys import canonical_json, content_key, document, write_atomically
-from anole.measure import Measurer
-from anole.measure.evaluator import Fixed
-from anole.presets import read_tuner
-from anole.quality import incumbents
+from anole.files import document, write_atomically
+from anole.keys import canonical_json, content_key
+from anole.measure.measurer import Measurer
 from anole.record import Config, Trial
-from anole.settings import TunerSettings
+from anole.search.evaluators.fixed import Fixed
+from anole.search.presets import read_tuner
+from anole.search.settings import TunerSettings
 from anole.store.content import ShardContent, read_shard
-from anole.tuning import tune_task
+from anole.testing.quality import incumbents
+from anole.tune.stage import tune_task
 from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place, chosen
 
 FIRST_TRIAL = 16

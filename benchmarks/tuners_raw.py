@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from anole.errors import SpecError
-from anole.keys import canonical_json, document
-from anole.quality import incumbents
+from anole.files import document
+from anole.keys import canonical_json
+from anole.search.loop import TUNER_VERSION
 from anole.store.content import ShardContent
 from anole.task import Task
-from anole.tuner import TUNER_VERSION
+from anole.testing.quality import incumbents
 from protocol import LAYERS, VARIANTS, Place
 from tuners import latencies_s, read_confirmations, runs_of, settings_of
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.presets import PRESETS
-from anole.quality import Curve, incumbents, quartiles
+from anole.search.presets import PRESETS
+from anole.testing.quality import Curve, incumbents, quartiles
 from picture import panels
 from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place
 from tuners_raw import ITERATIONS, RUN, TRIALS, Rows, Runs, by_run, export, number, read, shown, write

@@ -17,10 +17,10 @@ import time
 import numpy as np
 
 from anole.errors import ConfigError
-from anole.targets.vta.conv2d import lower_conv2d
-from anole.targets.vta.design import EPILOGUE, design_of, whole_blocks
+from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.target import VtaTarget
-from anole.targets.vta.timing import simulate
+from anole.targets.vta.templates.conv2d import lower_conv2d
+from anole.targets.vta.templates.design import EPILOGUE, design_of, whole_blocks
 from vta_tables import layers_of
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from anole.errors import ConfigError
-from anole.extract import load_model
-from anole.keys import write_atomically
-from anole.machine import available_cores
-from anole.spec import ModelSpec
+from anole.extract.load import load_model
+from anole.files import write_atomically
+from anole.host.machine import available_cores
+from anole.spec.entries import ModelSpec
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.task import Conv2d, Workload
 

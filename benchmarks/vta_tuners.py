@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.machine import available_cores
-from anole.presets import read_tuner
-from anole.replay import Table, read_table, replay
-from anole.targets.vta.design import HARDWARE
+from anole.host.machine import available_cores
+from anole.search.presets import read_tuner
 from anole.targets.vta.target import VtaTarget
+from anole.targets.vta.templates.design import HARDWARE
+from anole.testing.tables import Table, read_table, replay
 from protocol import chosen
 from vta_tables import DESCRIPTION, MODELS, TABLES, layers_of, table_path
 

@@ -22,16 +22,18 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-from anole import layout
+from anole.compile.stage import compile_network
+from anole.documents import layout
 from anole.errors import AnoleError
-from anole.keys import document
-from anole.machine import host_facts, software_versions
-from anole.pipeline import Pipeline
-from anole.presets import PRESETS
-from anole.spec import TargetSpec
-from anole.stages import compile_network, extract_model
-from anole.targets import describe_target, get_target
-from anole.tuning import tune_model
+from anole.extract.stage import extract_model
+from anole.files import document
+from anole.host.machine import host_facts, software_versions
+from anole.project.hardware import describe_target
+from anole.project.pipeline import Pipeline
+from anole.search.presets import PRESETS
+from anole.spec.entries import TargetSpec
+from anole.targets import get_target
+from anole.tune.stage import tune_model
 
 HERE = Path(__file__).resolve().parent
 NETWORKS = ("alexnet", "vgg16", "resnet18")

@@ -9,11 +9,12 @@ _HOME = Path(str(workflow.current_basedir)).parent
 if str(_HOME / "lib") not in sys.path:
     sys.path.insert(0, str(_HOME / "lib"))
 
-from anole import layout
+from anole.documents import layout
 from anole.errors import AnoleError
 from anole.keys import canonical_json
-from anole.pipeline import Pipeline, Place, extract_versions
-from anole.targets.cuda.gpus import present_gpus
+from anole.extract.stage import extract_versions
+from anole.project.pipeline import Pipeline, Place
+from anole.targets.cuda.device.gpus import present_gpus
 
 
 def give_up(error):

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from anole.record import Config, Measurement, Status
-from anole.roles import History
+from anole.search.roles import History
 from anole.space import ALGORITHM, Constraint, Space, option_knob, split_knob, union
 
 # The same examples in every run, so that only a change of the code can break a build; `make fuzz` looks for new ones.
@@ -127,9 +127,9 @@ def accelerate() -> Callable[..., dict[str, Any]]:
 
     The network's project, with ``tiny.py``, is the working directory; the build is ``<name>`` in it.
     """
-    from anole.build import BuildSettings, compile_build
-    from anole.extract import extract
-    from anole.spec import ModelSpec
+    from anole.compile.build import BuildSettings, compile_build
+    from anole.extract.tasks import extract
+    from anole.spec.entries import ModelSpec
     from anole.targets.vta.target import VtaTarget
 
     def make(

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from anole import layout
+from anole.documents import layout
 from anole.errors import AnoleError
 
 _NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -77,9 +77,9 @@ def extract(
     model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path, spec: Path
 ) -> None:
     """Split MODEL into its distinct tasks on a target."""
-    from anole.pipeline import find_model
-    from anole.spec import ModelSpec
-    from anole.stages import extract_model
+    from anole.extract.stage import extract_model
+    from anole.project.pipeline import find_model
+    from anole.spec.entries import ModelSpec
 
     if entry is None or description is None:
         found, description = find_model(spec, model, target)
@@ -111,9 +111,9 @@ def tune(
     builders: int | None,
 ) -> None:
     """Tune TASK, a file that `anole extract` wrote; what was measured before is not measured again."""
-    from anole.presets import read_tuner
-    from anole.remote import Remote
-    from anole.tuning import tune_task
+    from anole.search.presets import read_tuner
+    from anole.targets.rpc.address import Remote
+    from anole.tune.stage import tune_task
 
     remote = Remote.from_json(measure or {})
     tune_task(task, read_tuner(tuner or _preset(preset)), seed, trials, shards, receipt, remote, builders)
@@ -143,9 +143,9 @@ def tune_together(
     builders: int | None,
 ) -> None:
     """Tune the tasks of MANIFEST, which `anole extract` wrote, with one budget that goes where it saves most."""
-    from anole.presets import read_tuner
-    from anole.remote import Remote
-    from anole.tuning import tune_model
+    from anole.search.presets import read_tuner
+    from anole.targets.rpc.address import Remote
+    from anole.tune.stage import tune_model
 
     settings, remote = read_tuner(tuner or _preset(preset)), Remote.from_json(measure or {})
     tune_model(manifest, tasks, settings, seed, trials, shards, receipts, remote, builders)
@@ -169,8 +169,8 @@ def refine(
     spec: Path,
 ) -> None:
     """Try the best candidates of RECEIPTS, which `anole tune` wrote, within the whole network of BUILD."""
-    from anole.pipeline import find_build
-    from anole.refine import refine_network
+    from anole.project.pipeline import find_build
+    from anole.refine.stage import refine_network
 
     if order is None or manifest is None or candidates is None:
         found = find_build(spec, build)
@@ -190,8 +190,8 @@ def compile_(
     build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
 ) -> None:
     """Compile BUILD with the configs of RECEIPTS, which `anole tune` or `anole refine` wrote."""
-    from anole.pipeline import find_build
-    from anole.stages import compile_network
+    from anole.compile.stage import compile_network
+    from anole.project.pipeline import find_build
 
     if order is None or manifest is None:
         found = find_build(spec, build)
@@ -205,7 +205,7 @@ def compile_(
 @click.option("--output", type=_PATH, help="What came of it, which is written.")
 def evaluate(folder: Path, output: Path | None) -> None:
     """Check and time the build in FOLDER beside PyTorch and ONNX Runtime."""
-    from anole.evaluate import evaluate_build
+    from anole.evaluate.stage import evaluate_build
 
     evaluate_build(folder, output or layout.evaluation_path(folder.name))
 
@@ -216,7 +216,7 @@ def evaluate(folder: Path, output: Path | None) -> None:
 @click.option("--output", type=_PATH, help="Outputs as .npz or .npy, which is written.")
 def run(folder: Path, inputs: tuple[Path, ...], output: Path | None) -> None:
     """Run the build in FOLDER on inputs, on its device or on the simulator."""
-    from anole.run import run_build
+    from anole.report.run import run_build
 
     for name, array in run_build(folder, inputs, output).items():
         click.echo(f"{name}: {array.dtype} {list(array.shape)}, {_shown(array)}")
@@ -230,7 +230,7 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
     """Time every kernel of the build in FOLDER, beside what the machine could do."""
     from rich.console import Console
 
-    from anole.profile import profile_build, render_profile
+    from anole.report.profile import profile_build, render_profile
 
     made = profile_build(folder, seconds)
     if as_json:
@@ -246,8 +246,8 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 @_SPEC
 def merge(builds: tuple[str, ...], shards: Path, database: Path, spec: Path) -> None:
     """Fold all trials, and BUILDS, names or folders (by default those of models.yaml), into the database."""
-    from anole.spec import load_spec
-    from anole.stages import merge_builds
+    from anole.spec.reading import load_spec
+    from anole.store.stage import merge_builds
 
     merge_builds([Path(build).name for build in builds] or load_spec(spec).builds, shards, database)
 
@@ -270,8 +270,8 @@ def plan(spec: Path, as_json: bool) -> None:
     """Say which tasks there are, which are tuned, and what would run next."""
     from rich.console import Console
 
-    from anole.pipeline import Pipeline
-    from anole.plan import make_plan, render_plan
+    from anole.project.pipeline import Pipeline
+    from anole.project.plan import make_plan, render_plan
 
     made = make_plan(Pipeline.load(spec))
     if as_json:
@@ -283,7 +283,7 @@ def plan(spec: Path, as_json: bool) -> None:
 @main.command()
 def doctor() -> None:
     """Say what this machine is and how fast it could be."""
-    from anole.doctor import report
+    from anole.report.doctor import report
 
     click.echo(report())
 
@@ -296,9 +296,9 @@ def doctor() -> None:
 @click.option("--threads", type=click.IntRange(1), help="Of the processor, that run kernels; all cores by default.")
 def serve(tracker: str | None, key: str | None, host: str, port: int, threads: int | None) -> None:
     """Lend this machine's devices to other machines that tune; only within a network that is trusted."""
-    from anole.machine import available_cores
-    from anole.remote import Remote
-    from anole.targets.serve import serve
+    from anole.host.machine import available_cores
+    from anole.targets.rpc.address import Remote
+    from anole.targets.rpc.server import serve
 
     if (tracker is None) != (key is None):
         raise click.UsageError("give --tracker and --key together, or neither")
@@ -316,7 +316,7 @@ def vta() -> None:
 @click.option("--schedules", type=_PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
 def cycles(schedules: Path) -> None:
     """Print the rows of SCHEDULES with their cycles, or with the reason for which they are rejected."""
-    from anole.targets.vta.schedules import count_cycles, read_schedules
+    from anole.targets.vta.templates.schedules import count_cycles, read_schedules
 
     click.echo(json.dumps([count_cycles(row) for row in read_schedules(schedules)], indent=1))
 
@@ -328,7 +328,7 @@ def cycles(schedules: Path) -> None:
 def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
     """Say when every instruction of STREAM starts and ends, in cycles from the launch."""
     from anole.targets.vta.geometry import Geometry
-    from anole.targets.vta.schedules import trace
+    from anole.targets.vta.templates.schedules import trace
 
     rows = trace(stream, Geometry.from_json(geometry or {}))
     if as_json:
@@ -349,10 +349,10 @@ def report_(
     schedules: Path | None, row: int, build: Path | None, step: str | None, picture: Path | None, until: int | None
 ) -> None:
     """Say how well a row of schedules, or a layer of a build, uses the accelerator."""
-    from anole.keys import write_atomically
-    from anole.targets.vta.artifact import BuiltNetwork
+    from anole.files import write_atomically
+    from anole.targets.vta.network.artifact import BuiltNetwork
     from anole.targets.vta.report import draw_timeline, summarize
-    from anole.targets.vta.schedules import program_of, read_row
+    from anole.targets.vta.templates.schedules import program_of, read_row
 
     if schedules is not None and build is None:
         program = program_of(read_row(schedules, row))
@@ -380,7 +380,7 @@ def _preset(name: str | None) -> dict[str, str]:
 def _spare_torch(source: str) -> None:
     """Keeps torch out of TVM's import for models that need none: it takes most of a small model's seconds."""
     if source.startswith("onnx:"):
-        import_module("anole.measure.preload")
+        import_module("anole.measure.without_torch")
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ HOME = Path(__file__).parents[2]
 
 COMPILE = """
 from pathlib import Path
-from anole.build import BuildSettings, compile_build
-from anole.extract import extract
-from anole.machine import describe_cpu
-from anole.spec import ModelSpec
+from anole.compile.build import BuildSettings, compile_build
+from anole.extract.tasks import extract
+from anole.host.machine import describe_cpu
+from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 
 target = get_target(describe_cpu(threads=1))

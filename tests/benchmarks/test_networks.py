@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from anole.evaluate import MAX_RELATIVE_ERROR
+from anole.evaluate.stage import MAX_RELATIVE_ERROR
 from anole.record import Measurement, Run, Status, Trial
 from anole.store.database import merge
 from anole.store.shard import Shard

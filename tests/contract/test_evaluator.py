@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anole.measure import EVALUATORS
+from anole.search.evaluators import EVALUATORS
 
 
 @pytest.fixture(params=EVALUATORS)

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from anole.explore import EXPLORERS
-from anole.roles import History
+from anole.search.explore import EXPLORERS
+from anole.search.roles import History
+from anole.search.surrogate import SURROGATES
 from anole.space import Space, option_knob
-from anole.surrogate import SURROGATES
 
 
 @pytest.fixture(params=itertools.product(EXPLORERS, SURROGATES), ids="-".join)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.roles import Candidates, History
-from anole.sample import SAMPLERS
+from anole.search.roles import Candidates, History
+from anole.search.sample import SAMPLERS
 
 
 @pytest.fixture(params=SAMPLERS)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from anole.record import Measurement, Status
-from anole.roles import History
+from anole.search.roles import History
+from anole.search.surrogate import SURROGATES
 from anole.space import Space, option_knob
-from anole.surrogate import SURROGATES
 
 
 @pytest.fixture(params=SURROGATES)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from anole.errors import TargetError
-from anole.machine import describe_cpu
-from anole.measure.evaluator import Fixed
+from anole.host.machine import describe_cpu
+from anole.search.evaluators.fixed import Fixed
 from anole.targets import TARGETS, get_device, get_target
 from anole.targets.base import Device, Simulator, Target
 from anole.targets.cuda.target import CudaTarget
-from anole.targets.reference import weight_shape
+from anole.targets.shared.reference import weight_shape
 from anole.targets.vta.target import VtaTarget
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from anole.spec import ModelSpec
+from anole.spec.entries import ModelSpec
 
-from .building import assert_same_as_torch
+from .passes.building import assert_same_as_torch
 
 SOURCE = """
 import torch

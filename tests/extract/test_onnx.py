@@ -14,9 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from anole.errors import ExtractError
-from anole.extract import load_model
 from anole.extract.graph import find_layers
-from anole.spec import ModelSpec
+from anole.extract.load import load_model
+from anole.spec.entries import ModelSpec
 from anole.task import Conv2d, Dense
 
 

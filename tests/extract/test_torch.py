@@ -11,9 +11,9 @@ import tvm
 from tvm import relax
 
 from anole.errors import ExtractError
-from anole.extract import load_model
+from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network
-from anole.spec import ModelSpec
+from anole.spec.entries import ModelSpec
 
 X = {"x": (1, 3, 16, 16)}
 

@@ -10,7 +10,7 @@ from tvm import tirx
 
 from anole.record import Config
 from anole.targets.cpu.target import CpuTarget
-from anole.targets.kernel import define, link
+from anole.targets.shared.kernel import define, link
 from anole.task import Workload
 
 

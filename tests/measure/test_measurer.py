@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.machine import describe_cpu
-from anole.measure import Limits, Measurer
-from anole.measure.adaptive import Adaptive
-from anole.measure.evaluator import Fixed
+from anole.host.machine import describe_cpu
+from anole.measure.limits import Limits
+from anole.measure.measurer import Measurer
 from anole.record import Config, Status
-from anole.roles import Timer, Timing
+from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
+from anole.search.evaluators.fixed import Fixed
+from anole.search.roles import Timer, Timing
 from anole.targets import get_target
 from anole.targets.base import Timeable
 from anole.targets.cpu.target import CpuTarget
@@ -126,7 +127,7 @@ def test_the_evaluator_knows_the_fastest_so_far(task: Task, configs: list[dict[s
 
 
 def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: list[dict[str, Any]]) -> None:
-    evaluator = Adaptive(micro_batch=2, slow_factor=2.0)
+    evaluator = AdaptiveEvaluator(micro_batch=2, slow_factor=2.0)
     with Measurer(task, evaluator, n_builders=1, best_s=1e-9) as measurer:
         (measured,) = measurer.measure(configs[:1])
     assert (measured.status, measured.repeats, measured.cv) == (Status.OK, 1, 0.0)

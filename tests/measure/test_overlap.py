@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from anole.machine import describe_cpu
-from anole.measure import Limits, Measurer, lock
-from anole.measure.evaluator import Fixed
+from anole.host.machine import describe_cpu
+from anole.measure import lock
+from anole.measure.limits import Limits
+from anole.measure.measurer import Measurer
 from anole.record import Status
+from anole.search.evaluators.fixed import Fixed
 from anole.task import Dense, Task
 
 from .beside import BesideCpu

@@ -191,7 +191,7 @@ def test_the_server_imports_before_a_worker_is_asked_for(tmp_path: Path) -> None
     (tmp_path / "slow_module.py").write_text("open(__file__ + '.imported', 'w').close()")
     code = f"""
 import os, time
-from anole.measure import prepare
+from anole.measure.worker import prepare
 
 prepare(["slow_module"])
 while not os.path.exists({str(tmp_path / "slow_module.py.imported")!r}):

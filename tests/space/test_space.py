@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anole.errors import ConfigError
 from anole.record import Measurement, Status
-from anole.roles import History
+from anole.search.roles import History
 from anole.space import Constraint, Space, option_knob, split_knob
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.presets import read_tuner
 from anole.record import Measurement, Run, Status, Trial, utc_now
+from anole.search.loop import TUNER_VERSION
+from anole.search.presets import read_tuner
 from anole.store.shard import Shard
 from anole.targets import get_target
-from anole.targets.cuda.gpus import present_gpus
+from anole.targets.cuda.device.gpus import present_gpus
 from anole.task import Task
-from anole.tuner import TUNER_VERSION
 
 pytestmark = [
     pytest.mark.workflow,

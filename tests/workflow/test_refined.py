@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anole.receipts import read_receipts
+from anole.documents.receipt import read_receipts
 
 pytestmark = pytest.mark.workflow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anole.machine import describe_cpu
+from anole.host.machine import describe_cpu
 from anole.record import Status
 
 from ..measure.servers import HOST, server

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.errors import BuildError, cause
-from anole.spec import ModelSpec
+from anole.spec.entries import ModelSpec
 
 if TYPE_CHECKING:
     import torch

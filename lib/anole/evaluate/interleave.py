@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.cores import caller_apart, spread_busy_threads
+from anole.host.cores import caller_apart, spread_busy_threads
 
 Times = NDArray[np.float64]
 """The seconds of each run of one turn, shape (n_runs,), without those that warm up."""

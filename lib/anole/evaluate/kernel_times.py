@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.cores import caller_apart
 from anole.evaluate.engines import load_machine
+from anole.host.cores import caller_apart
 
 _RUN = 0
 """What an instrument of TVM's virtual machine answers for a call to take place."""

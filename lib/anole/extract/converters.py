@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from tvm import ir, relax
 
-from anole.extract.rewrite import extents
+from anole.extract.passes.mutators import extents
 
 
 def _three_arguments(node: torch.fx.Node) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from anole.extract.attention import attend
+from anole.extract.passes.attention import attend
 
 _aten = torch.ops.aten
 _WHOLE = (_aten.linear.default, _aten.matmul.default)

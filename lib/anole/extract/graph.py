@@ -11,20 +11,20 @@ import tvm
 from tvm import ir, relax, tirx
 
 from anole.errors import ExtractError, cause
-from anole.extract.affine import merge_constants
-from anole.extract.fold import fold_constants
-from anole.extract.images import make_images
 from anole.extract.imported import Imported, TensorInfo
-from anole.extract.pads import pad_in_convolutions
-from anole.extract.permutations import sink_permutations
-from anole.extract.plain import speak_plainly
-from anole.extract.products import absorb_transpositions, is_transposed_product
-from anole.extract.subpixel import convolve_forward
-from anole.extract.taps import drop_idle_taps
+from anole.extract.passes.absorb_pads import pad_in_convolutions
+from anole.extract.passes.as_conv2d import make_images
+from anole.extract.passes.canonicalize import speak_plainly
+from anole.extract.passes.fold_constants import fold_constants
+from anole.extract.passes.idle_taps import drop_idle_taps
+from anole.extract.passes.merge_affine import merge_constants
+from anole.extract.passes.normalize_products import absorb_transpositions, is_transposed_product
+from anole.extract.passes.sink_permutations import sink_permutations
+from anole.extract.passes.subpixel import convolve_forward
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
-    from anole.spec import ModelSpec
+    from anole.spec.entries import ModelSpec
 
 _LAYOUTS = {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
 
@@ -40,7 +40,7 @@ class Layer:
 def normalize(model: ModelSpec, imported: Imported) -> Imported:
     """Returns the model with batch-norms folded, constants evaluated and NHWC inside; the interface stays.
 
-    Matrix products read a transposed right operand by themselves, see `anole.extract.products`.
+    Matrix products read a transposed right operand by themselves, see `anole.extract.passes.normalize_products`.
 
     Raises:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.

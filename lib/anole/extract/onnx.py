@@ -12,7 +12,7 @@ from anole.errors import ExtractError
 from anole.extract.imported import Imported, TensorInfo
 
 if TYPE_CHECKING:
-    from anole.spec import ModelSpec
+    from anole.spec.entries import ModelSpec
 
 _ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 

@@ -19,10 +19,10 @@ import torch
 from anole.errors import ExtractError, cause
 from anole.extract.decompose import decompose
 from anole.extract.imported import Imported, TensorInfo
-from anole.source import model_files
+from anole.spec.source import model_files
 
 if TYPE_CHECKING:
-    from anole.spec import ModelSpec
+    from anole.spec.entries import ModelSpec
 
 _SEED = 0
 _INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")} | {Path(sys.prefix)})

@@ -15,13 +15,12 @@ from anole.errors import DeviceLostError
 from anole.measure.artifacts import Artifacts
 from anole.measure.builders import Built
 from anole.measure.device_process import DeviceProcess
-from anole.measure.limits import Limits
-from anole.measure.patience import Patience
-from anole.measure.session import Timed, start_running
+from anole.measure.jobs import Timed, start_running
+from anole.measure.limits import Limits, Patience
 from anole.measure.site import Site
 from anole.measure.worker import CallFailed, WorkerDied, WorkerTimeout
 from anole.record import Measurement, Status
-from anole.roles import Evaluator
+from anole.search.roles import Evaluator
 from anole.targets.base import Device
 from anole.task import Workload
 

@@ -10,8 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Self
 
 from anole.errors import DeviceBusyError, DeviceLostError, MeasureError
-from anole.measure.limits import Limits
-from anole.measure.patience import Patience
+from anole.measure.limits import Limits, Patience
 from anole.measure.site import Site
 from anole.measure.worker import START_TIMEOUT_S, CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 from anole.targets.base import Device

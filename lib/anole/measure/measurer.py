@@ -9,19 +9,19 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from anole.machine import available_cores
+from anole.host.machine import available_cores
 from anole.measure.artifacts import Artifacts
 from anole.measure.bench import FAILURES, Bench
 from anole.measure.builders import Builders, Built
-from anole.measure.limits import Limits
+from anole.measure.jobs import start_building
+from anole.measure.limits import Limits, Patience
 from anole.measure.overlap import Overlap
-from anole.measure.patience import Patience
-from anole.measure.session import start_building
+from anole.measure.simulation import Simulated
 from anole.measure.site import Site, site_of
 from anole.record import Config, Measurement
-from anole.roles import Evaluator
-from anole.targets import get_device
-from anole.targets.base import Device
+from anole.search.roles import Evaluator
+from anole.targets import get_device, get_target
+from anole.targets.base import Device, Simulator
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -141,3 +141,25 @@ class Measurer:
 def _default_builders(site: Site, task: Task) -> int:
     """Returns how many candidates are built at once: one on each core that runs kernels, or on any."""
     return int(task.target["threads"]) if site.is_disturbed else available_cores()
+
+
+def measurer_of(
+    task: Task,
+    evaluator: Evaluator,
+    best_s: float | None = None,
+    site: Site | None = None,
+    n_builders: int | None = None,
+) -> Measurer | Simulated:
+    """Returns what measures the candidates of a task, by the kind of its target.
+
+    Args:
+        task: whose candidates are measured.
+        evaluator: decides how often a kernel is run, where that takes more than once.
+        best_s: the least latency that was measured before, in seconds; None when nothing was.
+        site: where they run; a place on this machine when None.
+        n_builders: how many candidates are built at once; as many as there is use for when None.
+    """
+    target = get_target(task.target)
+    if isinstance(target, Simulator):
+        return Simulated(task, target)
+    return Measurer(task, evaluator, site=site, n_builders=n_builders, best_s=best_s)

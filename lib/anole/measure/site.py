@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Protocol, Self
 
 from anole.measure.lock import device_lock, idle_device
-from anole.remote import Remote
 from anole.targets.base import Device, Unit
+from anole.targets.rpc.address import Remote
 
 
 class Site(Protocol):

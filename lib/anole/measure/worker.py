@@ -205,7 +205,7 @@ class Worker:
 def _context(preload: Sequence[str]) -> ForkServerContext:
     """Returns what starts processes; its server, unless there is one, will import some modules first."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["anole.measure.preload", *preload])
+    context.set_forkserver_preload(["anole.measure.without_torch", *preload])
     return context
 
 

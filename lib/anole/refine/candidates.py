@@ -12,7 +12,7 @@ from anole.errors import ExtractError
 from anole.record import Config
 
 Receipts = Mapping[str, Mapping[str, Any]]
-"""What came of tuning each task, by the task's key, see `anole.receipts`."""
+"""What came of tuning each task, by the task's key, see `anole.documents.receipt`."""
 
 Positions = Mapping[str, int]
 """By the task's key, which of its candidates a network is compiled with."""

@@ -11,10 +11,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from anole.errors import BuildError
-from anole.evaluate import draw_inputs, read_build
 from anole.evaluate.engines import build_engine
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.evaluate.kernel_times import time_kernels
+from anole.evaluate.stage import draw_inputs, read_build
 from anole.measure.site import Site
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets.base import Device

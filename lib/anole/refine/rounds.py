@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anole.build import BuildSettings, compile_build
+from anole.compile.build import BuildSettings, compile_build
 from anole.errors import BuildError
-from anole.extract import load_model
+from anole.extract.load import load_model
 from anole.measure.site import Site
 from anole.refine.candidates import (
     Candidates,
@@ -21,7 +21,7 @@ from anole.refine.candidates import (
     with_candidates,
 )
 from anole.refine.clock import Clock
-from anole.spec import ModelSpec
+from anole.spec.entries import ModelSpec
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported

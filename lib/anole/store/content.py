@@ -8,11 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from anole.errors import StoreError
-from anole.keys import canonical_json
-from anole.record import Confirmation, Run, Source, SpaceFacts, Status, Trial
-from anole.store.disk import read_bytes
-from anole.store.shape import (
+from anole.documents.shape import (
     KEY,
     NOTHING,
     NUMBER,
@@ -25,6 +21,10 @@ from anole.store.shape import (
     parse_json,
     shown,
 )
+from anole.errors import StoreError
+from anole.files import read_bytes
+from anole.keys import canonical_json
+from anole.record import Confirmation, Run, Source, SpaceFacts, Status, Trial
 from anole.task import Task
 
 SCHEMA = 1

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from anole.documents.documents import read_build, read_evaluation, read_manifest
 from anole.errors import StoreError
+from anole.files import read_bytes
 from anole.store.content import parse_shard, whole_lines
-from anole.store.disk import read_bytes
-from anole.store.documents import read_build, read_evaluation, read_manifest
-from anole.store.fold import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
+from anole.store.folding import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
 from anole.store.migrations import create_views, migrations, unknown_migrations
-from anole.store.rewrite import rewritten
+from anole.store.replacement import rewritten
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from anole.errors import StoreError
-from anole.keys import write_atomically
+from anole.files import read_bytes, write_atomically
 from anole.store.content import SCHEMA, ShardContent, parse_shard, whole_lines
-from anole.store.disk import read_bytes
 from anole.store.shard import Shard, shard_path
 
 _JSON = frozenset({"config", "log", "settings", "host", "versions", "workload", "target", "rejections"})

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from anole.errors import StoreError
+from anole.files import sync
 from anole.keys import canonical_json
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial, utc_now
 from anole.store.content import SCHEMA, SearchLog, ShardContent, parse_shard, read_head, read_shard, whole_lines
-from anole.store.disk import sync
 from anole.task import Task
 
 logger = logging.getLogger(__name__)

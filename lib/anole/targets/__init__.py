@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from anole.errors import SpecError, TargetError
-from anole.spec import TargetSpec
+from anole.errors import TargetError
 from anole.targets.base import Device, Simulator
 
 TARGETS = {
@@ -40,16 +39,13 @@ def get_device(description: Mapping[str, Any]) -> Device:
     return target
 
 
-def describe_target(spec: TargetSpec) -> dict[str, Any]:
+def describe(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a target's whole description, in plain JSON values: what models.yaml sets and what is detected.
 
     Raises:
-        SpecError: there can be no such target here.
+        TargetError: there can be no such target here.
     """
-    try:
-        description: dict[str, Any] = _class_of(spec.kind).describe(**spec.settings)
-    except TargetError as error:
-        raise SpecError(f"targets.{spec.name}", str(error), spec.file) from error
+    description: dict[str, Any] = _class_of(kind).describe(**settings)
     return description
 
 

@@ -149,7 +149,7 @@ class Device(Target, Protocol):
         """Returns the environment variables that a process that runs candidates needs."""
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        """Builds one candidate with the canonical epilogue, see `anole.targets.kernel.define`, into a file."""
+        """Builds one candidate with the canonical epilogue, see `anole.targets.shared.kernel.define`, into a file."""
 
     def units(self) -> Sequence[Unit]:
         """Returns the devices of this machine that are such a target.

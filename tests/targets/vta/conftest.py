@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from anole.targets.vta.design import conv2d_space
 from anole.targets.vta.geometry import DEFAULT, Geometry
-from anole.targets.vta.hardware import can_add
-from anole.targets.vta.network import Layer, Network, Pool, Quantized
+from anole.targets.vta.network.hardware import can_add
+from anole.targets.vta.network.network import Layer, Network, Pool, Quantized
+from anole.targets.vta.templates.design import conv2d_space
 from anole.task import Conv2d
 
 GEOMETRIES = [

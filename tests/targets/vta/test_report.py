@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from anole.__main__ import main
-from anole.targets.vta.conv2d import Schedule, lower_conv2d
 from anole.targets.vta.geometry import DEFAULT
 from anole.targets.vta.report import draw_timeline, roofline, utilisation
-from anole.targets.vta.timing import simulate
+from anole.targets.vta.simulator.timing import simulate
+from anole.targets.vta.templates.conv2d import Schedule, lower_conv2d
 from anole.task import Conv2d
 
 SCHEDULES = Path(__file__).parent / "data/conv2d_rtl_cycles.json"

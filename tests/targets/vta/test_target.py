@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from anole.errors import ConfigError, TargetError
 from anole.targets.vta.area import Bounds
-from anole.targets.vta.conv2d import lower_conv2d
-from anole.targets.vta.design import EPILOGUE, design_of, whole_blocks
 from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.target import VtaTarget, as_conv2d
-from anole.targets.vta.timing import simulate
+from anole.targets.vta.templates.conv2d import lower_conv2d
+from anole.targets.vta.templates.design import EPILOGUE, design_of, whole_blocks
 from anole.task import BatchMatmul, Conv2d, Dense
 
 CONV = Conv2d(1, 8, 8, 16, 24, (3, 3), padding=(1, 1, 1, 1))

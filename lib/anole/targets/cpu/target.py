@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anole.machine import describe_cpu, describe_remote_cpu
-from anole.processor import processor
+from anole.host.machine import describe_cpu, describe_remote_cpu
+from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
-from anole.targets.cpu import algorithms, batch_matmul_space, dense_space
-from anole.targets.cpu.cover import covering_version
-from anole.targets.cpu.sharing import VERSION as SHARING_VERSION
-from anole.targets.cpu.sharing import sharing_version, threads_fed
-from anole.targets.cpu.vector_unit import FLOAT_BYTES, VectorUnit
+from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
+from anole.targets.cpu.templates import algorithms, batch_matmul_space, dense_space
+from anole.targets.cpu.templates.rounding import covering_version
+from anole.targets.cpu.templates.serial_layers import VERSION as SHARING_VERSION
+from anole.targets.cpu.templates.serial_layers import sharing_version, threads_fed
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class CpuTarget:
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
     shares_cores = True
-    preload: tuple[str, ...] = ("anole.targets.cpu.builder", "anole.targets.cpu.runner")
+    preload: tuple[str, ...] = ("anole.targets.cpu.device.builder", "anole.targets.cpu.device.runner")
     runs_on = "cpu"
     compiler_options: Mapping[str, Any] = {}
     template_versions: Mapping[str, int] = {
@@ -64,7 +64,7 @@ class CpuTarget:
         """Returns the description of this machine's processor, or of another one's that is called a model.
 
         Args:
-            mcpu: see `anole.machine.describe_cpu` and `anole.machine.describe_remote_cpu`.
+            mcpu: see `anole.host.machine.describe_cpu` and `anole.host.machine.describe_remote_cpu`.
             threads: see there.
             model: see there.
             max_relative_error: of a kernel's answer, as its L2 distance from the right one; said where it differs.
@@ -120,28 +120,28 @@ class CpuTarget:
         if isinstance(workload, Conv2d):
             return algorithms.convolution_template(self.unit, workload, self.exact)
         if isinstance(workload, BatchMatmul):
-            from anole.targets.cpu.batch_matmul import BatchMatmulTemplate
+            from anole.targets.cpu.templates.batch_matmul import BatchMatmulTemplate
 
             return BatchMatmulTemplate(self.unit)
-        from anole.targets.cpu.dense import DenseTemplate
+        from anole.targets.cpu.templates.dense import DenseTemplate
 
         return DenseTemplate(self.unit)
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function that is no anchor, parallel and vectorised where that pays."""
-        from anole.targets.cpu.default_schedule import Machine, schedule_default
+        from anole.targets.cpu.default.schedule import Machine, schedule_default
 
         return schedule_default(func, Machine(self.threads, FLOAT_BYTES * self.unit.lanes))
 
     def compiler_target(self) -> tvm.target.Target:
         """Returns what TVM calls this target."""
-        from anole.targets.cpu.builder import llvm_target
+        from anole.targets.cpu.device.builder import llvm_target
 
         return llvm_target(self.description)
 
     def compiler_pipeline(self) -> str:
         """Returns what TVM calls the pipeline that lowers the target's kernels."""
-        from anole.targets.cpu.lowering import pipeline
+        from anole.targets.cpu.device.lowering import pipeline
 
         return pipeline()
 
@@ -151,7 +151,7 @@ class CpuTarget:
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         """Builds one candidate with the canonical epilogue into a shared library."""
-        from anole.targets.cpu.builder import build
+        from anole.targets.cpu.device.builder import build
 
         build(self.template(workload), workload, config, self.description, artifact)
 
@@ -161,24 +161,24 @@ class CpuTarget:
 
     def runner(self, workload: Workload) -> Runner:
         """Returns what runs candidates of a workload in this process."""
-        from anole.targets.cpu.runner import CpuRunner
+        from anole.targets.cpu.device.runner import CpuRunner
 
         return CpuRunner(self.template(workload), workload)
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
         """Returns what runs candidates of a workload on the processor of a server."""
-        from anole.targets.cpu.remote import remote_runner
+        from anole.targets.cpu.device.remote_runner import remote_runner
 
         return remote_runner(self.template(workload), workload, self.threads, session)
 
     def peak_gflops(self) -> float:
         """Measures, in this process, how many multiply-adds all threads do from registers."""
-        from anole.targets.cpu.peak import PeakKernel
+        from anole.targets.cpu.device.peak import PeakKernel
 
         return PeakKernel(self.description).gflops()
 
     def copy_bytes_per_s(self) -> float:
         """Measures, in this process, how fast all threads copy memory."""
-        from anole.targets.cpu.bandwidth import CopyKernel
+        from anole.targets.cpu.device.bandwidth import CopyKernel
 
         return CopyKernel(self.description).bytes_per_s()

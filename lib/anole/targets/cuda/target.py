@@ -10,10 +10,10 @@ from anole.errors import TargetError
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
-from anole.targets.cuda import algorithms, batch_matmul_space, depthwise_space, gemm_space, gemv_space
-from anole.targets.cuda.architecture import Limits, describe_cuda
-from anole.targets.cuda.gpus import Gpu, present_gpus
-from anole.targets.cuda.toolchain import compiler_environment
+from anole.targets.cuda.device.architecture import Limits, describe_cuda
+from anole.targets.cuda.device.gpus import Gpu, present_gpus
+from anole.targets.cuda.device.toolchain import compiler_environment
+from anole.targets.cuda.templates import algorithms, batch_matmul_space, depthwise_space, gemm_space, gemv_space
 from anole.task import BatchMatmul, Conv2d, Workload
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class CudaTarget:
 
     operators = ("batch_matmul", "conv2d", "dense")
     shares_cores = False
-    preload = ("anole.targets.cuda.builder",)
+    preload = ("anole.targets.cuda.device.builder",)
     runs_on = "cuda"
     threads = 1
     max_relative_error = MAX_RELATIVE_ERROR
@@ -46,7 +46,7 @@ class CudaTarget:
 
     @staticmethod
     def describe(arch: object = None, model: object = None) -> dict[str, Any]:
-        """Returns the description of a GPU; see `anole.targets.cuda.architecture.describe_cuda`."""
+        """Returns the description of a GPU; see `anole.targets.cuda.device.architecture.describe_cuda`."""
         return describe_cuda(arch, model)
 
     def absence(self) -> str | None:
@@ -86,20 +86,20 @@ class CudaTarget:
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
-        from anole.targets.cuda.templates import template_of
+        from anole.targets.cuda.templates.choice import template_of
 
         return template_of(workload)
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function that is no anchor, scheduled by TVM's own rules for GPUs."""
-        from anole.targets.cuda.default_schedule import schedule_default
+        from anole.targets.cuda.default.schedule import schedule_default
 
         return schedule_default(func, self.compiler_target())
 
     def compiler_target(self) -> tvm.target.Target:
         """Returns what TVM calls this target; from here on, this process compiles for it to binaries."""
-        from anole.targets.cuda.builder import cuda_target
-        from anole.targets.cuda.runtime import prepare_to_compile
+        from anole.targets.cuda.device.builder import cuda_target
+        from anole.targets.cuda.device.runtime import prepare_to_compile
 
         prepare_to_compile()
         return cuda_target(self.description)
@@ -115,7 +115,7 @@ class CudaTarget:
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         """Builds one candidate with the canonical epilogue into a shared library; needs no GPU."""
-        from anole.targets.cuda.builder import build
+        from anole.targets.cuda.device.builder import build
 
         build(self.template(workload), workload, config, self.description, artifact)
 
@@ -135,21 +135,21 @@ class CudaTarget:
         self.units()
         from tvm import rpc
 
-        from anole.targets.cuda.runtime import prepare_to_compile
+        from anole.targets.cuda.device.runtime import prepare_to_compile
 
         prepare_to_compile()
         return self.remote_runner(workload, rpc.LocalSession())
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
         """Returns what runs candidates of a workload on the first GPU of a server."""
-        from anole.targets.cuda.runner import cuda_runner
+        from anole.targets.cuda.device.runner import cuda_runner
 
         return cuda_runner(self.template(workload), workload, self.description["arch"], session)
 
     def peak_gflops(self) -> float:
         """Measures, in this process, how many multiply-adds all multiprocessors do from registers."""
         self.units()
-        from anole.targets.cuda.peak import peak_gflops
+        from anole.targets.cuda.device.peak import peak_gflops
 
         return peak_gflops(self.description)
 

@@ -8,9 +8,9 @@ from xml.sax.saxutils import escape
 
 from anole.targets.vta.geometry import INSTRUCTION_BYTES
 from anole.targets.vta.isa import Alu, Gemm, Instruction, Load
-from anole.targets.vta.program import Program
-from anole.targets.vta.steps import Module, module_of
-from anole.targets.vta.timing import Timeline, simulate
+from anole.targets.vta.simulator.steps import Module, module_of
+from anole.targets.vta.simulator.timing import Timeline, simulate
+from anole.targets.vta.templates.program import Program
 
 
 @dataclass(frozen=True)

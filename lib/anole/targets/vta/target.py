@@ -12,10 +12,17 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import version_of
 from anole.targets.vta.area import Bounds
-from anole.targets.vta.conv2d import lower_conv2d
-from anole.targets.vta.design import EPILOGUE, conv2d_space, default_config, design_of, geometry_of, whole_blocks
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.timing import cycles_of
+from anole.targets.vta.simulator.timing import cycles_of
+from anole.targets.vta.templates.conv2d import lower_conv2d
+from anole.targets.vta.templates.design import (
+    EPILOGUE,
+    conv2d_space,
+    default_config,
+    design_of,
+    geometry_of,
+    whole_blocks,
+)
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 _BOUNDS = ("area_max", "memory_max", "penalty")

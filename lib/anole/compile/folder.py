@@ -1,0 +1,97 @@
+"""The folder of a build: the shared library, what it is, and how to load it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from anole.errors import BuildError
+from anole.files import document
+
+_SNIPPETS = files("anole.compile.build").joinpath("snippets")
+_DEVICES = {"cpu": "kDLCPU", "cuda": "kDLCUDA"}
+_LIBRARIES = {"cpu": ("tvm_runtime",), "cuda": ("tvm_runtime", "tvm_runtime_cuda")}
+_CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
+
+
+def write_library(folder: Path, executable: Any) -> None:
+    """Writes a compiled network.
+
+    Raises:
+        BuildError: it cannot be linked.
+    """
+    try:
+        executable.export_library(str(folder / "model.so"))
+    except Exception as error:
+        # A full disk is told by whoever made the folder; what is not found is the compiler.
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise
+        raise BuildError(f"cannot link model.so; a C++ compiler is needed: {error}") from error
+
+
+def write_description(folder: Path, description: Mapping[str, Any]) -> None:
+    """Writes ``build.json``, and how the build is loaded."""
+    (folder / "build.json").write_text(document(description), encoding="utf-8")
+    if (folder / "model.so").exists():
+        (folder / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
+        (folder / "load.cc").write_text(_cpp_loader(description))
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Gives an empty folder, which takes the place of another when all went well and vanishes otherwise.
+
+    Raises:
+        BuildError: it cannot be written.
+    """
+    beside: list[Path] = []
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside += (Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) for _ in range(2))
+        made, replaced = beside
+        made.chmod(0o755)
+        yield made
+        # Nobody ever sees a folder of which something is missing.
+        if folder.exists():
+            os.replace(folder, replaced)
+        os.replace(made, folder)
+    except OSError as error:
+        raise BuildError(f"{folder}: cannot be written: {error}") from error
+    finally:
+        for each in beside:
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _cpp_loader(description: Mapping[str, Any]) -> str:
+    inputs = ", ".join(f"input({_braced(info['shape'])}, {_dl_type(info['dtype'])})" for info in description["inputs"])
+    single = len(description["outputs"]) == 1
+    return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
+        threads=description["threads"],
+        device=_DEVICES[description["runs_on"]],
+        devices=", ".join(_initialized(_DEVICES[name]) for name in dict.fromkeys((description["runs_on"], "cpu"))),
+        libraries=" ".join(f"-l{name}" for name in _LIBRARIES[description["runs_on"]]),
+        inputs=inputs,
+        first="found.cast<ffi::Tensor>()" if single else "found.cast<ffi::Array<ffi::Tensor>>()[0]",
+        name=description["outputs"][0]["name"],
+    )
+
+
+def _initialized(device: str) -> str:
+    """What the virtual machine is told of a device: its kind, its number, and that memory is pooled."""
+    return f"static_cast<int>({device}), 0, /*pooled allocator=*/2"
+
+
+def _braced(shape: list[int]) -> str:
+    return "{" + ", ".join(map(str, shape)) + "}"
+
+
+def _dl_type(dtype: str) -> str:
+    kind = dtype.rstrip("0123456789")
+    return f"{{{_CODES[kind]}, {dtype.removeprefix(kind) or 8}, 1}}"

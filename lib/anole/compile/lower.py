@@ -1,0 +1,142 @@
+"""From normal form to scheduled functions: templates for the anchors, the default schedule for the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import ir, relax, s_tir, te, tirx
+
+from anole.compile.passes.bias import legalize_add
+from anole.compile.passes.broadcast import keep_apart
+from anole.compile.passes.concat import OPAQUE, legalize_concat, write_slices
+from anole.compile.passes.fast_math import fast_math_map
+from anole.compile.passes.flatten import flatten_products
+from anole.compile.passes.permute import mean_before_permuting
+from anole.compile.passes.workspace import lift_workspaces
+from anole.errors import cause
+from anole.extract.graph import operands_of, workload_of
+from anole.keys import canonical_json
+from anole.record import Config
+from anole.targets.base import ANCHOR, Template
+from anole.task import Workload, workload_from_json, workload_to_json
+
+WORKLOAD = "anole.workload"
+"""The attribute of an anchor's block, and of the function around it, that holds the workload as JSON."""
+
+_OUT_ELEMENTWISE_FUSABLE = 4
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The program that a workload is compiled to."""
+
+    template: Template
+    config: Config
+
+
+def lower(
+    module: tvm.IRModule,
+    choices: Mapping[Workload, Choice],
+    schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
+) -> tuple[tvm.IRModule, dict[Workload, str]]:
+    """Returns the module with all functions scheduled, weights packed, and epilogues fused behind the anchors.
+
+    What passes between the kernels of one function is planned with the network's tensors.
+
+    Args:
+        module: in normal form, see `anole.extract.graph.normalize`.
+        choices: what each anchor operator of the module is compiled to.
+        schedule_default: schedules every other function.
+
+    Returns:
+        The module, and for each workload whose template could not schedule it in this network, the reason;
+        those have the default schedule.
+    """
+    transform = relax.transform
+    anchor = _Legalizer(choices)
+    anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor, "relax.einsum": anchor}
+    others = {"relax.add": legalize_add, "relax.concat": legalize_concat}
+    steps = (
+        flatten_products,
+        mean_before_permuting,
+        transform.LegalizeOps({**fast_math_map(), **anchors, **others}),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        keep_apart,
+        transform.FuseOps(),
+        transform.FuseTIR(),
+        transform.DeadCodeElimination(),
+        write_slices,
+    )
+    for step in steps:
+        module = step(module)
+    failures: dict[Workload, str] = {}
+    scheduled = {}
+    for variable, func in module.functions_items():
+        if isinstance(func, tirx.PrimFunc):
+            # TVM's own pipelines fuse again, and must leave alone what was fused and scheduled here.
+            scheduled[variable] = _schedule(func, choices, schedule_default, failures).with_attr("op_pattern", OPAQUE)
+    for variable, func in scheduled.items():
+        module.update_func(variable, func)
+    return lift_workspaces(module), failures
+
+
+def _schedule(
+    func: tirx.PrimFunc,
+    choices: Mapping[Workload, Choice],
+    schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
+    failures: dict[Workload, str],
+) -> tirx.PrimFunc:
+    workload = next(_anchored(func), None)
+    if workload is None:
+        return schedule_default(func)
+    choice = choices[workload]
+    func = func.with_attr(WORKLOAD, canonical_json(workload_to_json(workload)))
+    try:
+        return choice.template.schedule(func, workload, choice.config)
+    except Exception as error:
+        # An epilogue that the template was not made for must not cost the whole build.
+        failures[workload] = cause(error)
+        return schedule_default(func)
+
+
+def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
+    schedule = s_tir.Schedule(func)
+    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
+        text = schedule.get(rv).annotations.get(WORKLOAD)
+        if text is not None:
+            yield workload_from_json(json.loads(str(text)))
+
+
+class _Legalizer:
+    """Turns anchor operators into calls of their template's definition, on a constant weight packed now."""
+
+    def __init__(self, choices: Mapping[Workload, Choice]) -> None:
+        self._choices = choices
+
+    def __call__(self, bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+        workload = workload_of(call)
+        if workload is None:
+            return call.op.get_attr("FLegalize")(bb, call)
+        choice = self._choices[workload]
+        data, weight = operands_of(call)
+        if workload.constant_weight:
+            weight = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
+        func = bb.add_func(_definition(choice, workload, data.ty, weight.ty), workload.operator)
+        return relax.call_tir(func, [data, weight], relax.TensorType(call.ty.shape, workload.dtype))
+
+
+def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:
+    """The anchor's function, its block marked with the workload, open for epilogues."""
+    data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
+    packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
+    result = choice.template.compute(workload, choice.config, data, packed)
+    schedule = s_tir.Schedule(te.create_prim_func([data, packed, result], "int64"))
+    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if ANCHOR in schedule.get(rv).annotations:
+            schedule.annotate(rv, WORKLOAD, canonical_json(workload_to_json(workload)))
+    return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)

@@ -1,0 +1,1 @@
+"""Passes over a network's Relax module on its way to kernels."""

@@ -1,0 +1,98 @@
+"""Matrix products of as many axes as their templates have, and what follows them too, so that it fuses with them.
+
+A dense layer of (batch, sequence, features) data is one of flat rows; were its result given all axes back at once,
+bias and activation would be a function of their own.
+"""
+
+from __future__ import annotations
+
+from itertools import dropwhile
+from math import prod
+
+import tvm
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.graph import operands_of, workload_of
+from anole.extract.passes.mutators import ELEMENTWISE, bound_call, extents, rewritten
+from anole.extract.passes.normalize_products import is_transposed_product, transposed_product
+from anole.targets.shared.reference import data_shape, out_shape, weight_shape
+from anole.task import Conv2d, Workload
+
+Shape = tuple[int, ...]
+
+
+def flatten_products(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with flat products and epilogues, whose axes are given back behind the last of them."""
+    return rewritten(module, _Flattener)
+
+
+@mutator
+class _Flattener(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self._computed: set[relax.Var] = set()
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.builder_.normalize(self.visit_expr_post_order(call))
+        if not isinstance(call.op, ir.Op):
+            return call
+        if call.op.name in ELEMENTWISE:
+            return self._elementwise(call)
+        workload = workload_of(call)
+        return call if workload is None or isinstance(workload, Conv2d) else self._product(call, workload)
+
+    def _product(self, call: ir.Call, workload: Workload) -> ir.Expr:
+        left, right = operands_of(call)
+        left, right = self._shaped(left, data_shape(workload)), self._shaped(right, weight_shape(workload))
+        made = transposed_product(left, right) if is_transposed_product(call) else relax.op.matmul(left, right)
+        return made if out_shape(workload) == _extents(call) else self._given_back(made, _extents(call))
+
+    def _elementwise(self, call: ir.Call) -> ir.Expr:
+        """An operator on values that have their axes back, as one on the values that were computed."""
+        shape = _extents(call)
+        flat = next((flat for operand in call.args if (flat := self._computed_as(operand)) is not None), None)
+        if flat is None or prod(_extents(flat)) != prod(shape):
+            return call
+        operands = [self._aligned(operand, shape, _extents(flat)) for operand in call.args]
+        if any(operand is None for operand in operands):
+            return call
+        return self._given_back(ir.Call(call.op, operands, call.attrs), shape)
+
+    def _given_back(self, made: ir.Expr, shape: Shape) -> ir.Expr:
+        """What was computed flat, in the shape that others expect."""
+        flat = self.builder_.emit(made)
+        self._computed.add(flat)
+        return relax.op.reshape(flat, shape)
+
+    def _computed_as(self, operand: ir.Expr) -> relax.Var | None:
+        """The flat value that was given an operand's axes, or None."""
+        source = self._reshaped_from(operand)
+        return source if source in self._computed else None
+
+    def _aligned(self, operand: ir.Expr, shape: Shape, flat: Shape) -> ir.Expr | None:
+        """An operand of an operator with a result of some shape, for one with a flat result; None if there is none."""
+        if not isinstance(operand.ty, relax.TensorType):
+            return operand
+        own = _extents(operand)
+        if own == shape:
+            return self._shaped(operand, flat)
+        core = tuple(dropwhile(lambda extent: extent == 1, own))
+        is_alike = shape[len(shape) - len(core) :] == flat[max(0, len(flat) - len(core)) :]
+        return self._shaped(operand, core) if is_alike else None
+
+    def _shaped(self, value: ir.Expr, shape: Shape) -> ir.Expr:
+        if _extents(value) == shape:
+            return value
+        source = self._reshaped_from(value)
+        if source is not None and _extents(source) == shape:
+            return source
+        return self.builder_.emit(relax.op.reshape(value, shape))
+
+    def _reshaped_from(self, value: ir.Expr) -> relax.Var | None:
+        call = bound_call(self, value, "relax.reshape")
+        return None if call is None else call.args[0]
+
+
+def _extents(value: ir.Expr) -> Shape:
+    return tuple(extents(value))

@@ -1,0 +1,121 @@
+"""One accelerator for a whole network: the geometry that minimises the sum over all layers, within the bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anole.compile.matching import Match
+from anole.errors import BuildError, ConfigError
+from anole.record import Config
+from anole.targets.vta.area import relative_area, relative_memory
+from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.target import VtaTarget
+
+_UNTRIED = "no trial had the network's geometry"
+_SLOWER = "no trial was faster than the default config"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A geometry, and how each layer is scheduled on it.
+
+    Attributes:
+        report: what is to be known of the choice, in plain JSON values.
+    """
+
+    geometry: Geometry
+    matches: list[Match]
+    report: dict[str, Any]
+
+
+def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Mapping[str, Mapping[str, Any]]) -> Chosen:
+    """Returns the geometry of a network: the given one, or the best of all that its layers were tried on.
+
+    Where no config that was tried on a geometry is faster, a layer has the default config there, which is simulated.
+
+    Args:
+        target: what is compiled for.
+        matches: the layers, each with the config that is best for itself.
+        receipts: by the task's key, with the fastest config of each geometry.
+
+    Raises:
+        BuildError: no geometry that was tried is within the bounds.
+    """
+    designs = {match.task.key: _designs(target, match, receipts.get(match.task.key, {})) for match in matches}
+    tried = dict.fromkeys([target.geometry, *(geometry for each in designs.values() for geometry in each)])
+    candidates = []
+    for geometry in tried:
+        if _allowed(target, geometry):
+            try:
+                layers = [_on(geometry, match, designs[match.task.key].get(geometry), target) for match in matches]
+            except ConfigError:
+                continue
+            candidates.append((geometry, layers))
+    if not candidates:
+        raise BuildError(
+            f"none of the {len(tried)} geometries that were tried is within the bounds and runs all layers"
+        )
+    candidates.sort(key=lambda candidate: _total_s(candidate[1]))
+    report = {}
+    if target.bounds is not None:
+        best_of_each = (min(_latency_s(layers[n]) for _, layers in candidates) for n in range(len(matches)))
+        report = {
+            "candidates": [{**_described(each), "latency_s": _total_s(layers)} for each, layers in candidates],
+            "per_layer_latency_s": sum(
+                match.weight * least_s for match, least_s in zip(matches, best_of_each, strict=True)
+            ),
+        }
+    return Chosen(*candidates[0], report)
+
+
+def _allowed(target: VtaTarget, geometry: Geometry) -> bool:
+    return target.bounds is None or not target.bounds.excess(geometry)
+
+
+def _designs(target: VtaTarget, match: Match, receipt: Mapping[str, Any]) -> dict[Geometry, tuple[Config, float]]:
+    """Returns the fastest config, and its seconds, of each geometry that a layer was tried on."""
+    if target.bounds is None:
+        return {target.geometry: (receipt["config"], receipt["latency_s"])} if match.reason is None else {}
+    return {
+        target.geometry_of(each["config"]): (each["config"], each["latency_s"]) for each in receipt.get("designs", ())
+    }
+
+
+def _on(geometry: Geometry, match: Match, design: tuple[Config, float] | None, target: VtaTarget) -> Match:
+    """Returns a layer on a geometry, with the default config where none that was tried is faster.
+
+    Raises:
+        ConfigError: it cannot run there.
+    """
+    there = target.with_geometry(geometry)
+    try:
+        config = there.default_config(match.task.workload)
+        default_s = there.simulate(match.task.workload, config)
+    except ConfigError:
+        if design is None:
+            raise
+        default_s = math.inf
+    if design is not None and design[1] <= default_s:
+        return replace(match, config=design[0], latency_s=design[1], reason=None)
+    reason = match.reason or (_UNTRIED if design is None else _SLOWER)
+    return replace(match.untuned(reason, config), latency_s=default_s)
+
+
+def _latency_s(match: Match) -> float:
+    assert match.latency_s is not None, "what is simulated has a latency"
+    return match.latency_s
+
+
+def _total_s(matches: Sequence[Match]) -> float:
+    return sum(match.weight * _latency_s(match) for match in matches)
+
+
+def _described(geometry: Geometry) -> dict[str, Any]:
+    return {
+        "block": [geometry.batch, geometry.block_in, geometry.block_out],
+        "area": relative_area(geometry),
+        "memory": relative_memory(geometry),
+    }

@@ -1,0 +1,166 @@
+"""Builds for an accelerator: a network of whole numbers, its programs, and a library for the host beside it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+
+from anole.compile.lower import Choice, lower
+from anole.compile.vta.calibrate import observe, read_samples, snr_db
+from anole.compile.vta.common_geometry import Chosen
+from anole.compile.vta.partition import Partition, partition
+from anole.compile.vta.quantize import integer_pool, quantize
+from anole.errors import BuildError, cause
+from anole.extract.graph import find_layers, workloads_of
+from anole.extract.imported import Imported
+from anole.host.machine import describe_cpu
+from anole.record import Config
+from anole.spec.entries import ModelSpec
+from anole.targets import get_device
+from anole.targets.vta.area import relative_area, relative_memory
+from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
+from anole.targets.vta.network.hardware import Loaded, can_add, can_pool, load_layer, load_pool
+from anole.targets.vta.network.integer import IntegerReference
+from anole.targets.vta.network.network import HostCall, Layer, Network, Value, float_of, run_network
+from anole.targets.vta.simulator.timing import cycles_of
+from anole.targets.vta.target import VtaTarget, as_conv2d
+from anole.task import Workload
+
+_log = logging.getLogger(__name__)
+
+
+def compile_for_accelerator(
+    model: ModelSpec, imported: Imported, target: VtaTarget, chosen: Chosen, folder: Path
+) -> dict[str, Any]:
+    """Quantises and lowers a network, and writes it into a folder.
+
+    Args:
+        model: the network.
+        imported: in normal form.
+        target: what is compiled for.
+        chosen: its geometry, and the config of each layer.
+        folder: is there and empty.
+
+    Returns:
+        What ``build.json`` says of the accelerator.
+
+    Raises:
+        BuildError: the network cannot be compiled, or its samples cannot be used.
+    """
+    configs: dict[Workload, Config] = {
+        match.task.workload: match.config for match in chosen.matches if match.config is not None
+    }
+    fixed = target.with_geometry(chosen.geometry)
+    parts = partition(
+        imported.module["main"],
+        [layer.name for layer in find_layers(imported)],
+        lambda workload, position: workload in configs and target.takes(workload, position),
+        lambda workload: can_add(as_conv2d(workload), configs[workload], fixed.geometry),
+        lambda pool, shape: can_pool(integer_pool(pool, 0), shape, fixed.geometry),
+    )
+    _export_host(model, parts, folder / HOST_LIBRARY)
+    host = host_of(folder / HOST_LIBRARY)
+    samples = read_samples(model, imported.inputs)
+    observed = observe(parts, samples, host)
+    network = quantize(parts, observed, configs.__getitem__)
+    loaded = {
+        step.result: load_layer(step, fixed.geometry)
+        if isinstance(step, Layer)
+        else load_pool(step, observed[step.data].shape[1:], fixed.geometry)
+        for step in network.steps
+        if not isinstance(step, HostCall)
+    }
+    save_network(folder, network, loaded)
+    runs = [run_network(network, sample, host, IntegerReference()) for sample in samples]
+    description = {
+        "geometry": fixed.geometry.to_json(),
+        "area": relative_area(fixed.geometry),
+        "memory": relative_memory(fixed.geometry),
+        "frequency_mhz": target.description["frequency_mhz"],
+        "samples": len(samples),
+        **chosen.report,
+        **_performance(network, loaded, fixed.frequency_hz),
+        "untuned_latency_s": _untuned_cycles(network, loaded, fixed) / fixed.frequency_hz,
+        "snr_db": {name: _snr_db(observed[name], [run[name] for run in runs]) for name in _results(network)},
+    }
+    _report(model.name, description)
+    return description
+
+
+def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
+    """Compiles all functions of the host into a library; there is none where there are none."""
+    if not parts.host.functions_items():
+        return
+    device = get_device(describe_cpu())
+    choices = {
+        workload: Choice(device.template(workload), device.default_config(workload))
+        for workload in workloads_of(parts.host)
+    }
+    try:
+        lowered, _ = lower(parts.host, choices, device.schedule_default)
+        executable = tvm.compile(lowered, device.compiler_target(), tir_pipeline=device.compiler_pipeline())
+        executable.export_library(str(library))
+    except Exception as error:
+        raise BuildError(f"model {model.name}: TVM cannot compile what the host runs: {cause(error)}") from error
+
+
+def _performance(network: Network, loaded: Mapping[str, Loaded], frequency_hz: float) -> dict[str, Any]:
+    """Returns what the accelerator takes, step by step and in all."""
+    steps: list[dict[str, Any]] = []
+    for step in network.steps:
+        if isinstance(step, HostCall):
+            continue
+        program = loaded[step.result].program
+        cycles = cycles_of(program.instructions, program.geometry)
+        steps.append(
+            {"name": step.name, "value": step.result, "instructions": len(program.instructions), "cycles": cycles}
+        )
+    cycles = sum(step["cycles"] for step in steps)
+    return {"steps": steps, "cycles": cycles, "latency_s": cycles / frequency_hz}
+
+
+def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
+    """Returns the cycles of all steps with the default config for every layer.
+
+    Where that one has no room for the residual, the host would add it.
+    """
+    cycles = 0
+    for step in network.steps:
+        if isinstance(step, HostCall):
+            continue
+        program = loaded[step.result].program
+        if isinstance(step, Layer):
+            config = target.default_config(step.workload)
+            residual = step.residual if can_add(step.workload, config, target.geometry) else None
+            program = load_layer(replace(step, config=config, residual=residual), target.geometry).program
+        cycles += cycles_of(program.instructions, program.geometry)
+    return cycles
+
+
+def _results(network: Network) -> list[str]:
+    """Returns the names of the accelerator's results and of the outputs, each once."""
+    own = [step.result for step in network.steps if not isinstance(step, HostCall)]
+    return list(dict.fromkeys([*own, *network.outputs]))
+
+
+def _snr_db(expected: NDArray[Any], found: Sequence[Value]) -> float | None:
+    return snr_db(expected, np.stack([float_of(value) for value in found]))
+
+
+def _report(model: str, description: Mapping[str, Any]) -> None:
+    for step in description["steps"]:
+        ratio = description["snr_db"][step["value"]]
+        shown = "exact" if ratio is None else f"{ratio:.1f} dB"
+        _log.info("%s: %s: %d cycles, signal to noise %s", model, step["name"], step["cycles"], shown)
+    block = "x".join(str(description["geometry"][name]) for name in ("batch", "block_in", "block_out"))
+    _log.info(
+        "%s: %d cycles on a block of %s, %.2f ms at %g MHz",
+        *(model, description["cycles"], block, 1e3 * description["latency_s"], description["frequency_mhz"]),
+    )

@@ -1,0 +1,317 @@
+"""Which parts of a network the accelerator runs, and which its host.
+
+The accelerator takes an anchor operator with what follows it and nothing else: bias, residual, relu. The host runs what
+is between, as few functions as possible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import ir, relax
+
+from anole.extract.graph import workload_of
+from anole.extract.passes.mutators import variables
+from anole.task import Workload
+
+_RELU, _RELU6, _CLIP = "relax.nn.relu", "relax.nn.relu6", "relax.clip"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """An anchor operator with its epilogue.
+
+    Attributes:
+        data, result, residual: names of values; the residual is None where none is added.
+        weight: HWIO of a convolution, (in, out) of a matrix product.
+        bias: shape (out channels,).
+        positive: whether negative results become 0.
+        cap: what larger results become; None where none does.
+        shape: of the result.
+    """
+
+    name: str
+    workload: Workload
+    data: str
+    result: str
+    residual: str | None
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    positive: bool
+    cap: float | None
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """The maximum over windows of an accelerated layer's result, NHWC."""
+
+    name: str
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    data: str
+    result: str
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """Operators that the host runs as one function.
+
+    Attributes:
+        function: its name in the module of all host parts.
+        arguments, results: names of values.
+    """
+
+    function: str
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+Part = Chain | MaxPool | HostPart
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A network in parts.
+
+    Attributes:
+        inputs, outputs: names of values.
+        parts: in an order in which they can run.
+        host: the functions of all host parts.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parts: tuple[Part, ...]
+    host: tvm.IRModule
+
+
+def partition(
+    main: relax.Function,
+    names: Sequence[str],
+    takes: Callable[[Workload, int], bool],
+    can_add: Callable[[Workload], bool],
+    can_pool: Callable[[MaxPool, tuple[int, ...]], bool],
+) -> Partition:
+    """Splits a network.
+
+    Args:
+        main: the network in normal form.
+        names: of its anchor operators, in order.
+        takes: whether the accelerator takes an anchor operator, given its position among all.
+        can_add: whether a layer has room to add a residual.
+        can_pool: whether the accelerator can find the maximum over windows of data of a shape.
+    """
+    return _Partitioner(main, names, takes, can_add, can_pool).run()
+
+
+class _Partitioner:
+    def __init__(
+        self,
+        main: relax.Function,
+        names: Sequence[str],
+        takes: Callable[[Workload, int], bool],
+        can_add: Callable[[Workload], bool],
+        can_pool: Callable[[MaxPool, tuple[int, ...]], bool],
+    ) -> None:
+        self._main, self._layer_names = main, names
+        self._takes, self._can_add, self._can_pool = takes, can_add, can_pool
+        self._bindings = [binding for block in main.body.blocks for binding in block.bindings]
+        self._outputs = variables(main.body.body)
+        last = self._bindings[-1] if self._bindings else None
+        if last is not None and isinstance(last.value, relax.Tuple) and last.var.same_as(main.body.body):
+            # The tuple of several outputs is none of the values that are run.
+            self._outputs = variables(self._bindings.pop().value)
+        self._users: dict[relax.Var, list[int]] = {}
+        for position, binding in enumerate(self._bindings):
+            for var in dict.fromkeys(variables(binding.value)):
+                self._users.setdefault(var, []).append(position)
+        self._returned = set(self._outputs)
+        self._names = {param: f"input{number}" for number, param in enumerate(main.params)}
+        self._names |= {binding.var: f"v{position}" for position, binding in enumerate(self._bindings)}
+
+    def run(self) -> Partition:
+        chains, inner = self._chains()
+        builder, parts, waiting = relax.BlockBuilder(), list[Part](), list[int]()
+        accelerated = {chain.result for chain in chains.values()}
+        for position, binding in enumerate(self._bindings):
+            part: Part | None = chains.get(position) or self._max_pool(binding, accelerated)
+            if part is not None:
+                self._flush(waiting, parts, builder)
+                parts.append(part)
+                accelerated.add(self._names[binding.var])
+            elif position not in inner:
+                waiting.append(position)
+        self._flush(waiting, parts, builder)
+        outputs = tuple(self._names[var] for var in self._outputs)
+        return Partition(tuple(self._names[p] for p in self._main.params), outputs, tuple(parts), builder.get())
+
+    def _chains(self) -> tuple[dict[int, Chain], set[int]]:
+        """Returns the chains by the position of their last operator, and the positions of all others in them."""
+        chains: dict[int, Chain] = {}
+        inner: set[int] = set()
+        number = -1
+        for position, binding in enumerate(self._bindings):
+            call = binding.value
+            workload = workload_of(call) if isinstance(call, ir.Call) and isinstance(call.op, ir.Op) else None
+            if workload is None:
+                continue
+            number += 1
+            if not isinstance(call.args[0], relax.Var) or not self._takes(workload, number):
+                continue
+            positions, chain = self._chain(position, call, workload, self._layer_names[number], inner | set(chains))
+            chains[positions[-1]] = chain
+            inner |= set(positions[:-1])
+        return chains, inner
+
+    def _chain(
+        self, position: int, call: ir.Call, workload: Workload, name: str, taken: set[int]
+    ) -> tuple[list[int], Chain]:
+        weight = call.args[1].value.numpy()
+        bias: NDArray[np.float32] | None = None
+        residual, positive, cap = None, False, None
+        positions = [position]
+        while (following := self._only_user(positions[-1])) is not None and following not in taken:
+            var, user = self._bindings[positions[-1]].var, self._bindings[following].value
+            kind = user.op.name if isinstance(user, ir.Call) and isinstance(user.op, ir.Op) else ""
+            if kind == "relax.add":
+                other = user.args[1] if user.args[0].same_as(var) else user.args[0]
+                constant = _channels(other, weight.shape[-1])
+                if constant is not None and bias is None:
+                    bias = constant
+                elif residual is None and _are_added(var, other, user) and self._can_add(workload):
+                    residual = other
+                else:
+                    break
+            elif kind in (_RELU, _RELU6) or (kind == _CLIP and _number(user.args[1]) == 0):
+                positive = True
+                most = 6.0 if kind == _RELU6 else _number(user.args[2]) if kind == _CLIP else math.inf
+                cap = None if most == math.inf else most
+                positions.append(following)
+                break
+            else:
+                break
+            positions.append(following)
+        last = self._bindings[positions[-1]]
+        return positions, Chain(
+            name,
+            workload,
+            self._names[call.args[0]],
+            self._names[last.var],
+            None if residual is None else self._names[residual],
+            weight,
+            np.zeros(weight.shape[-1], np.float32) if bias is None else bias,
+            positive,
+            cap,
+            tuple(int(extent) for extent in last.value.ty.shape),
+        )
+
+    def _only_user(self, position: int) -> int | None:
+        """Returns the position of what alone reads a value, or None."""
+        var = self._bindings[position].var
+        users = self._users.get(var, [])
+        return users[0] if len(users) == 1 and var not in self._returned else None
+
+    def _max_pool(self, binding: Any, accelerated: set[str]) -> MaxPool | None:
+        call = binding.value
+        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
+            return None
+        if call.op.name != "relax.nn.max_pool2d" or self._names.get(call.args[0]) not in accelerated:
+            return None
+        attrs = call.attrs
+        plain = attrs.layout == "NHWC" and not attrs.ceil_mode and all(int(each) == 1 for each in attrs.dilation)
+        if not plain:
+            return None
+        (kernel_h, kernel_w), (stride_h, stride_w) = attrs.pool_size, attrs.strides
+        top, left, bottom, right = (int(each) for each in attrs.padding)
+        name = self._names[binding.var]
+        pool = MaxPool(
+            f"max_pool_{name}",
+            (int(kernel_h), int(kernel_w)),
+            (int(stride_h), int(stride_w)),
+            (top, left, bottom, right),
+            self._names[call.args[0]],
+            name,
+        )
+        return pool if self._can_pool(pool, tuple(int(extent) for extent in call.args[0].ty.shape)) else None
+
+    def _flush(self, waiting: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
+        """Makes a host part of the operators that wait for one."""
+        if not waiting:
+            return
+        inside = set(waiting)
+        bindings = [self._bindings[position] for position in waiting]
+        made = {binding.var for binding in bindings}
+        read = dict.fromkeys(var for binding in bindings for var in variables(binding.value))
+        arguments = [var for var in read if var not in made]
+        results = [
+            binding.var
+            for binding in bindings
+            if binding.var in self._returned or not inside.issuperset(self._users.get(binding.var, []))
+        ]
+        waiting.clear()
+        if not results:
+            return
+        function = f"host{len(parts)}"
+        _emit(builder, function, bindings, arguments, results)
+        names = self._names
+        parts.append(HostPart(function, tuple(names[v] for v in arguments), tuple(names[v] for v in results)))
+
+
+def _emit(
+    builder: relax.BlockBuilder,
+    name: str,
+    bindings: Sequence[Any],
+    arguments: Sequence[relax.Var],
+    results: Sequence[relax.Var],
+) -> None:
+    """Adds a function of bindings to a module; it returns a tuple."""
+    params = [relax.Var(f"x{number}", var.ty) for number, var in enumerate(arguments)]
+    renamed: dict[relax.Var, ir.Expr] = dict(zip(arguments, params, strict=True))
+    with builder.function(name, params):
+        with builder.dataflow():
+            for binding in bindings:
+                renamed[binding.var] = builder.emit(_renamed(binding.value, renamed))
+            output = builder.emit_output(relax.Tuple([renamed[var] for var in results]))
+        builder.emit_func_output(output)
+
+
+def _renamed(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
+    if isinstance(expr, relax.Var):
+        return names.get(expr, expr)
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([_renamed(each, names) for each in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(_renamed(expr.tuple_value, names), expr.index)
+    if isinstance(expr, ir.Call):
+        return ir.Call(expr.op, [_renamed(each, names) for each in expr.args], expr.attrs, expr.ty_args)
+    return expr
+
+
+def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
+    """Returns a constant that has one number for each channel, or one for all of them."""
+    if not isinstance(expr, ir.GenericConst):
+        return None
+    value = expr.value.numpy()
+    if value.size == 1 or (value.size == channels and value.shape[-1] == channels):
+        return np.broadcast_to(value.ravel(), (channels,)).astype(np.float32)
+    return None
+
+
+def _are_added(value: relax.Var, other: ir.Expr, call: ir.Call) -> bool:
+    """Whether a call adds two different variables, both of the shape and type of its result."""
+    if not isinstance(other, relax.Var) or other.same_as(value):
+        return False
+    types = [(str(ty.dtype), [int(extent) for extent in ty.shape]) for ty in (value.ty, other.ty, call.ty)]
+    return types[0] == types[1] == types[2]
+
+
+def _number(expr: ir.Expr) -> float:
+    return float(expr.value)

@@ -1,0 +1,107 @@
+"""Quantisation after training: symmetric, with powers of two as scales, one for each value and weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.compile.vta.calibrate import Observed, best_exponent
+from anole.compile.vta.partition import Chain, MaxPool, Partition
+from anole.record import Config
+from anole.targets.vta.network.network import MOST, HostCall, Layer, Network, Pool, Step
+from anole.targets.vta.target import as_conv2d
+from anole.task import Workload
+
+_BIAS_BITS = 28
+_MOST_BIAS = 2 << _BIAS_BITS
+"""Biases, with half a unit of the result, are kept so small that no sum leaves 32 bits."""
+
+_RESIDUAL_SHIFT = 22
+"""So far a residual is shifted left at most; its numbers have 7 bits."""
+
+_FINEST = -1000
+"""A scale that is finer than any there is."""
+
+
+def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> Network:
+    """Returns a network of whole numbers.
+
+    Args:
+        parts: of the network.
+        observed: all values, on samples.
+        config_of: how each workload is scheduled.
+    """
+    exponents: dict[str, int] = {}
+
+    def exponent_of(name: str) -> int:
+        if name not in exponents:
+            exponents[name] = best_exponent(observed[name])
+        return exponents[name]
+
+    steps: list[Step] = []
+    for part in parts.parts:
+        match part:
+            case Chain():
+                residual_exponent = None if part.residual is None else exponent_of(part.residual)
+                data_exponent, result_exponent = exponent_of(part.data), exponent_of(part.result)
+                layer = _layer(part, data_exponent, residual_exponent, result_exponent, config_of(part.workload))
+                exponents[part.result] = layer.result_exponent
+                steps.append(layer)
+            case MaxPool():
+                exponents[part.result] = exponent = exponent_of(part.data)
+                steps.append(integer_pool(part, exponent))
+            case _:
+                steps.append(HostCall(part.function, part.arguments, part.results))
+    return Network(parts.inputs, parts.outputs, tuple(steps))
+
+
+def integer_pool(pool: MaxPool, exponent: int) -> Pool:
+    """Returns a pooling of whole numbers of a scale."""
+    return Pool(pool.name, pool.kernel, pool.strides, pool.padding, pool.data, pool.result, exponent)
+
+
+def _layer(
+    chain: Chain, data_exponent: int, residual_exponent: int | None, result_exponent: int, config: Config
+) -> Layer:
+    w = as_conv2d(chain.workload)
+    # Of weights that are tiny beside what is added to the products, the finest parts do not matter.
+    best = best_exponent(chain.weight) if chain.weight.any() else result_exponent - data_exponent
+    weight_exponent = max(best, _finest_sum(chain, residual_exponent) - data_exponent)
+    sum_exponent = data_exponent + weight_exponent
+    # Finer than the sum itself, a result would be but shifted left.
+    result_exponent = max(result_exponent, sum_exponent)
+    shift = result_exponent - sum_exponent
+    half = 1 << shift - 1 if shift else 0
+    bias = np.rint(np.ldexp(chain.bias.astype(np.float64), -sum_exponent)) + half
+    high = MOST if chain.cap is None else min(MOST, math.floor(math.ldexp(chain.cap, -result_exponent)))
+    return Layer(
+        chain.name,
+        w,
+        config,
+        chain.data,
+        chain.result,
+        chain.residual,
+        data_exponent,
+        weight_exponent,
+        residual_exponent or 0,
+        result_exponent,
+        0 if chain.positive else -MOST,
+        high,
+        chain.shape,
+        _whole(chain.weight, weight_exponent).reshape(*w.kernel, w.in_channels, w.out_channels),
+        np.clip(bias, -_MOST_BIAS, _MOST_BIAS).astype(np.int32),
+    )
+
+
+def _finest_sum(chain: Chain, residual_exponent: int | None) -> int:
+    """Returns the finest scale of sums in which bias and residual are not cut off."""
+    most_bias = float(np.abs(chain.bias).max(initial=0.0))
+    finest = math.frexp(most_bias)[1] - _BIAS_BITS if most_bias else _FINEST
+    return finest if residual_exponent is None else max(finest, residual_exponent - _RESIDUAL_SHIFT)
+
+
+def _whole(weight: NDArray[np.float32], exponent: int) -> NDArray[np.int8]:
+    return np.clip(np.rint(np.ldexp(weight, -exponent)), -MOST, MOST).astype(np.int8)

@@ -1,0 +1,1 @@
+"""The documents that stages leave for each other, and where each lies."""

@@ -1,5 +1,0 @@
-"""PPO on the surrogate's word, the explorer of RELEASE and Chameleon, and MAPPO, that of DCOC."""
-
-from anole.explore.ppo.explorer import MAPPO, PPO
-
-__all__ = ["MAPPO", "PPO"]

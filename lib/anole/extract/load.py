@@ -1,0 +1,29 @@
+"""The import of a model into the normal form that tasks are read from and builds are compiled from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anole.extract.imported import Imported
+    from anole.spec.entries import ModelSpec
+
+EXTRACT_VERSION = 7
+"""Raised whenever the same model would give other tasks, or another network to compile."""
+
+
+def load_model(model: ModelSpec) -> Imported:
+    """Imports a model and brings it into the form that tasks are read from and builds are compiled from.
+
+    Raises:
+        ExtractError: the model cannot be loaded or imported; the message says why.
+    """
+    from anole.extract.graph import normalize
+
+    if model.scheme == "onnx":
+        from anole.extract.onnx import import_onnx
+
+        return normalize(model, import_onnx(model))
+    from anole.extract.torch import import_torch
+
+    return normalize(model, import_torch(model))

@@ -1,0 +1,318 @@
+"""Networks of one and of three dimensions as networks of images: of one row, or of all the slices of a volume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+import tvm
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.fold_constants import value_behind
+from anole.extract.passes.mutators import ELEMENTWISE, bound, bound_call, extents, rewritten
+
+
+def make_images(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with convolutions of one and of three dimensions as those of images.
+
+    Whatever follows them element by element, pools, joins channels or normalises batches reads and writes images, too,
+    so that nothing is between a convolution and its epilogue, and batch-norms are folded.
+    """
+    return rewritten(module, _Imager)
+
+
+class _Form(Protocol):
+    """How data of some rank is data of images, (batch, channels, rows, columns), and that again."""
+
+    def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
+        """Returns the images that data was made of, or None where it was not."""
+
+    def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
+        """Returns an operand of what has a shape as images, or as what spreads over them; None where that fails."""
+
+    def from_images(self, mutator: Any, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
+        """Returns images as data of a shape again."""
+
+
+class _Rows:
+    """(batch, channels, width) as images of one row."""
+
+    def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
+        if (squeeze := bound_call(mutator, data, "relax.squeeze")) is None:
+            return None
+        rank = len(squeeze.args[0].ty.shape)
+        axes = [int(axis) % rank for axis in squeeze.attrs.axis or ()]
+        return squeeze.args[0] if axes == [2] and rank == 4 else None
+
+    def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
+        rank = len(extents(operand))
+        if (images := self.images(mutator, operand)) is not None or rank < 2:
+            return operand if images is None else images
+        if (value := value_behind(mutator, operand)) is not None:
+            return relax.const(np.expand_dims(value, -2), str(operand.ty.dtype))
+        return mutator.builder_.emit(relax.op.expand_dims(operand, rank - 1))
+
+    def from_images(self, mutator: Any, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
+        return mutator.builder_.emit(relax.op.squeeze(images, [2]))
+
+
+class _Slices:
+    """(batch, channels, depth, rows, columns) as images of (batch x depth)."""
+
+    _EXCHANGED = (0, 2, 1, 3, 4)
+
+    def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
+        permuted = bound_call(mutator, data, "relax.permute_dims")
+        if permuted is None or tuple(map(int, permuted.attrs.axes or ())) != self._EXCHANGED:
+            return None
+        apart = bound_call(mutator, permuted.args[0], "relax.reshape")
+        if apart is None:
+            return None
+        batch, depth, *rest = extents(apart)
+        return apart.args[0] if extents(apart.args[0]) == [batch * depth, *rest] else None
+
+    def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
+        if (images := self.images(mutator, operand)) is not None:
+            return images
+        own = extents(operand)
+        if (value := value_behind(mutator, operand)) is not None and value.ndim > 2:
+            whole = value.reshape((1,) * (5 - value.ndim) + value.shape)
+            is_alike = whole.shape[0] == whole.shape[2] == 1
+            return relax.const(whole[:, :, 0], str(operand.ty.dtype)) if is_alike else None
+        if len(own) < 3:
+            return operand
+        if own != list(shape):
+            return None
+        batch, channels, depth, rows, columns = shape
+        exchanged = mutator.builder_.emit(relax.op.permute_dims(operand, self._EXCHANGED))
+        return mutator.builder_.emit(relax.op.reshape(exchanged, (batch * depth, channels, rows, columns)))
+
+    def from_images(self, mutator: Any, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
+        batch, channels, depth, rows, columns = shape
+        apart = mutator.builder_.emit(relax.op.reshape(images, (batch, depth, channels, rows, columns)))
+        return mutator.builder_.emit(relax.op.permute_dims(apart, self._EXCHANGED))
+
+
+_FORMS: dict[int, _Form] = {3: _Rows(), 5: _Slices()}
+"""By the rank of data."""
+
+_Make = Callable[[Any, ir.Call, Sequence[ir.Expr]], ir.Expr | None]
+"""From the mutator, a call and its operands as images to what it computes as images; None where that fails."""
+
+
+def _row_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
+    attrs = call.attrs
+    settings = {
+        "strides": _pair(attrs.strides, 1),
+        "padding": _sides(attrs.padding),
+        "dilation": _pair(attrs.dilation, 1),
+        "groups": int(attrs.groups),
+    }
+    if call.op.name == "relax.nn.conv1d":
+        return relax.op.nn.conv2d(*operands, **settings)
+    return relax.op.nn.conv2d_transpose(*operands, **settings, output_padding=_pair(attrs.output_padding, 0))
+
+
+def _row_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
+    attrs = call.attrs
+    op = relax.op.nn.max_pool2d if call.op.name == "relax.nn.max_pool1d" else relax.op.nn.avg_pool2d
+    return op(
+        *operands,
+        pool_size=_pair(attrs.pool_size, 1),
+        strides=_pair(attrs.strides, 1),
+        padding=_sides(attrs.padding),
+        dilation=_pair(attrs.dilation, 1),
+        ceil_mode=bool(attrs.ceil_mode),
+        count_include_pad=bool(attrs.count_include_pad),
+    )
+
+
+def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
+    """Convolves each slice together with its neighbours, as further channels; or one by one, where groups are apart."""
+    attrs, weight = call.attrs, value_behind(mutator, call.args[1])
+    if weight is None:
+        return None
+    dtype, groups = str(call.args[1].ty.dtype), int(attrs.groups)
+    taps = _neighbours(mutator, call, operands[0], weight.shape[2], int(attrs.dilation[0]))
+    weights = [weight[:, :, tap] for tap in range(len(taps))]
+    if groups == 1:
+        joined = taps[0] if len(taps) == 1 else mutator.builder_.emit(relax.op.concat(taps, 1))
+        taps, weights = [joined], [np.concatenate(weights, axis=1)]
+    settings = {
+        "strides": _last(attrs.strides),
+        "padding": _borders(attrs.padding),
+        "dilation": _last(attrs.dilation),
+        "groups": groups,
+    }
+    products = [
+        mutator.builder_.emit(relax.op.nn.conv2d(tap, relax.const(np.ascontiguousarray(part), dtype), **settings))
+        for tap, part in zip(taps, weights, strict=True)
+    ]
+    return reduce(lambda total, product: mutator.builder_.emit(relax.op.add(total, product)), products)
+
+
+def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
+    """Pools each slice, and then the slices that the depth of the pool holds."""
+    attrs, depth, results = call.attrs, extents(call.args[0])[2], int(call.ty.shape[2])
+    reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
+    if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
+        return None
+    emit, reach, is_max = mutator.builder_.emit, int(attrs.pool_size[0]), call.op.name == "relax.nn.max_pool3d"
+    pooled = (relax.op.nn.max_pool2d if is_max else relax.op.nn.avg_pool2d)(
+        operands[0],
+        pool_size=_last(attrs.pool_size),
+        strides=_last(attrs.strides),
+        padding=_borders(attrs.padding),
+        dilation=_last(attrs.dilation),
+        ceil_mode=bool(attrs.ceil_mode),
+        count_include_pad=bool(attrs.count_include_pad),
+    )
+    taps = _neighbours(mutator, call, emit(pooled), reach, 1)
+    if is_max:
+        return reduce(lambda most, tap: emit(relax.op.maximum(most, tap)), taps)
+    total = reduce(lambda total, tap: emit(relax.op.add(total, tap)), taps)
+    return relax.op.multiply(total, relax.const(1 / reach, str(call.ty.dtype))) if reach > 1 else total
+
+
+def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
+    """Returns, for each place in the depth of a kernel, the slice that each slice of the result finds there.
+
+    Args:
+        mutator: which is at the call.
+        call: whose strides and padding say where that is.
+        images: the slices that are read.
+        reach: places in the depth of the kernel.
+        dilation: between them.
+    """
+    builder, stride = mutator.builder_, int(call.attrs.strides[0])
+    front, back = int(call.attrs.padding[0]), int(call.attrs.padding[3])
+    if (reach, stride, front, back) == (1, 1, 0, 0):
+        return [images]
+    (batch, _, depth, *_), results = extents(call.args[0]), int(call.ty.shape[2])
+    _, *rest = extents(images)
+    axis = 0 if batch == 1 else 1
+    if batch > 1:
+        images = builder.emit(relax.op.reshape(images, (batch, depth, *rest)))
+    if front or back:
+        widths = [0, 0] * axis + [front, back] + [0, 0] * 3
+        images = builder.emit(relax.op.nn.pad(images, widths))
+    span = (results - 1) * stride + 1
+    found = [
+        builder.emit(relax.op.strided_slice(images, [axis], [at], [at + span], [stride]))
+        for at in range(0, reach * dilation, dilation)
+    ]
+    return [builder.emit(relax.op.reshape(each, (batch * results, *rest))) if batch > 1 else each for each in found]
+
+
+def _pad(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
+    batch, channels, *inner = zip(*[iter(map(int, call.attrs.pad_width))] * 2, strict=True)
+    if len(inner) == 3 and any((*batch, *inner[0])):
+        return None
+    sides = ((0, 0), *inner) if len(inner) == 1 else inner[1:]
+    widths = [width for pair in (batch, channels, *sides) for width in pair]
+    return relax.op.nn.pad(operands[0], widths, str(call.attrs.pad_mode), float(call.attrs.pad_value))
+
+
+def _slice(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
+    data, axes, *bounds = operands
+    to_images = {0: 0, 1: 1, 2: 3} if len(call.ty.shape) == 3 else {1: 1, 3: 2, 4: 3}
+    found = [to_images.get(int(axis.value) % len(call.ty.shape)) for axis in axes.fields]
+    return None if None in found else relax.op.strided_slice(data, found, *bounds)
+
+
+def _alike(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
+    return relax.Call(call.op, operands, call.attrs)
+
+
+def _pair(numbers: Sequence[Any], of_rows: int) -> tuple[int, int]:
+    return of_rows, int(numbers[0])
+
+
+def _last(numbers: Sequence[Any]) -> tuple[int, int]:
+    return int(numbers[1]), int(numbers[2])
+
+
+def _sides(padding: Sequence[Any]) -> tuple[int, int, int, int]:
+    """Returns (top, left, bottom, right) of the padding at both ends."""
+    return 0, int(padding[0]), 0, int(padding[-1])
+
+
+def _borders(padding: Sequence[Any]) -> tuple[int, ...]:
+    """Returns (top, left, bottom, right) of the padding of a volume's six sides."""
+    return tuple(int(padding[at]) for at in (1, 2, 4, 5))
+
+
+_CONVOLUTIONS: dict[str, _Make] = {
+    "relax.nn.conv1d": _row_convolution,
+    "relax.nn.conv1d_transpose": _row_convolution,
+    "relax.nn.conv3d": _volume_convolution,
+}
+"""What always becomes one of images; all else where it reads such."""
+
+_MADE: dict[str, _Make] = {
+    **_CONVOLUTIONS,
+    "relax.nn.max_pool1d": _row_pool,
+    "relax.nn.avg_pool1d": _row_pool,
+    "relax.nn.max_pool3d": _volume_pool,
+    "relax.nn.avg_pool3d": _volume_pool,
+    "relax.nn.pad": _pad,
+    "relax.strided_slice": _slice,
+    **dict.fromkeys(ELEMENTWISE, _alike),
+}
+
+
+@mutator
+class _Imager(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.builder_.normalize(self.visit_expr_post_order(call))
+        name = call.op.name if isinstance(call.op, ir.Op) else ""
+        if name == "relax.expand_dims":
+            return self._expand(call)
+        if name == "relax.concat":
+            return self._concat(call)
+        if name == "relax.nn.batch_norm":
+            return self._batch_norm(call)
+        form = _FORMS.get(len(extents(call)))
+        if form is None or name not in _MADE:
+            return call
+        if name not in _CONVOLUTIONS and all(form.images(self, operand) is None for operand in call.args):
+            return call
+        shape = extents(call)
+        # Of a convolution, data and result differ in shape, and a weight is none of what lies as images.
+        own = [call.args[0]] if name == "relax.nn.conv3d" else call.args
+        operands = [form.as_images(self, each, shape if name in ELEMENTWISE else extents(each)) for each in own]
+        made = None if any(operand is None for operand in operands) else _MADE[name](self, call, operands)
+        return call if made is None else form.from_images(self, self.builder_.emit(made), shape)
+
+    def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> ir.Expr:
+        item = self.visit_expr_post_order(item)
+        whole = bound(self, item.tuple_value)
+        return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
+
+    def _expand(self, call: ir.Call) -> ir.Expr:
+        # So TVM imports a pool of one dimension.
+        images, rank = _FORMS[3].images(self, call.args[0]), len(call.ty.shape)
+        return images if images is not None and [int(axis) % rank for axis in call.attrs.axis] == [2] else call
+
+    def _concat(self, call: ir.Call) -> ir.Expr:
+        form, whole = _FORMS.get(len(extents(call))), bound(self, call.args[0])
+        if form is None or not isinstance(whole, relax.Tuple) or int(call.attrs.axis or 0) != 1:
+            return call
+        parts = [form.images(self, field) for field in whole.fields]
+        if any(part is None for part in parts):
+            return call
+        return form.from_images(self, self.builder_.emit(relax.op.concat(parts, 1)), extents(call))
+
+    def _batch_norm(self, call: ir.Call) -> ir.Expr:
+        data, *statistics = call.args
+        shape = extents(data)
+        form = _FORMS.get(len(shape))
+        images = None if form is None else form.images(self, data)
+        if form is None or images is None or int(call.attrs.axis) != 1:
+            return call
+        norm = self.builder_.emit(relax.Call(call.op, [images, *statistics], call.attrs))
+        first = form.from_images(self, self.builder_.emit(relax.TupleGetItem(norm, 0)), shape)
+        return relax.Tuple([first, *(relax.TupleGetItem(norm, at) for at in (1, 2))])

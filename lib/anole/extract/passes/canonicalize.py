@@ -1,0 +1,121 @@
+"""Operators whose places, axes and bounds are said plainly, as passes and schedules expect them to be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import ir, relax, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.fold_constants import value_of
+from anole.extract.passes.mutators import rewritten
+
+
+def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with axes counted from the front, slices of what is taken at one place, clips and products.
+
+    Converting the layout crashes on a squeezed axis counted from the back. What is taken is looked up element by
+    element. Bounds that are tensors, as ONNX has them, would keep the layout from passing. A power is a library's
+    function, called lane by lane.
+    """
+    return rewritten(module, _Speaker)
+
+
+def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    if call.attrs.axis is None:
+        return call
+    rank = len(call.args[0].ty.shape)
+    return relax.op.squeeze(call.args[0], [int(axis) % rank for axis in call.attrs.axis])
+
+
+def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    data, index = call.args[0], value_of(call.args[1])
+    if call.attrs.axis is not None and index is None and str(call.attrs.mode) == "fast":
+        # A place that there is not, such as of an unknown word, must not be looked for anywhere in memory.
+        return relax.op.take(data, call.args[1], call.attrs.axis, "clip")
+    if call.attrs.axis is None or index is None or index.ndim:
+        return call
+    axis = int(call.attrs.axis) % len(data.ty.shape)
+    place = int(index) % int(data.ty.shape[axis])
+    piece = builder.emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
+    return relax.op.squeeze(piece, [axis])
+
+
+def _maximum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    data, bound = call.args[0], _scalar(call.args[1])
+    return call if bound is None else relax.op.clip(data, bound, math.inf)
+
+
+def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    data, bound = call.args[0], _scalar(call.args[1])
+    if bound is None:
+        return call
+    from_below = builder.lookup_binding(data) if isinstance(data, relax.Var) else None
+    if isinstance(from_below, ir.Call) and from_below.op == ir.Op.get("relax.clip"):
+        clipped, low, high = from_below.args
+        if bound >= float(low.value):
+            return relax.op.clip(clipped, low, min(bound, float(high.value)))
+    return relax.op.clip(data, -math.inf, bound)
+
+
+def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Says as roots and products what the library's function would compute lane by lane."""
+    data, exponent = call.args[0], _scalar(call.args[1])
+    if exponent in _ROOTS:
+        return _ROOTS[exponent](data)
+    if exponent not in (1.0, 2.0, 3.0, 4.0):
+        return call
+    return reduce(lambda product, _: builder.emit(relax.op.multiply(product, data)), range(int(exponent) - 1), data)
+
+
+def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Says which operator it is where a function takes the greater, or the lesser, of each element and one number."""
+    operands = list(call.args[1].fields) if isinstance(call.args[1], relax.Tuple) else []
+    if len(operands) != 2 or _scalar(operands[1]) is None:
+        return call
+    func = builder.get()[call.args[0]]
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (tirx.BufferStore, stores.append))
+    if len(stores) != 1 or type(stores[0].value) not in _EXTREMES:
+        return call
+    (store,) = stores
+    operation = store.value
+    if not all(isinstance(each, ir.TensorLoad) for each in (operation.a, operation.b)):
+        return call
+    read, written = list(operation.a.indices), list(store.indices)
+    in_place = len(read) == len(written) and all(one.same_as(other) for one, other in zip(read, written, strict=True))
+    in_order = operation.a.source.same_as(func.params[0]) and operation.b.source.same_as(func.params[1])
+    return _EXTREMES[type(operation)](builder, relax.Call(call.op, operands)) if in_place and in_order else call
+
+
+def _scalar(operand: ir.Expr) -> float | None:
+    """Returns the number that a constant holds, if it is one of floating point, and nothing is spread by it."""
+    value = value_of(operand)
+    return float(value) if value is not None and not value.ndim and value.dtype.kind == "f" else None
+
+
+_PLAIN: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
+    "relax.call_tir": _elementwise,
+    "relax.maximum": _maximum,
+    "relax.minimum": _minimum,
+    "relax.power": _power,
+    "relax.squeeze": _squeeze,
+    "relax.take": _take,
+}
+
+
+_ROOTS = {0.5: relax.op.sqrt, -0.5: relax.op.rsqrt}
+_EXTREMES = {tirx.Max: _maximum, tirx.Min: _minimum}
+
+
+@mutator
+class _Speaker(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        say = _PLAIN.get(call.op.name) if isinstance(call.op, ir.Op) else None
+        return call if say is None else say(self.builder_, call)

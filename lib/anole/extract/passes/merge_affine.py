@@ -1,0 +1,127 @@
+"""Sums and products with constants, merged into one of each, and these into the weights of what they follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.fold_constants import value_of
+from anole.extract.passes.mutators import extents, rewritten, variables
+
+_Values = NDArray[np.float64]
+
+
+class _Affine(NamedTuple):
+    """A tensor times constants, and plus constants, both of which spread over it."""
+
+    data: ir.Expr
+    scale: _Values
+    shift: _Values
+
+    def after(self, scale: _Values, shift: _Values) -> _Affine:
+        """Returns what this is of the same data scaled and shifted before."""
+        return _Affine(self.data, self.scale * scale, self.scale * shift + self.shift)
+
+
+_ZERO, _ONE = np.array(0.0), np.array(1.0)
+
+_STEPS: dict[str, Callable[[_Values], tuple[_Values, _Values]]] = {
+    "relax.add": lambda value: (_ONE, value),
+    "relax.subtract": lambda value: (_ONE, -value),
+    "relax.multiply": lambda value: (value, _ZERO),
+    "relax.divide": lambda value: (1 / value, _ZERO),
+}
+"""What each operator with a constant right operand scales by, and what it adds then."""
+
+_WEIGHTED = ("relax.nn.conv2d", "relax.matmul")
+
+
+def merge_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module, whose data lies as NHWC, with at most one product and one sum in a row.
+
+    The product is done by the weights of a convolution or a matrix product before it, whose result nothing else may
+    read. So is a batch-norm behind a bias. A division by constants is a product.
+    """
+    return rewritten(module, _Merger)
+
+
+@mutator
+class _Merger(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        functions = [func for _, func in module.functions_items() if isinstance(func, relax.Function)]
+        bindings = [binding for func in functions for block in func.body.blocks for binding in block.bindings]
+        self._uses = Counter(var for binding in bindings for var in variables(binding.value))
+        self._uses.update(var for func in functions for var in variables(func.body.body))
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        super().visit_var_binding_(binding)
+        self._uses[self.visit_expr(binding.var)] = self._uses[binding.var]
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.builder_.normalize(self.visit_expr_post_order(call))
+        step = _step(call)
+        if step is None:
+            return call
+        merged = self._merged(step)
+        weighted = None if (merged.scale == 1).all() else self._weighted(merged.data, merged.scale)
+        if weighted is not None:
+            merged = _Affine(self.builder_.emit(weighted), _ONE, merged.shift)
+        is_new = merged.data is not step.data or call.op.name == "relax.divide"
+        return self._written(merged) if is_new and np.isfinite(merged.scale).all() else call
+
+    def _merged(self, step: _Affine) -> _Affine:
+        """Returns a step together with all those before it, whose results nothing else reads."""
+        while (before := _step(self._only_for_this(step.data))) is not None:
+            step = _Affine(before.data, *step.after(before.scale, before.shift)[1:])
+        return step
+
+    def _only_for_this(self, value: ir.Expr) -> ir.Expr | None:
+        """Returns what a variable stands for, if it is read but once; one of this pass is."""
+        is_read_once = isinstance(value, relax.Var) and self._uses.get(value, 1) == 1
+        return self.lookup_binding(value) if is_read_once else None
+
+    def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
+        """Returns data computed with scaled weights, or None where that cannot be done."""
+        call = self._only_for_this(data)
+        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op) or call.op.name not in _WEIGHTED:
+            return None
+        weight, results = value_of(call.args[1]), extents(call)[-1]
+        is_of_each = scale.size == 1 or (scale.size == results and scale.shape[-1] == results)
+        if weight is None or weight.ndim < 2 or not is_of_each or not np.isfinite(scale).all():
+            return None
+        if call.op.name == "relax.nn.conv2d" and (call.attrs.out_layout, call.attrs.kernel_layout) != ("NHWC", "HWIO"):
+            return None
+        scaled = relax.const((weight * scale.ravel()).astype(weight.dtype))
+        return relax.Call(call.op, [call.args[0], scaled], call.attrs)
+
+    def _written(self, affine: _Affine) -> ir.Expr:
+        data, scale, shift = affine
+        if (scale != 1).any():
+            data = self.builder_.emit(relax.op.multiply(data, _const(scale)))
+        return relax.op.add(data, _const(shift)) if shift.any() else data
+
+
+def _step(call: Any) -> _Affine | None:
+    """Returns a call as a product and a sum, or None where it is neither, or spreads its data."""
+    if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op) or call.op.name not in _STEPS:
+        return None
+    data, other = call.args
+    if call.op.name in ("relax.add", "relax.multiply") and value_of(other) is None:
+        data, other = other, data
+    value = value_of(other)
+    if value is None or value_of(data) is not None or str(call.ty.dtype) != "float32" or extents(data) != extents(call):
+        return None
+    with np.errstate(divide="ignore"):
+        return _Affine(data, *_STEPS[call.op.name](value.astype(np.float64)))
+
+
+def _const(values: _Values) -> ir.Expr:
+    return relax.const(values.astype(np.float32))

@@ -1,0 +1,85 @@
+"""Matrix products in normal form: one that reads its right operand transposed says so itself.
+
+It is an einsum, as Relax's own matrix product cannot say that; the transposition that was in front of it is gone.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from string import ascii_lowercase
+
+import tvm
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.mutators import bound, extents, rewritten
+
+
+def absorb_transpositions(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with right operands as they lie in memory, where a transposition is all that is between."""
+    return rewritten(module, _Absorber)
+
+
+def is_transposed_product(call: ir.Call) -> bool:
+    """Returns whether a call is a product with a right operand that it reads transposed."""
+    if call.op.name != "relax.einsum" or not isinstance(call.args[0], relax.Tuple) or len(call.args[0].fields) != 2:
+        return False
+    left, right = (len(operand.ty.shape) for operand in call.args[0].fields)
+    return left >= 2 and right >= 2 and str(call.attrs.subscripts) == _subscripts(left, right)
+
+
+def transposed_product(left: ir.Expr, right: ir.Expr) -> ir.Call:
+    """Returns the product with a right operand that is read transposed."""
+    return relax.op.einsum((left, right), _subscripts(len(left.ty.shape), len(right.ty.shape)))
+
+
+def _subscripts(left: int, right: int) -> str:
+    """What einsum calls such a product, by the number of axes of both operands."""
+    batch = ascii_lowercase[: left - 2]
+    return f"{batch}yz,{batch[left - right :] if right > 2 else ''}xz->{batch}yx"
+
+
+@mutator
+class _Absorber(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        if not isinstance(call.op, ir.Op) or call.op.name != "relax.matmul":
+            return call
+        left, right = call.args
+        batches = [list(operand.ty.shape)[:-2] for operand in (left, right)]
+        if min(len(left.ty.shape), len(right.ty.shape)) < 2 or (batches[1] and batches[0] != batches[1]):
+            return call
+        transposed = self._transposed(right)
+        if transposed is None:
+            return call
+        return transposed_product(left, transposed)
+
+    def _transposed(self, value: ir.Expr) -> ir.Expr | None:
+        """Returns a value with its last two axes exchanged, or None where that would not bring its rows in order.
+
+        Scaling and splitting the batch differently may stand between the value and what exchanged its axes.
+        """
+        call = bound(self, value)
+        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
+            return None
+        if call.op.name == "relax.permute_dims":
+            return self._permuted(call)
+        shape = extents(call)
+        splits_batch = call.op.name == "relax.reshape" and extents(call.args[0])[-2:] == shape[-2:]
+        scales = call.op.name == "relax.multiply" and prod(extents(call.args[1])) == 1
+        inner = self._transposed(call.args[0]) if splits_batch or scales else None
+        if inner is None:
+            return None
+        if scales:
+            return self.builder_.emit(relax.op.multiply(inner, call.args[1]))
+        return self.builder_.emit(relax.op.reshape(inner, (*shape[:-2], shape[-1], shape[-2])))
+
+    def _permuted(self, call: ir.Call) -> ir.Expr | None:
+        rank = len(call.ty.shape)
+        axes = [int(axis) for axis in call.attrs.axes or reversed(range(rank))]
+        if rank < 2 or axes[-2] != rank - 1:
+            return None
+        exchanged = [*axes[:-2], axes[-1], axes[-2]]
+        if exchanged == list(range(rank)):
+            return call.args[0]
+        return self.builder_.emit(relax.op.permute_dims(call.args[0], exchanged))

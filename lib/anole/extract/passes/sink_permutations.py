@@ -1,0 +1,131 @@
+"""Permutations that converting the layout leaves, moved behind operators that can do without, until they cancel out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.fold_constants import value_of
+from anole.extract.passes.mutators import ELEMENTWISE, bound, bound_call, extents, rewritten
+
+_TO_CHANNELS_FIRST = [0, 3, 1, 2]
+"""What comes before an operator of which the conversion knows no layout."""
+
+_Axes = Sequence[int]
+
+
+def sink_permutations(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with operators on data as it lies, where TVM would bring it into another order and back."""
+    return rewritten(module, _Sinker)
+
+
+def _alike(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    return relax.Call(call.op, operands, call.attrs)
+
+
+def _pad(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    widths = np.array([int(width) for width in call.attrs.pad_width]).reshape(-1, 2)
+    value = float(call.attrs.pad_value)
+    return relax.op.nn.pad(operands[0], widths[np.argsort(axes)].ravel().tolist(), str(call.attrs.pad_mode), value)
+
+
+def _take(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    data, places = operands
+    return relax.op.take(data, places, axes[int(call.attrs.axis)], str(call.attrs.mode))
+
+
+def _slice(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    data, sliced, *bounds = operands
+    return relax.op.strided_slice(data, [axes[int(axis.value)] for axis in sliced.fields], *bounds)
+
+
+def _log_softmax(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    return relax.op.nn.log_softmax(operands[0], axes[int(call.attrs.axis)])
+
+
+def _concat(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    return relax.op.concat(operands, axes[int(call.attrs.axis)])
+
+
+def _relaid(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    names = set(dir(call.attrs)) - set(dir(ir.Attrs))
+    layouts = dict.fromkeys(names & {"layout", "out_layout"}, "NHWC")
+    attrs = {name: getattr(call.attrs, name) for name in names} | layouts
+    return relax.Call(call.op, operands, ir.make_node(f"relax.attrs.{type(call.attrs).__name__}", **attrs))
+
+
+_LAID = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "image.resize2d")
+"""What names the layout of its data, which is NCHW where that is permuted to it."""
+
+_MOVED: dict[str, Callable[[ir.Call, Sequence[ir.Expr], _Axes], ir.Expr]] = {
+    **dict.fromkeys(ELEMENTWISE, _alike),
+    **{f"relax.{name}": _relaid for name in _LAID},
+    "relax.concat": _concat,
+    "relax.nn.pad": _pad,
+    "relax.nn.log_softmax": _log_softmax,
+    "relax.strided_slice": _slice,
+    "relax.take": _take,
+}
+"""Each makes the same of operands that are not permuted; an axis of the call is one of `axes`."""
+
+_FIRST_ONLY = tuple(f"relax.{name}" for name in ("nn.pad", "nn.log_softmax", "strided_slice", "take", *_LAID))
+"""Of whose operands only the first one is data."""
+
+
+@mutator
+class _Sinker(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.builder_.normalize(self.visit_expr_post_order(call))
+        name = call.op.name if isinstance(call.op, ir.Op) else ""
+        if name == "relax.permute_dims":
+            return self._joined(call)
+        if name not in _MOVED or len(getattr(call.ty, "shape", None) or ()) != len(_TO_CHANNELS_FIRST):
+            return call
+        operands, others = self._operands(name, call)
+        if all(self._before(operand) is None for operand in operands):
+            return call
+        laid = [self._as_it_lies(operand) for operand in operands]
+        if any(operand is None for operand in laid):
+            return call
+        moved = _MOVED[name](call, [*laid, *others], _TO_CHANNELS_FIRST)
+        return relax.op.permute_dims(self.builder_.emit(moved), _TO_CHANNELS_FIRST)
+
+    def _operands(self, name: str, call: ir.Call) -> tuple[list[ir.Expr], list[ir.Expr]]:
+        """Returns what a call reads in the order that is to be changed, and what else it is given."""
+        if name == "relax.concat":
+            joined = bound(self, call.args[0])
+            return (list(joined.fields) if isinstance(joined, relax.Tuple) else []), []
+        n_data = 1 if name in _FIRST_ONLY else len(call.args)
+        return list(call.args[:n_data]), list(call.args[n_data:])
+
+    def _joined(self, call: ir.Call) -> ir.Expr:
+        """Returns a permutation of what lies as it should, or nothing but that."""
+        before = self._before(call.args[0])
+        if before is None or not call.attrs.axes:
+            return call
+        axes = [_TO_CHANNELS_FIRST[int(axis)] for axis in call.attrs.axes]
+        return before if axes == sorted(axes) else relax.op.permute_dims(before, axes)
+
+    def _as_it_lies(self, operand: ir.Expr) -> ir.Expr | None:
+        """Returns an operand in the order before the permutation, or None where it would have to be permuted back."""
+        if (before := self._before(operand)) is not None:
+            return before
+        is_scalar = not isinstance(operand.ty, relax.TensorType) or not len(operand.ty.shape)
+        if is_scalar or set(extents(operand)) == {1}:
+            return operand
+        if (value := value_of(operand)) is None:
+            return None
+        whole = value.reshape((1,) * (len(_TO_CHANNELS_FIRST) - value.ndim) + value.shape)
+        back = whole.transpose(np.argsort(_TO_CHANNELS_FIRST))
+        return relax.const(np.ascontiguousarray(back), str(operand.ty.dtype))
+
+    def _before(self, operand: ir.Expr) -> ir.Expr | None:
+        """Returns what is brought into the order of channels first, or None where that is not done."""
+        call = bound_call(self, operand, "relax.permute_dims")
+        if call is None or [int(axis) for axis in call.attrs.axes or ()] != _TO_CHANNELS_FIRST:
+            return None
+        return call.args[0]

@@ -1,0 +1,132 @@
+"""Transposed convolutions as convolutions of one pixel's neighbours to all the pixels that it becomes.
+
+Shi et al., "Is the deconvolution layer the same as a convolutional layer?" (2016): a convolution with a stride s in
+reverse gives s x s outputs for each input, each of which depends on the same few inputs through weights of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.fold_constants import value_of
+from anole.extract.passes.mutators import extents, rewritten
+
+
+def convolve_forward(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module, whose data lies as NHWC, with transposed convolutions of constant weights as convolutions.
+
+    Where there are strides, the pixels that an input becomes follow each other as channels, until they are moved.
+    """
+    return rewritten(module, _Forwarder)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A transposed convolution along one axis, as a convolution of inputs to groups of `stride` outputs each.
+
+    Attributes:
+        stride: outputs for each input.
+        taps: by the position in the convolution's kernel, from the first input on, and by the place in a group,
+            the position in the transposed kernel; -1 where there is none.
+        before, after: inputs that are padded at both ends.
+        groups: of outputs that are computed.
+        first: output of them that is wanted, of `extent`.
+    """
+
+    stride: int
+    taps: NDArray[np.int64]
+    before: int
+    after: int
+    groups: int
+    first: int
+    extent: int
+
+    @classmethod
+    def of(cls, inputs: int, kernel: int, stride: int, dilation: int, cut: int, extent: int) -> Self:
+        """Returns it for so many inputs, of whose outputs the first `cut` are not wanted, but `extent` after them."""
+        places = np.arange(kernel) * dilation
+        reach = int(places[-1]) // stride + 1
+        taps = np.full((reach, stride), -1, dtype=np.int64)
+        # Input i - t adds to the outputs of group i what the kernel has at t times the stride and further on.
+        taps[reach - 1 - places // stride, places % stride] = np.arange(kernel)
+        skipped = min(cut // stride, reach - 1)
+        after = max(0, -(-(cut + extent) // stride) - inputs)
+        groups = inputs + after - skipped
+        return cls(stride, taps, reach - 1 - skipped, after, groups, cut - skipped * stride, extent)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all outputs that are computed are wanted."""
+        return self.first == 0 and self.extent == self.groups * self.stride
+
+
+@mutator
+class _Forwarder(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        if not isinstance(call.op, ir.Op) or call.op.name != "relax.nn.conv2d_transpose":
+            return call
+        call = self.builder_.normalize(call)
+        weight, attrs = value_of(call.args[1]), call.attrs
+        layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+        if weight is None or not extents(call) or layouts != ("NHWC", "HWIO", "NHWC"):
+            return call
+        return self._forwards(call, weight)
+
+    def _forwards(self, call: ir.Call, weight: NDArray[Any]) -> ir.Expr:
+        batch, height, width, _ = extents(call.args[0])
+        _, *sides, filters = extents(call)
+        attrs, groups = call.attrs, int(call.attrs.groups)
+        top, left, *_ = (int(pad) for pad in attrs.padding)
+        rows, columns = (
+            _Axis.of(inputs, kernel, int(stride), int(dilation), cut, extent)
+            for inputs, kernel, stride, dilation, cut, extent in zip(
+                (height, width), weight.shape[:2], attrs.strides, attrs.dilation, (top, left), sides, strict=True
+            )
+        )
+        made = relax.op.nn.conv2d(
+            call.args[0],
+            relax.const(_forward_weight(weight, rows, columns, groups), str(call.args[1].ty.dtype)),
+            padding=(rows.before, columns.before, rows.after, columns.after),
+            groups=groups,
+            data_layout="NHWC",
+            kernel_layout="HWIO",
+        )
+        return self._moved(made, batch, rows, columns, groups, filters)
+
+    def _moved(self, made: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
+        """Returns the outputs at their places, without those that are not wanted."""
+        if rows.stride * columns.stride > 1:
+            parts = (batch, rows.groups, columns.groups, groups, rows.stride, columns.stride, filters // groups)
+            apart = self.builder_.emit(relax.op.reshape(self.builder_.emit(made), parts))
+            moved = self.builder_.emit(relax.op.permute_dims(apart, [0, 1, 4, 2, 5, 3, 6]))
+            shape = (batch, rows.groups * rows.stride, columns.groups * columns.stride, filters)
+            made = relax.op.reshape(moved, shape)
+        if rows.whole and columns.whole:
+            return made
+        ends = [rows.first + rows.extent, columns.first + columns.extent]
+        return relax.op.strided_slice(self.builder_.emit(made), [1, 2], [rows.first, columns.first], ends)
+
+
+def _forward_weight(weight: NDArray[Any], rows: _Axis, columns: _Axis, groups: int) -> NDArray[Any]:
+    """Returns the convolution's weight, (rows, columns, in of a group, out), whose outputs are those of whole groups.
+
+    Args:
+        weight: of the transposed convolution, (rows, columns, in, out of a group).
+        rows: of both kernels.
+        columns: of both kernels.
+        groups: of channels, that are apart.
+    """
+    padded = np.pad(weight, [(0, 1), (0, 1), (0, 0), (0, 0)])
+    # At -1 there is nothing but zeros: (y, of a group, x, of a group, in, out).
+    taken = padded[rows.taps[:, :, None, None], columns.taps[None, None]]
+    y, in_rows, x, in_columns, channels, filters = taken.shape
+    apart = taken.reshape(y, in_rows, x, in_columns, groups, channels // groups, filters)
+    return np.ascontiguousarray(apart.transpose(0, 2, 5, 4, 1, 3, 6)).reshape(y, x, channels // groups, -1)

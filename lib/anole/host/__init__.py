@@ -1,0 +1,1 @@
+"""This machine: its processor, its cores, and what records say of it."""

@@ -1,0 +1,120 @@
+"""What happens inside of the worker processes: building a candidate, and checking and timing it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from anole.host.cores import caller_apart
+from anole.record import Config
+from anole.search.roles import Evaluator, Timing
+from anole.targets.base import Device, Runner, Timeable
+from anole.targets.rpc.address import Remote
+from anole.task import Workload
+
+_FEWEST_TURNS, _MOST_TURNS = 5, 100
+"""Of a comparison, which ends between them when its time is up."""
+
+_LONG_S = 5e-3
+"""A run beside which the time to fill the caches again, a tenth of a millisecond, does not count."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A candidate's answer and time.
+
+    Attributes:
+        relative_error: its answer's L2 distance from the reference; NaN when it left some of it unwritten.
+        timing: None when the answer is too far off to be timed.
+    """
+
+    relative_error: float
+    timing: Timing | None
+
+
+def start_building(target: Device, workload: Workload) -> Callable[[Config, str], float]:
+    """Returns the function that builds candidates of a workload in this process, and says how long it took."""
+
+    def build(config: Config, artifact: str) -> float:
+        began_s = time.perf_counter()
+        target.build(workload, config, Path(artifact))
+        return time.perf_counter() - began_s
+
+    return build
+
+
+def start_running(
+    target: Device,
+    workload: Workload,
+    evaluator: Evaluator,
+    tolerance: float,
+    remote: Remote | None = None,
+    session_s: float = 0.0,
+) -> Callable[..., list[Timed]]:
+    """Returns the function that runs candidates of a workload, once or against each other.
+
+    Args:
+        target: what runs them.
+        workload: whose candidates are run.
+        evaluator: decides how often a kernel is run.
+        tolerance: the relative error beyond which an answer is not timed.
+        remote: where they run; in this process when None.
+        session_s: after so many seconds a remote server ends what it does for this process.
+    """
+    # A thread of BLAS that waits for more work keeps a core from kernels, for longer than most of them take.
+    threadpool_limits(1, user_api="blas")
+    runner = target.runner(workload) if remote is None else _remote_runner(target, workload, remote, session_s)
+
+    def run(configs: Sequence[tuple[str, Config]], best_s: float | None, seconds: float | None = None) -> list[Timed]:
+        if seconds is None:
+            return [_measure(runner, artifact, config, evaluator, best_s, tolerance) for artifact, config in configs]
+        return _compare(runner, configs, seconds, tolerance)
+
+    return run
+
+
+def _remote_runner(target: Device, workload: Workload, remote: Remote, session_s: float) -> Runner:
+    from anole.targets.rpc.sessions import open_session
+
+    return target.remote_runner(workload, open_session(remote, session_s))
+
+
+def _measure(
+    runner: Runner, artifact: str, config: Config, evaluator: Evaluator, best_s: float | None, tolerance: float
+) -> Timed:
+    kernel = runner.load(Path(artifact), config)
+    error = kernel.relative_error()
+    if not error <= tolerance:
+        return Timed(error, None)
+    with caller_apart():
+        return Timed(error, evaluator.evaluate(kernel, best_s))
+
+
+def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
+    """Times rivals in turns, so that all of them meet the same state of the machine."""
+    kernels = [runner.load(Path(artifact), config) for artifact, config in configs]
+    errors = [kernel.relative_error() for kernel in kernels]
+    right = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
+    turns: list[list[float]] = []
+    ends_s = time.perf_counter() + seconds
+    with caller_apart():
+        while right and len(turns) < (_MOST_TURNS if time.perf_counter() < ends_s else _FEWEST_TURNS):
+            turns.append([_turn(kernel) for kernel in right])
+    timings = iter(_median_timing(latencies_s) for latencies_s in zip(*turns, strict=True))
+    return [Timed(error, next(timings) if error <= tolerance else None) for error in errors]
+
+
+def _turn(kernel: Timeable) -> float:
+    # The first run fills the caches again that the rivals have used.
+    first_s = kernel(1)
+    return first_s if first_s >= _LONG_S else kernel(2)
+
+
+def _median_timing(latencies_s: Sequence[float]) -> Timing:
+    std_s = statistics.pstdev(latencies_s)
+    return Timing(statistics.median(latencies_s), std_s, std_s / statistics.fmean(latencies_s), len(latencies_s))

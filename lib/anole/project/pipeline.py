@@ -1,0 +1,298 @@
+"""What models.yaml asks for, as files: which manifest, runs and receipts each build stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from anole.documents import layout
+from anole.documents.manifest import REMEDY, read_manifest
+from anole.errors import ExtractError, SpecError
+from anole.extract.stage import extract_versions
+from anole.keys import content_key
+from anole.node import Node
+from anole.project.hardware import any_records, describe_target, look_for
+from anole.record import Run
+from anole.search.loop import TUNER_VERSION
+from anole.search.presets import read_tuner
+from anole.search.settings import TunerSettings
+from anole.spec.entries import BuildSpec, ModelSpec, Spec
+from anole.spec.reading import load_spec
+from anole.spec.source import model_files
+from anole.store.shard import read_shard, shard_path
+from anole.targets import get_target
+from anole.targets.base import Simulator
+
+
+class Place(StrEnum):
+    """Where candidates run, which decides what else may run beside them.
+
+    On a simulator nothing disturbs them; the processor must do nothing else; a GPU of this machine has one job at
+    a time; a device elsewhere hands itself to one client at a time.
+    """
+
+    SIMULATOR = "simulator"
+    PROCESSOR = "processor"
+    GPU = "gpu"
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A models.yaml without mistakes, and what follows from it on this machine.
+
+    Attributes:
+        tuners: by the name of the build.
+        descriptions: by the name of the target.
+        project: the folder that all paths are relative to.
+        absences: why nothing can be measured on a target, by its name; it is not among them where it can.
+        skipped: the builds that are left out because their target is absent and not required, and why.
+    """
+
+    spec: Spec
+    tuners: Mapping[str, TunerSettings] = field(hash=False)
+    descriptions: Mapping[str, Mapping[str, Any]] = field(hash=False)
+    project: Path
+    absences: Mapping[str, str] = field(default_factory=dict, hash=False)
+    skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def load(cls, path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Self:
+        """Reads models.yaml and checks all of it.
+
+        Args:
+            path: the file.
+            overrides: laid over it, as `load_spec` does.
+
+        Raises:
+            SpecError: the first mistake found; a target that is absent is one, unless it is not required or all that
+                its builds need of it is on record.
+        """
+        spec = load_spec(path, overrides)
+        read_tuner(spec.tuning, "tuning")
+        tuners = {name: read_tuner(build.tuning, build.path) for name, build in spec.builds.items()}
+        used = sorted({build.target for build in spec.builds.values()})
+        found = {name: look_for(spec.targets[name]) for name in used}
+        absences = {name: hardware.absence for name, hardware in found.items() if hardware.absence is not None}
+        skipped = {
+            name: absences[build.target]
+            for name, build in spec.builds.items()
+            if build.target in absences and not spec.targets[build.target].required
+        }
+        spec = replace(spec, builds={name: build for name, build in spec.builds.items() if name not in skipped})
+        descriptions = {name: each.description for name, each in found.items() if each.description is not None}
+        made = cls(spec, tuners, descriptions, Path(path).parent, absences, skipped)
+        for build in spec.builds.values():
+            made._refuse_unmeasurable(build)
+        return made
+
+    def files(self, model: str) -> list[Path]:
+        """Returns the model's own files: when one of them changes, the model is extracted again."""
+        entry = self.spec.models[model]
+        samples = [] if entry.calibration is None else [Path(entry.calibration)]
+        return [*model_files(entry.source, self.project), *samples]
+
+    def manifest(self, build: BuildSpec) -> Path:
+        """Returns where the manifest of a build's model and target is."""
+        return layout.manifest_path(build.model, build.target)
+
+    def manifests(self) -> list[Path]:
+        """Returns the manifests of all builds, each once."""
+        return list(dict.fromkeys(self.manifest(build) for build in self.spec.builds.values()))
+
+    def origin(self, model: str, target: str) -> dict[str, Any]:
+        """Returns what a manifest is made from, as it says itself, so that a stale one is known."""
+        return {
+            "entry": self.spec.models[model].to_json(),
+            "target_description": dict(self.descriptions[target]),
+            "versions": extract_versions(self.descriptions[target]),
+        }
+
+    def order(self, build: BuildSpec) -> dict[str, Any]:
+        """Returns all that compiling a build depends on, beside its receipts, in plain JSON values."""
+        return {
+            "model": build.model,
+            "target": build.target,
+            "origin": self.origin(build.model, build.target),
+            "preset": self.tuners[build.name].preset,
+            "trials": build.trials,
+            "shared": build.shared,
+            "seed": build.seed,
+        }
+
+    def read_manifest(self, model: str, target: str) -> dict[str, Any]:
+        """Returns what extracting a model for a target found.
+
+        Raises:
+            ExtractError: it is missing, broken or stale.
+        """
+        return read_manifest(self.project / layout.manifest_path(model, target), self.origin(model, target))
+
+    def run(self, build: BuildSpec, task_key: str) -> Run:
+        """Returns the run that tunes a task for a build."""
+        tuner = self.tuners[build.name]
+        return Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
+
+    def receipts(self, build: BuildSpec) -> list[Path]:
+        """Returns the receipts that a build stands on: one for each task, or one of all that share a budget.
+
+        There is none for a build without trials.
+
+        Raises:
+            ExtractError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
+            SpecError: trials are left to measure, and the target is absent.
+        """
+        self._refuse_unmeasurable(build)
+        of_tasks = self.receipts_of_tasks(build)
+        for key, receipt in of_tasks.items() if build.trials else ():
+            if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
+                raise ExtractError(f"{layout.task_path(key)}: is missing; {REMEDY}")
+        return list(dict.fromkeys(of_tasks.values())) if build.trials else []
+
+    def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
+        """Returns, by task key, where each task's receipt is: its own, or that of all where they share a budget.
+
+        Raises:
+            ExtractError: the manifest is missing, broken or stale.
+        """
+        tasks = self.read_manifest(build.model, build.target)["tasks"]
+        keys = [task["key"] for task in tasks]
+        if build.shared:
+            key = self.shared_key(build, tasks)
+            return dict.fromkeys(keys, layout.shared_receipts_path(build.model, build.target, key, build.trials))
+        return {key: layout.receipt_path(key, self.run(build, key).key, build.trials) for key in keys}
+
+    def unmeasured(self, build: BuildSpec) -> list[str]:
+        """Returns the labels of a build's tasks of which trials are left to measure.
+
+        Raises:
+            ExtractError: the manifest is missing, broken or stale.
+            StoreError: a shard is corrupt.
+        """
+        receipts = self.receipts_of_tasks(build)
+        tasks = [
+            task
+            for task in self.read_manifest(build.model, build.target)["tasks"]
+            if not (self.project / receipts[task["key"]]).exists()
+        ]
+        counts = {task["key"]: self._n_recorded(build, task["key"]) for task in tasks}
+        if build.shared:
+            counts = dict.fromkeys(counts, sum(counts.values()))
+        return [task["label"] for task in tasks if counts[task["key"]] < build.trials]
+
+    def _n_recorded(self, build: BuildSpec, task_key: str) -> int:
+        shard = shard_path(self.project / layout.SHARDS, self.run(build, task_key))
+        return len(read_shard(shard).trials) if shard.exists() and shard.stat().st_size else 0
+
+    def _refuse_unmeasurable(self, build: BuildSpec) -> None:
+        """Raises SpecError for a build that has trials to measure on a target that is absent."""
+        absence = self.absences.get(build.target)
+        if absence is None or not build.trials:
+            return
+        try:
+            missing = self.unmeasured(build)
+            lacking = f"{len(missing)} tasks, of which the first is {missing[0]}" if missing else ""
+        except ExtractError:
+            lacking = "" if any_records(self.project / layout.SHARDS, self.descriptions[build.target]) else "any task"
+        if lacking:
+            raise SpecError(
+                f"targets.{build.target}",
+                f"{absence}; build {build.name} lacks the records of {lacking}: bring them from where it was tuned "
+                "(anole import), or give the target `required: false` to skip its builds here",
+                self.spec.file,
+            )
+
+    def shared_key(self, build: BuildSpec, tasks: Sequence[Mapping[str, Any]]) -> str:
+        """Returns the content key of all that decides how tasks share a budget: runs and weights."""
+        return content_key([[self.run(build, task["key"]).key, task["weight"]] for task in tasks])
+
+    def place(self, target: str) -> Place:
+        """Returns where candidates for a target run."""
+        if self.spec.targets[target].remote is not None:
+            return Place.ELSEWHERE
+        found = get_target(self.descriptions[target])
+        if isinstance(found, Simulator):
+            return Place.SIMULATOR
+        return Place.PROCESSOR if found.shares_cores else Place.GPU
+
+    def build_of(self, task_key: str, run_key: str) -> BuildSpec:
+        """Returns a build that asks for a run.
+
+        Raises:
+            KeyError: none does.
+        """
+        for build in self.spec.builds.values():
+            if self.run(build, task_key).key == run_key:
+                return build
+        raise KeyError(run_key)
+
+    def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
+        """Returns the tuner and the seed of a run that some build asks for.
+
+        Raises:
+            KeyError: none does.
+        """
+        build = self.build_of(task_key, run_key)
+        return self.tuners[build.name], build.seed
+
+    def shared_tuner_of(self, model: str, target: str, key: str) -> tuple[TunerSettings, int]:
+        """Returns the tuner and the seed with which some build lets its tasks share a budget.
+
+        Raises:
+            KeyError: none does.
+        """
+        for build in self.spec.builds.values():
+            if build.shared and (build.model, build.target) == (model, target):
+                tasks = self.read_manifest(model, target)["tasks"]
+                if self.shared_key(build, tasks) == key:
+                    return self.tuners[build.name], build.seed
+        raise KeyError(key)
+
+
+def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[str, Any]]:
+    """Returns a model of a models.yaml and the description of one of its targets.
+
+    Raises:
+        SpecError: the file has a mistake, or no such model or target.
+    """
+    spec = load_spec(path)
+    Node(model, "models", spec.file).choice(spec.models, "one of the models")
+    Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
+    return spec.models[model], describe_target(spec.targets[target])
+
+
+@dataclass(frozen=True)
+class Found:
+    """A build of a models.yaml, and what of its files a stage takes that is called by hand.
+
+    Attributes:
+        order: see `Pipeline.order`.
+        receipts: of its tasks, those that are there.
+        ingredients: what it is compiled from, as far as it is there; what is not refined yet are the receipts.
+        refine: how many candidates of each task are tried within the network.
+    """
+
+    order: Mapping[str, Any] = field(hash=False)
+    manifest: Path
+    receipts: tuple[Path, ...]
+    ingredients: tuple[Path, ...]
+    refine: int
+
+
+def find_build(path: Path, name: str) -> Found:
+    """Returns what compiling or refining a build of a models.yaml takes.
+
+    Raises:
+        SpecError: the file has a mistake, or no such build.
+        ExtractError: the manifest is missing, broken or stale.
+    """
+    pipeline = Pipeline.load(path)
+    Node(name, "builds", pipeline.spec.file).choice(pipeline.spec.builds, "one of the builds")
+    build = pipeline.spec.builds[name]
+    receipts = tuple(receipt for receipt in pipeline.receipts(build) if receipt.exists())
+    refined = layout.refined_path(name)
+    ingredients = (refined,) if build.refine and refined.exists() else receipts
+    return Found(pipeline.order(build), pipeline.manifest(build), receipts, ingredients, build.refine)

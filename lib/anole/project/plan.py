@@ -1,0 +1,218 @@
+"""What is done and what would run next, told from models.yaml and the files that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from anole.documents import layout
+from anole.errors import ExtractError
+from anole.project.pipeline import Pipeline
+from anole.spec.entries import BuildSpec
+from anole.store.shard import read_shard, shard_path
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task with one tuner and budget.
+
+    Attributes:
+        used_by: each model that contains it, and how often.
+        trials: the budget: its own or, where it is shared, that of all tasks together.
+        shared: whether it shares the budget with the other tasks of the model.
+        measured: configs that the run has measured, at most `trials`.
+        best_gflops: of those; None when none worked.
+        receipt: what says that it is tuned.
+    """
+
+    key: str
+    label: str
+    flop: int
+    used_by: Mapping[str, int]
+    preset: str
+    trials: int
+    shared: bool
+    measured: int
+    failures: int
+    best_gflops: float | None
+    tuned: bool
+    receipt: Path
+
+    @property
+    def spent(self) -> str:
+        """How much of the budget is spent."""
+        if not self.trials:
+            return "none"
+        return f"{self.measured} of {self.trials} shared" if self.shared else f"{self.measured}/{self.trials}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A job that would run.
+
+    Attributes:
+        stage: extract, tune, refine, compile, evaluate or merge.
+        subject: which model, task or build.
+        reason: why it would.
+    """
+
+    stage: str
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All tasks that are known, and the steps to come, in order.
+
+    Attributes:
+        skipped: builds that are left out because their hardware is not here, and why.
+    """
+
+    tasks: tuple[PlannedTask, ...]
+    steps: tuple[Step, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form."""
+        return {
+            "tasks": [{**asdict(task), "receipt": str(task.receipt)} for task in self.tasks],
+            "steps": [asdict(step) for step in self.steps],
+            "skipped": dict(self.skipped),
+        }
+
+
+def make_plan(pipeline: Pipeline) -> Plan:
+    """Returns what is done for a models.yaml and what is to do.
+
+    What comes of extracting a model is not known before: its tasks are not in the plan.
+
+    Raises:
+        StoreError: a shard is corrupt.
+    """
+    extracts = dict(_extracts(pipeline))
+    builds = pipeline.spec.builds.values()
+    extracted = [build for build in builds if pipeline.manifest(build) not in extracts]
+    tasks = _tasks(pipeline, extracted)
+    untuned = {task.receipt for task in tasks if not task.tuned}
+    steps = list(extracts.values())
+    steps += _tune_steps(tasks)
+    for build in builds:
+        ready = build in extracted and not untuned.intersection(pipeline.receipts(build))
+        steps += _build_steps(pipeline.project, build, ready)
+    if steps or not (pipeline.project / layout.DATABASE).exists():
+        steps.append(Step("merge", str(layout.DATABASE), "new results" if steps else "missing"))
+    return Plan(tuple(tasks), tuple(steps), pipeline.skipped)
+
+
+def render_plan(plan: Plan) -> RenderableType:
+    """Returns the plan as a table and a list of steps for a terminal."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("task", "GFLOP", "used by", "preset", "trials", "failed", "best GFLOP/s"):
+        text = name in ("task", "used by", "preset")
+        table.add_column(name, justify="left" if text else "right", no_wrap=name != "used by")
+    for task in plan.tasks:
+        table.add_row(
+            Text(task.label, style="" if task.tuned else "yellow"),
+            f"{task.flop / 1e9:.3f}",
+            ", ".join(f"{model} x{times}" for model, times in task.used_by.items()),
+            task.preset,
+            task.spent,
+            str(task.failures) if task.failures else "",
+            "" if task.best_gflops is None else f"{task.best_gflops:.1f}",
+        )
+    skipped = [Text(f"skips {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
+    if not plan.steps:
+        return Group(table, *skipped, Text("\nNothing to do."))
+    steps = Table(box=None, show_header=False, pad_edge=False)
+    for step in plan.steps:
+        steps.add_row(Text(step.stage, style="bold"), step.subject, Text(step.reason, style="dim"))
+    shown: list[RenderableType] = [table, Text()] if plan.tasks else []
+    return Group(*shown, *skipped, Text("Next:", style="bold"), steps)
+
+
+def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, Step]]:
+    for build in pipeline.spec.builds.values():
+        path = pipeline.manifest(build)
+        reason = _extract_reason(pipeline, build, pipeline.project / path)
+        if reason is not None:
+            yield path, Step("extract", f"{build.model} for {build.target}", reason)
+
+
+def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str | None:
+    if not manifest.exists():
+        return "new"
+    files = [pipeline.project / file for file in pipeline.files(build.model)]
+    newer = [file.name for file in files if file.stat().st_mtime_ns > manifest.stat().st_mtime_ns]
+    if newer:
+        return f"{', '.join(newer)} changed"
+    try:
+        pipeline.read_manifest(build.model, build.target)
+    except ExtractError as error:
+        return str(error).removeprefix(f"{manifest}: ").rpartition("; ")[0]
+    return None
+
+
+def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec]) -> list[PlannedTask]:
+    tasks: dict[tuple[Path, str], PlannedTask] = {}
+    for build in builds:
+        receipts = pipeline.receipts_of_tasks(build)
+        for entry in pipeline.read_manifest(build.model, build.target)["tasks"]:
+            receipt = receipts[entry["key"]]
+            task = tasks.get((receipt, entry["key"])) or _planned(pipeline, build, entry, receipt)
+            used_by = {**task.used_by, build.model: entry["weight"]}
+            tasks[receipt, entry["key"]] = replace(task, used_by=used_by)
+    return list(tasks.values())
+
+
+def _planned(pipeline: Pipeline, build: BuildSpec, entry: Mapping[str, Any], receipt: Path) -> PlannedTask:
+    run = pipeline.run(build, entry["key"])
+    shard = shard_path(pipeline.project / layout.SHARDS, run)
+    trials = read_shard(shard).trials[: build.trials] if shard.exists() and shard.stat().st_size else ()
+    gflops = [trial.gflops for trial in trials if trial.gflops is not None]
+    return PlannedTask(
+        key=entry["key"],
+        label=entry["label"],
+        flop=entry["flop"],
+        used_by={},
+        preset=run.preset,
+        trials=build.trials,
+        shared=build.shared,
+        measured=len(trials),
+        failures=len(trials) - len(gflops),
+        best_gflops=max(gflops, default=None),
+        tuned=not build.trials or (pipeline.project / receipt).exists(),
+        receipt=receipt,
+    )
+
+
+def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[Step]:
+    sharing: dict[Path, list[PlannedTask]] = {}
+    for task in tasks:
+        if not task.tuned:
+            sharing.setdefault(task.receipt, []).append(task)
+    for first, *others in sharing.values():
+        left = max(first.trials - sum(task.measured for task in (first, *others)), 0)
+        work = f"{left} of {first.trials} trials with {first.preset}"
+        subject = f"{len(others) + 1} tasks of {', '.join(first.used_by)}" if first.shared else first.label
+        yield Step("tune", subject, work)
+
+
+def _build_steps(project: Path, build: BuildSpec, ready: bool) -> Iterator[Step]:
+    refined = [("refine", layout.refined_path(build.name), "its tasks change")] if build.refine else []
+    stages = [
+        *refined,
+        ("compile", layout.build_path(build.name), "refined anew" if refined else "its tasks change"),
+        ("evaluate", layout.evaluation_path(build.name), "compiled anew"),
+    ]
+    for stage, path, reason in stages:
+        exists = (project / path).exists()
+        ready = ready and exists
+        if not ready:
+            yield Step(stage, build.name, reason if exists else "new")

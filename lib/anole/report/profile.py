@@ -1,0 +1,168 @@
+"""The profile of a compiled build: what every kernel takes, and how far it is from what the machine could do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import BuildError
+from anole.evaluate.kernel_times import KernelTimes, time_kernels
+from anole.evaluate.stage import draw_inputs, read_build
+from anole.measure.site import site_of
+from anole.targets import get_target
+from anole.targets.base import Simulator
+from anole.targets.cpu.target import CpuTarget
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What the machine could do, measured in the same process as the kernels.
+
+    Attributes:
+        flop_per_s: multiply-adds from registers, two operations each.
+        bytes_per_s: of memory that is copied, read and written.
+    """
+
+    flop_per_s: float
+    bytes_per_s: float
+
+    def least_s(self, flop: int, size_bytes: int) -> float:
+        """Returns the seconds that so many operations on so much memory take at least."""
+        return max(flop / self.flop_per_s, size_bytes / self.bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel, all of its calls together.
+
+    Attributes:
+        layers: whose anchor operator it holds; none where it holds no anchor.
+        share: of the time of the whole network.
+        roofline: which share of what the machine could do it does; above 1 where data comes from a cache.
+    """
+
+    kernel: str
+    layers: tuple[str, ...]
+    calls: int
+    seconds: float
+    share: float
+    flop: int
+    size_bytes: int
+    roofline: float
+
+    @property
+    def rate(self) -> str:
+        """What it does in a second: arithmetic where it holds an anchor, otherwise memory."""
+        if self.flop:
+            return f"{self.flop / self.seconds / 1e9:.1f} GFLOP/s"
+        return f"{self.size_bytes / self.seconds / 1e9:.1f} GB/s"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A build's kernels in the order of the network, beside the whole.
+
+    Attributes:
+        kernels_s: sum of the rows.
+        whole_s: of a run of the network that is not watched.
+    """
+
+    build: str
+    threads: int
+    rows: tuple[Row, ...]
+    kernels_s: float
+    whole_s: float
+    peak: Roofline
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form."""
+        return asdict(self)
+
+
+def profile_build(folder: Path, seconds: float) -> Profile:
+    """Times every kernel of a build while the network runs on random inputs.
+
+    Call it in a process of its own: TVM takes its number of threads when it starts.
+
+    Args:
+        folder: of the build.
+        seconds: how long is measured, at least.
+
+    Raises:
+        BuildError: the folder is not a build that can be profiled here.
+    """
+    build = read_build(folder)
+    target = _processor(folder, build)
+    if "kernels" not in build:
+        raise BuildError(f"{folder}: build.json lacks kernels; compile it again")
+    os.environ.update(target.environment())
+    with site_of(target).timing():
+        times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
+        peak = Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s())
+    # A reshape that is listed may have been compiled to a view, which is not called.
+    called = (kernel for kernel in build["kernels"] if kernel["name"] in times.kernels_s)
+    rows = tuple(_row(kernel, times, peak) for kernel in called)
+    kernels_s = sum(row.seconds for row in rows)
+    return Profile(build["name"], target.threads, rows, kernels_s, times.whole_s, peak)
+
+
+def render_profile(profile: Profile) -> Table:
+    """Returns a profile for people."""
+    from rich.table import Table
+
+    title = f"{profile.build}, {profile.threads} thread{'s'[: profile.threads > 1]}"
+    peak = f"{profile.peak.flop_per_s / 1e9:.0f} GFLOP/s and {profile.peak.bytes_per_s / 1e9:.1f} GB/s"
+    table = Table(title=title, caption=f"the roofline: {peak}", title_justify="left", caption_justify="left")
+    table.add_column("kernel")
+    table.add_column("layers")
+    for name in ("calls", "time", "share", "rate", "roofline"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in profile.rows:
+        table.add_row(
+            *(_cut(row.kernel), _cut(", ".join(row.layers)), str(row.calls), _milliseconds(row.seconds)),
+            *(f"{row.share:.1%}", row.rate, f"{row.roofline:.0%}"),
+        )
+    table.add_section()
+    calls = sum(row.calls for row in profile.rows)
+    share = f"{profile.kernels_s / profile.whole_s:.1%}"
+    table.add_row("kernels", "", str(calls), _milliseconds(profile.kernels_s), share, "", "")
+    table.add_row("network", "", "", _milliseconds(profile.whole_s), "", "", "")
+    return table
+
+
+def _processor(folder: Path, build: Mapping[str, Any]) -> CpuTarget:
+    """The target of a build that runs on the processor."""
+    target = get_target(build["target_description"])
+    if isinstance(target, Simulator):
+        kind = build["target_description"]["kind"]
+        raise BuildError(f"{folder}: is for {kind}, which is simulated; see `anole vta report` for its layers")
+    if (absence := target.absence()) is not None:
+        raise BuildError(f"{folder}: {absence}")
+    if not isinstance(target, CpuTarget):
+        raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the processor can be profiled")
+    return target
+
+
+def _row(kernel: Mapping[str, Any], times: KernelTimes, peak: Roofline) -> Row:
+    seconds, calls = times.kernels_s[kernel["name"]], kernel["calls"]
+    flop, size_bytes = calls * kernel["flop"], calls * kernel["size_bytes"]
+    share, roofline = seconds / times.whole_s, peak.least_s(flop, size_bytes) / seconds
+    return Row(kernel["name"], tuple(kernel["layers"]), calls, seconds, share, flop, size_bytes, roofline)
+
+
+def _cut(words: str) -> Text:
+    """Words that are cut where a terminal is narrow, in the place of a number."""
+    from rich.text import Text
+
+    return Text(words, no_wrap=True, overflow="ellipsis")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f} ms"

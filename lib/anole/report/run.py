@@ -1,0 +1,86 @@
+"""Runs a build on given inputs: on the device that it is for, or on the simulator."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import BuildError
+from anole.evaluate.engines import build_engine
+from anole.evaluate.stage import read_build
+from anole.targets import get_target
+from anole.targets.base import Simulator
+from anole.targets.vta.network.artifact import BuiltNetwork
+
+_log = logging.getLogger(__name__)
+
+
+def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = None) -> dict[str, NDArray[Any]]:
+    """Runs a build once and returns its outputs by name.
+
+    Args:
+        folder: of the build.
+        input_paths: an ``.npy`` for each input, in order, or one ``.npz`` with all of them by name.
+        output: where the outputs go, as ``.npz`` by name, or as ``.npy`` where there is one; nowhere when None.
+
+    Raises:
+        BuildError: the folder is not a build that can run here, or the inputs do not fit it.
+    """
+    build = read_build(folder)
+    inputs = _read_inputs(build["inputs"], input_paths)
+    target = get_target(build["target_description"])
+    if isinstance(target, Simulator):
+        built = BuiltNetwork.load(folder)
+        found = built.outputs(built.run(inputs))
+        accelerator = build["accelerator"]
+        cycles, latency_s = accelerator["cycles"], accelerator["latency_s"]
+        _log.info("%s: %d cycles on the accelerator, %.3f ms", build["name"], cycles, 1e3 * latency_s)
+    else:
+        if (absence := target.absence()) is not None:
+            raise BuildError(f"{folder}: {absence}")
+        os.environ.update(target.environment())
+        found = build_engine(folder, inputs, target.runs_on, target.threads).compute()
+    outputs = {info["name"]: array for info, array in zip(build["outputs"], found, strict=True)}
+    if output is not None:
+        _write(output, outputs)
+    return outputs
+
+
+def _read_inputs(infos: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> list[NDArray[Any]]:
+    """Returns the inputs of a build, in order."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for path, info in zip(paths, [*infos, *[None] * len(paths)], strict=False):
+        try:
+            loaded = np.load(path)
+        except (OSError, ValueError) as error:
+            raise BuildError(f"{path}: is neither .npy nor .npz: {error}") from error
+        if isinstance(loaded, np.ndarray) and info is not None:
+            arrays[info["name"]] = loaded
+        elif not isinstance(loaded, np.ndarray):
+            arrays |= dict(loaded)
+    for info in infos:
+        found = arrays.get(info["name"])
+        if found is None or list(found.shape) != info["shape"]:
+            shown = "none" if found is None else f"shape {list(found.shape)}"
+            raise BuildError(
+                f"input {info['name']}: found {shown}; expected is {info['dtype']} of shape {info['shape']}"
+            )
+    return [np.ascontiguousarray(arrays[info["name"]], info["dtype"]) for info in infos]
+
+
+def _write(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
+    if path.suffix not in (".npy", ".npz") or (path.suffix == ".npy" and len(outputs) > 1):
+        raise BuildError(f"{path}: {len(outputs)} outputs go into .npz{'' if len(outputs) > 1 else ' or .npy'}")
+    try:
+        if path.suffix == ".npy":
+            np.save(path, next(iter(outputs.values())))
+        else:
+            np.savez(path, allow_pickle=False, **outputs)
+    except OSError as error:
+        raise BuildError(f"{path}: cannot be written: {error}") from error

@@ -1,0 +1,1 @@
+"""The search methods, which see spaces and measurements and nothing of TVM."""

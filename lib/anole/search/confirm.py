@@ -1,0 +1,97 @@
+"""The end of a run: the fastest configs measured once more, against each other, and the ranking of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from anole.keys import canonical_json
+from anole.record import Config, Confirmation, Measurement, Trial, utc_now
+from anole.search.roles import Measure
+
+Worth = Callable[[Config], float]
+"""Which share of its speed a config is worth, see `anole.space.Space.worth`."""
+
+_FAR = 2.0
+"""How many times as long as the best a config may take to be its rival; no network makes up for more."""
+
+
+def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
+    """Returns the trials that worked, the fastest first by what they are worth, one for each config."""
+    working = (trial for trial in trials if trial.measurement.latency_s is not None)
+    found: dict[str, Trial] = {}
+    for trial in sorted(working, key=lambda trial: _cost_s(trial.measurement) / max(worth(trial.config), 1e-9)):
+        found.setdefault(_identity(trial.config), trial)
+    return list(found.values())
+
+
+def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial]:
+    """Returns the fastest trial for every combination of values of some knobs that worked; none without knobs."""
+    found: dict[str, Trial] = {}
+    for trial in fastest(trials, lambda _: 1.0) if knobs else ():
+        found.setdefault(canonical_json([trial.config[name] for name in knobs]), trial)
+    return list(found.values())
+
+
+def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth) -> list[Config]:
+    """Returns what is confirmed of a run: the fastest n, and the default config, which nobody may have tried.
+
+    Args:
+        trials: of the run.
+        n: how many of its fastest; with 0 nothing is confirmed.
+        default: what is built without tuning; None where it does not compete.
+        worth: see `Worth`.
+    """
+    found = [trial.config for trial in fastest(trials, worth)[:n]]
+    if found and default is not None and _identity(default) not in map(_identity, found):
+        found.append(default)
+    return found
+
+
+def confirm(configs: Sequence[Config], measure: Measure, after_trials: int) -> list[Confirmation]:
+    """Measures some configs again, against each other, and ranks them.
+
+    Args:
+        configs: what is measured.
+        measure: measures them, more carefully than a trial.
+        after_trials: how many trials the run has.
+    """
+    measured = zip(configs, measure(configs) if configs else (), strict=True)
+    ranking = sorted(measured, key=lambda pair: _cost_s(pair[1]))
+    now = utc_now()
+    return [
+        Confirmation(config, measurement, after_trials, rank, now) for rank, (config, measurement) in enumerate(ranking)
+    ]
+
+
+def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> list[Trial | Confirmation]:
+    """Returns all that worked, the best first: what was confirmed, and then the trials that no confirmation refuted."""
+    confirmed = {_identity(confirmation.config) for confirmation in confirmations}
+    standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
+    others = [trial for trial in fastest(trials, worth) if _identity(trial.config) not in confirmed]
+    return [*sorted(standing, key=lambda confirmation: confirmation.rank), *others]
+
+
+def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: int) -> list[Trial | Confirmation]:
+    """Returns n of a ranking: first the best of every combination of values of some knobs, and then what follows.
+
+    Args:
+        ranking: the best first.
+        knobs: names; a config without one of them has no value of it.
+        n: how many; less where there are not so many, or they take far longer than the best.
+    """
+    near = [each for each in ranking if _cost_s(each.measurement) <= _FAR * _cost_s(ranking[0].measurement)]
+    leaders: dict[str, Trial | Confirmation] = {}
+    for each in near:
+        leaders.setdefault(canonical_json([each.config.get(name) for name in knobs]), each)
+    places = {id(leader) for leader in leaders.values()}
+    return [*leaders.values(), *(each for each in near if id(each) not in places)][:n]
+
+
+def _cost_s(measurement: Measurement) -> float:
+    """Returns what to sort by: the latency, a failure last of all."""
+    return math.inf if measurement.latency_s is None else measurement.latency_s
+
+
+def _identity(config: Config) -> str:
+    return canonical_json(dict(config))

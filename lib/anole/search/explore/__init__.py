@@ -1,0 +1,14 @@
+"""Explorers: they walk a space for configs that are worth measuring."""
+
+from anole.search.explore.annealing import Annealing
+from anole.search.explore.contextual_annealing import ContextualAnnealing
+from anole.search.explore.guided_annealing import GuidedAnnealing
+from anole.search.explore.ppo import MAPPO, PPO
+from anole.search.explore.random import Random
+from anole.search.roles import Explorer
+from anole.search.settings import Part
+
+EXPLORERS: dict[str, type[Part[Explorer]]] = {
+    explorer.name: explorer for explorer in (Annealing, ContextualAnnealing, GuidedAnnealing, PPO, MAPPO, Random)
+}
+"""Every explorer by the name that models.yaml calls it."""

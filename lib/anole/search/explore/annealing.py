@@ -1,0 +1,95 @@
+"""Parallel simulated annealing on the surrogate's word, AutoTVM's explorer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from anole.search.explore.frontier import Frontier
+from anole.search.explore.random import draw
+from anole.search.roles import Candidates, Explorer, History, Surrogate
+from anole.search.settings import Range
+from anole.space.space import Space, Vectors
+
+_DRAWS = 8
+"""Neighbours drawn for each chain at once, of which the first valid one is taken."""
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """Chains that walk the space side by side and hand over the best configs they came by.
+
+    Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3. The defaults are those of
+    AutoTVM's ``SimulatedAnnealingOptimizer``, but for `n_candidates`. Unlike there, a config whose score is
+    below zero remains a candidate.
+
+    Attributes:
+        n_chains: chains side by side; they stay where they are from one iteration to the next.
+        n_steps: steps of every chain in one iteration.
+        start_temperature, end_temperature: the temperature falls linearly; scores are about 0 to 1.
+        patience: steps without a new candidate after which the search ends early.
+        n_candidates: how many are handed over: AutoTVM's batch of 64, twice for a diverse choice among them.
+    """
+
+    name: ClassVar[str] = "annealing"
+
+    n_chains: Annotated[int, Range(1, 4096)] = 128
+    n_steps: Annotated[int, Range(1, 100_000)] = 500
+    start_temperature: Annotated[float, Range(0)] = 1.0
+    end_temperature: Annotated[float, Range(0)] = 0.0
+    patience: Annotated[int, Range(1)] = 50
+    n_candidates: Annotated[int, Range(1)] = 128
+
+    def start(self, space: Space) -> Explorer:
+        """Returns the explorer, ready to tune one task."""
+        return _AnnealingExplorer(self, space)
+
+
+class _AnnealingExplorer:
+    def __init__(self, settings: Annealing, space: Space) -> None:
+        self.settings, self.space = settings, space
+        self._movable = np.flatnonzero(space.cardinalities > 1)
+        self._points: Vectors | None = None
+
+    def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        settings = self.settings
+        if not surrogate.fitted:
+            return draw(history, settings.n_candidates, rng)
+        points = self.space.sample(settings.n_chains, rng) if self._points is None else self._points
+        frontier = Frontier(surrogate, history, settings.n_candidates)
+        scores, _ = frontier.score(points)
+        cooling = (settings.start_temperature - settings.end_temperature) / (settings.n_steps + 1)
+        step = last_change = 0
+        while step < settings.n_steps and step < last_change + settings.patience:
+            temperature = settings.start_temperature - step * cooling
+            moved = self._move(points, rng)
+            moved_scores, changed = frontier.score(moved)
+            gain = (moved_scores - scores) / (temperature + 1e-5)
+            accepted = rng.random(len(points)) < np.exp(np.minimum(gain, 1.0))
+            points = np.where(accepted[:, None], moved, points)
+            scores = np.where(accepted, moved_scores, scores)
+            step += 1
+            last_change = step if changed else last_change
+        self._points = points
+        return frontier.candidates(steps=step)
+
+    def _move(self, points: Vectors, rng: np.random.Generator) -> Vectors:
+        """Returns for each chain a valid neighbour, which differs in one random knob.
+
+        A chain that draws none stays where it is for this step.
+        """
+        n_chains, n_knobs = points.shape
+        if not len(self._movable):
+            return points
+        n_draws = _DRAWS if self.space.constraints else 1
+        knobs = self._movable[rng.integers(len(self._movable), size=(n_draws, n_chains))]
+        sizes = self.space.cardinalities[knobs]
+        shifts = 1 + (rng.random((n_draws, n_chains)) * (sizes - 1)).astype(np.int64)
+        moved = np.repeat(points[None], n_draws, axis=0)
+        at = (np.arange(n_draws)[:, None], np.arange(n_chains)[None, :], knobs)
+        moved[at] = (moved[at] + shifts) % sizes
+        valid = self.space.valid(moved.reshape(-1, n_knobs)).reshape(n_draws, n_chains)
+        first_valid = moved[np.argmax(valid, axis=0), np.arange(n_chains)]
+        return np.where(np.any(valid, axis=0)[:, None], first_valid, points)

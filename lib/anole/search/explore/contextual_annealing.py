@@ -1,0 +1,47 @@
+"""Annealing that says how much of a batch to leave to chance, by how unsure the surrogate is: AdaTune's explorer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from anole.search.explore.annealing import Annealing
+from anole.search.roles import Candidates, Explorer, History, Surrogate
+from anole.search.settings import Range
+from anole.space.space import Space
+
+
+@dataclass(frozen=True)
+class ContextualAnnealing(Annealing):
+    """Annealing on the surrogate's word, with a share of random configs that follows the surrogate's doubt.
+
+    Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), section 4.2.2: the
+    share is the mean standard deviation of the predictions of random configs, relative to the best speed
+    measured (equation 3). It is 0 with a surrogate that never doubts. The walk is the paper's baseline's.
+
+    Attributes:
+        n_probes: random configs that the surrogate's doubt is read from (the paper's K, appendix A).
+    """
+
+    name: ClassVar[str] = "contextual"
+
+    n_probes: Annotated[int, Range(1)] = 20
+
+    def start(self, space: Space) -> Explorer:
+        """Returns the explorer, ready to tune one task."""
+        return _ContextualExplorer(self, super().start(space))
+
+
+class _ContextualExplorer:
+    def __init__(self, settings: ContextualAnnealing, annealing: Explorer) -> None:
+        self.settings, self._annealing = settings, annealing
+
+    def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        candidates = self._annealing.propose(surrogate, history, rng)
+        if not surrogate.fitted:
+            return candidates
+        probes = history.space.sample(self.settings.n_probes, rng, exclude=history.visited)
+        epsilon = float(np.clip(surrogate.spread(probes).mean(), 0.0, 1.0)) if len(probes) else 0.0
+        return replace(candidates, epsilon=epsilon, log={**candidates.log, "epsilon": epsilon})

@@ -1,0 +1,171 @@
+"""The PPO update: a few epochs of clipped policy steps on what a rollout brought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anole.search.explore.ppo.adam import Adam
+from anole.search.explore.ppo.gae import advantages
+from anole.search.explore.ppo.networks import Networks, log_probabilities
+from anole.search.explore.ppo.rollout import Rollout, allowed
+from anole.space.space import Space
+
+if TYPE_CHECKING:
+    from anole.search.explore.ppo.explorer import Episodes
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n steps of episodes, as tensors.
+
+    Attributes:
+        states: shape (n, n_knobs).
+        actions: what was done, 0, 1 or 2 for every knob, shape (n, n_knobs).
+        allowed: which actions each knob had, shape (n, 3, n_knobs).
+        log_probs: of each agent's joint action when it was done, shape (n, n_agents).
+        values: of the states when they were left, shape (n,).
+        advantages: shape (n,).
+    """
+
+    states: Tensor
+    actions: Tensor
+    allowed: Tensor
+    log_probs: Tensor
+    values: Tensor
+    advantages: Tensor
+
+    @property
+    def returns(self) -> Tensor:
+        """What the values should have been, shape (n,)."""
+        return self.values + self.advantages
+
+    def rows(self, rows: Tensor) -> Batch:
+        """Returns some of the steps."""
+        return Batch(**{name: tensor[rows] for name, tensor in vars(self).items()})
+
+
+class Learner:
+    """The agent: its networks and what trains them.
+
+    Schulman et al., "Proximal Policy Optimization Algorithms" (2017), algorithm 1.
+
+    Args:
+        settings: of PPO.
+        space: what is walked.
+        rng: the seed of the first weights and of the minibatches comes from it.
+    """
+
+    def __init__(self, settings: Episodes, space: Space, rng: np.random.Generator) -> None:
+        self.settings, self.space = settings, space
+        self._generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+        self.networks = settings.networks(space, self._generator)
+        self._optimizer = Adam(self.networks.parameters(), settings.learning_rate)
+
+    @torch.inference_mode()
+    def policy(self, states: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns the logits of every knob's actions, shape (3, n, n_knobs)."""
+        logits: NDArray[np.float32] = self.networks.logits(torch.from_numpy(states)).numpy()
+        return logits
+
+    @torch.inference_mode()
+    def values(self, states: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Returns what the critic thinks of states of shape (n, n_knobs), shape (n,)."""
+        values: NDArray[np.float64] = self.networks.values(torch.from_numpy(states)).double().numpy()
+        return values
+
+    @torch.no_grad()
+    def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Batch:
+        """Returns what there is to learn from a rollout.
+
+        Args:
+            rollout: n_steps of n_episodes.
+            rewards: of the configs that were reached, shape (n_steps, n_episodes).
+        """
+        settings, live = self.settings, rollout.live
+        states = torch.from_numpy(self.space.normalized(rollout.vectors))
+        values = self.networks.values(states.flatten(0, 1)).view(states.shape[:2]).double().numpy()
+        # Scaled, so that the value of a config at which a search rests is the config's score.
+        scaled = (1 - settings.discount) * rewards
+        estimates = advantages(scaled, values, rollout.ended, settings.discount, settings.gae_lambda)
+        batch = Batch(
+            states=states[:-1][torch.from_numpy(live)],
+            actions=torch.from_numpy(rollout.actions[live]),
+            allowed=torch.from_numpy(allowed(self.space, rollout.vectors[:-1][live])).transpose(0, 1).contiguous(),
+            log_probs=torch.empty(0),
+            values=torch.from_numpy(values[:-1][live]).float(),
+            advantages=torch.from_numpy(estimates[live]).float(),
+        )
+        log_probs, _ = judge(self.networks, batch)
+        return replace(batch, log_probs=log_probs)
+
+    def learn(self, batch: Batch) -> dict[str, float]:
+        """Takes the epochs of one update and returns the means of their figures."""
+        figures = [self._step(batch.rows(rows)) for rows in self._minibatches(len(batch.states))]
+        means = {name: float(torch.stack([figure[name] for figure in figures]).mean()) for name in figures[0]}
+        return means | {"explained_variance": explained_variance(batch.values, batch.returns)}
+
+    def _minibatches(self, n: int) -> Iterator[Tensor]:
+        """Yields the rows of every minibatch of every epoch."""
+        for _ in range(self.settings.n_epochs):
+            order = torch.randperm(n, generator=self._generator)
+            yield from order.tensor_split(min(self.settings.n_minibatches, n))
+
+    def _step(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Takes one gradient step and returns its figures."""
+        settings = self.settings
+        figures = losses(self.networks, batch, settings.clip)
+        loss = (
+            figures["policy_loss"]
+            + settings.value_coefficient * figures["value_loss"]
+            - settings.entropy_coefficient * figures["entropy"]
+        )
+        torch.autograd.backward(loss)
+        self._optimizer.step()
+        return {name: figure.detach() for name, figure in figures.items()}
+
+
+def judge(networks: Networks, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Returns the log-probability of every agent's action, (n, n_agents), and the entropy of all policies, (n,)."""
+    log_probs = log_probabilities(networks.logits(batch.states), batch.allowed.transpose(0, 1))
+    done = log_probs.gather(0, batch.actions[None])[0]
+    by_agent = torch.stack([done[:, knobs].sum(dim=-1) for knobs in networks.agents], dim=-1)
+    return by_agent, -(log_probs.exp() * log_probs).sum(dim=(0, 2))
+
+
+def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
+    """Returns the parts of the objective (PPO, equations 7 and 9) and the figures of its health.
+
+    Every agent's ratio is clipped by itself, as in MAPPO; with one agent this is PPO.
+
+    Args:
+        networks: what is trained.
+        batch: a minibatch, shape (n, ...).
+        clip: the paper's epsilon: how far a probability ratio counts.
+    """
+    log_probs, entropies = judge(networks, batch)
+    log_ratio = log_probs - batch.log_probs
+    ratio = log_ratio.exp()
+    weights = (batch.advantages - batch.advantages.mean()) / (batch.advantages.std(correction=0) + 1e-8)
+    weights = weights[:, None]
+    clipped = ratio.clamp(1 - clip, 1 + clip)
+    values = networks.values(batch.states)
+    return {
+        "policy_loss": -torch.minimum(ratio * weights, clipped * weights).mean(),
+        "value_loss": (values - batch.returns).square().mean(),
+        "entropy": entropies.mean(),
+        "approx_kl": (ratio - 1 - log_ratio).detach().mean(),
+        "clip_fraction": (ratio != clipped).float().mean(),
+    }
+
+
+def explained_variance(values: Tensor, returns: Tensor) -> float:
+    """Returns which share of the returns' variance the values foretold: 1 is all, 0 no better than a constant."""
+    variance = returns.var(correction=0)
+    return float(1 - (returns - values).var(correction=0) / variance) if variance > 0 else 0.0

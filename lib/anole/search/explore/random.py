@@ -1,0 +1,43 @@
+"""Random search: configs drawn uniformly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from anole.search.roles import Candidates, Explorer, History, Surrogate
+from anole.search.settings import Range
+from anole.space.space import Space
+
+
+@dataclass(frozen=True)
+class Random:
+    """Draws valid configs that were not measured yet, without a surrogate.
+
+    Attributes:
+        n_candidates: how many are drawn in one iteration; the largest batch there is by default.
+    """
+
+    name: ClassVar[str] = "random"
+
+    n_candidates: Annotated[int, Range(1)] = 256
+
+    def start(self, space: Space) -> Explorer:
+        """Returns the explorer, ready to tune one task."""
+        return _RandomExplorer(self)
+
+
+class _RandomExplorer:
+    def __init__(self, settings: Random) -> None:
+        self.settings = settings
+
+    def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        return draw(history, self.settings.n_candidates, rng)
+
+
+def draw(history: History, n: int, rng: np.random.Generator) -> Candidates:
+    """Returns n uniform candidates, or as many as the space still has; their scores are zero."""
+    vectors = history.space.sample(n, rng, exclude=history.visited)
+    return Candidates(vectors, np.zeros(len(vectors)))

@@ -1,0 +1,112 @@
+"""The presets: which parts make which tuner, and how models.yaml overrides them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from anole.errors import SpecError
+from anole.search.evaluators import EVALUATORS
+from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
+from anole.search.evaluators.fixed import Fixed
+from anole.search.explore import EXPLORERS
+from anole.search.explore.annealing import Annealing
+from anole.search.explore.contextual_annealing import ContextualAnnealing
+from anole.search.explore.guided_annealing import GuidedAnnealing
+from anole.search.explore.ppo import MAPPO, PPO
+from anole.search.explore.random import Random
+from anole.search.sample import SAMPLERS
+from anole.search.sample.adaptive_sampler import AdaptiveSampler
+from anole.search.sample.confidence import Confidence
+from anole.search.sample.contextual_greedy import ContextualGreedy
+from anole.search.sample.greedy import EpsilonGreedy, First
+from anole.search.settings import TunerSettings, read_fields, unknown
+from anole.search.surrogate import SURROGATES
+from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.boosted_trees import BoostedTrees
+from anole.search.surrogate.forest import Forest
+
+DEFAULT_PRESET = "anole"
+"""The tuner of a models.yaml that names none."""
+
+_PLANNED = 64
+"""Candidates among which RELEASE, Chameleon and DCOC sample: their b_GBT, which the authors' code plans with."""
+
+PRESETS = {
+    settings.preset: settings
+    for settings in (
+        TunerSettings("random", Random(), First(), Blind(), Fixed()),
+        TunerSettings("autotvm", Annealing(), EpsilonGreedy(), BoostedTrees(), Fixed()),
+        TunerSettings("release", PPO(n_candidates=_PLANNED), AdaptiveSampler(), BoostedTrees(), Fixed()),
+        TunerSettings(
+            "chameleon",
+            PPO(converged_share=None, n_candidates=_PLANNED),
+            AdaptiveSampler(),
+            BoostedTrees(),
+            Fixed(),
+        ),
+        TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
+        TunerSettings(
+            "dcoc", MAPPO(n_candidates=_PLANNED), Confidence(temperature=0.1), BoostedTrees(), Fixed(), batch=16
+        ),
+        TunerSettings(
+            "anole",
+            GuidedAnnealing(n_steps=150, patience=25),
+            EpsilonGreedy(),
+            BoostedTrees(max_depth=6, learning_rate=0.1),
+            AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
+            batch=16,
+            warm_start=True,
+        ),
+    )
+}
+"""Every preset by its name."""
+
+_REGISTRIES: dict[str, Mapping[str, type[Any]]] = {
+    "explorer": EXPLORERS,
+    "sampler": SAMPLERS,
+    "surrogate": SURROGATES,
+    "evaluator": EVALUATORS,
+}
+_OWN = ("batch", "n_confirm", "min_gain", "warm_start")
+
+
+def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
+    """Returns the settings of a tuner from plain values.
+
+    Args:
+        plain: ``preset``, and what overrides it: a part as its name (``explorer: random``) or as a mapping of
+            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch``, ``n_confirm``, ``min_gain`` and
+            ``warm_start``. What is not named stays as in the preset, or is a default where the part is another one.
+        path: where in models.yaml `plain` stands.
+
+    Raises:
+        SpecError: a name is unknown or a value is not allowed.
+    """
+    allowed = ["preset", *_REGISTRIES, *_OWN]
+    for name in plain:
+        if name not in allowed:
+            raise SpecError(f"{path}.{name}", unknown("setting", name, allowed))
+    settings = PRESETS[_known("preset", plain.get("preset", DEFAULT_PRESET), PRESETS, f"{path}.preset")]
+    overrides = read_fields(TunerSettings, {name: plain[name] for name in _OWN if name in plain}, path)
+    for role in _REGISTRIES:
+        if role in plain:
+            overrides[role] = _read_part(role, plain[role], getattr(settings, role), f"{path}.{role}")
+    return replace(settings, **overrides)
+
+
+def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
+    """Returns the settings of one part, starting from those of the preset."""
+    registry = _REGISTRIES[role]
+    own, name_path = (dict(plain), f"{path}.name") if isinstance(plain, Mapping) else ({"name": plain}, path)
+    name = _known(role, own.pop("name", preset.name), registry, name_path)
+    start = preset if name == preset.name else registry[name]()
+    return replace(start, **read_fields(registry[name], own, path))
+
+
+def _known(what: str, found: object, allowed: Mapping[str, Any], path: str) -> str:
+    """Returns a name after making sure that it exists."""
+    if not isinstance(found, str) or found not in allowed:
+        raise SpecError(path, unknown(what, found, allowed))
+    return found

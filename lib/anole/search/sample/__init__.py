@@ -1,0 +1,13 @@
+"""Samplers: they choose the few candidates that are measured."""
+
+from anole.search.roles import Sampler
+from anole.search.sample.adaptive_sampler import AdaptiveSampler
+from anole.search.sample.confidence import Confidence
+from anole.search.sample.contextual_greedy import ContextualGreedy
+from anole.search.sample.greedy import EpsilonGreedy, First
+from anole.search.settings import Part
+
+SAMPLERS: dict[str, type[Part[Sampler]]] = {
+    sampler.name: sampler for sampler in (EpsilonGreedy, ContextualGreedy, AdaptiveSampler, Confidence, First)
+}
+"""Every sampler by the name that models.yaml calls it."""

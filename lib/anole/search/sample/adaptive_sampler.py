@@ -1,0 +1,160 @@
+"""Adaptive sampling: one config for each cluster of the candidates, and as many as the knee of the loss asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.roles import Candidates, History, Sampler
+from anole.search.sample.synthesis import fresh, synthesize
+from anole.search.settings import Range
+from anole.space.space import Space, Vectors
+
+
+@dataclass(frozen=True)
+class AdaptiveSampler:
+    """One config for each cluster of the candidates, never measured before, the most promising cluster first.
+
+    Ahn et al., "Chameleon: Adaptive Code Optimization for Expedited Deep Neural Network Compilation" (ICLR
+    2020), section 3.3 and Algorithm 1; RELEASE (2019) has the same algorithm. The sampler decides by itself how
+    many configs are measured, at most a batch.
+
+    Attributes:
+        k_min, k_max: the numbers of clusters that are tried, `k_max` excluded.
+        k_step: how far apart these are. The papers count by 1, but from one k to the next the loss hardly ever
+            falls by the threshold: that stops at 9, whatever the candidates. The authors' code counts by 8,
+            which mostly stops at 16, a quarter of a batch, and so fits the 2 to 4 times fewer measurements
+            that they report.
+        threshold: the first k that does not divide the loss by more than this is the last one, and is used.
+        representative: what stands for a cluster: its ``centroid``, rounded to a config where that is valid and
+            else its nearest candidate (the papers); the candidate ``nearest`` to the centroid; or the cluster's
+            ``best`` candidate by the surrogate's word.
+        synthesis: what replaces a representative that was measured or chosen already: a config of the most
+            frequent values of all candidates (``mode``, the papers) or of the cluster's (``cluster``), or
+            ``nearest``, the candidate nearest to the centroid, without synthesis.
+        n_best: how many candidates count, the most promising; null takes all, as the papers do.
+        max_points: how many of these are clustered, drawn uniformly, which bounds the seconds of a choice.
+    """
+
+    name: ClassVar[str] = "adaptive"
+
+    k_min: Annotated[int, Range(1, 256)] = 8
+    k_max: Annotated[int, Range(2, 257)] = 64
+    k_step: Annotated[int, Range(1, 256)] = 8
+    threshold: Annotated[float, Range(0)] = 2.5
+    representative: Literal["centroid", "nearest", "best"] = "centroid"
+    synthesis: Literal["mode", "cluster", "nearest"] = "mode"
+    n_best: Annotated[int, Range(1)] | None = None
+    max_points: Annotated[int, Range(1)] = 4096
+
+    def start(self, space: Space) -> Sampler:
+        """Returns the sampler, ready to tune one task."""
+        return _AdaptiveSampler(self, space)
+
+
+class _AdaptiveSampler:
+    def __init__(self, settings: AdaptiveSampler, space: Space) -> None:
+        self.settings, self.space = settings, space
+
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        settings = self.settings
+        considered = candidates.vectors[: settings.n_best]
+        if not len(considered):
+            return considered
+        size = min(len(considered), settings.max_points)
+        rows = np.sort(rng.choice(len(considered), size, replace=False))
+        vectors, scores = considered[rows], candidates.scores[rows]
+        points = self.space.normalized(vectors)
+        clusters = find_knee(points, self._ks(min(n, size)), settings.threshold, rng)
+        modes = synthesize(considered, self.space)
+        taken = set(history.visited.tolist())
+        chosen = []
+        for cluster in clusters.most_promising(scores):
+            members = vectors[clusters.labels == cluster]
+            distances = np.square(points - clusters.centroids[cluster]).sum(axis=1)
+            nearest = vectors[np.argsort(distances, kind="stable")]
+            first = self._representative(clusters.centroids[cluster], members, nearest)
+            synthesized = {"mode": modes, "cluster": synthesize(members, self.space), "nearest": ()}[settings.synthesis]
+            # There are no more clusters than candidates, so that the last resort never runs out.
+            chosen.append(next(fresh(chain(first, synthesized, nearest), taken, self.space)))
+        return np.array(chosen)
+
+    def _ks(self, most: int) -> range:
+        """Returns the numbers of clusters to try, of which there is at least one; none exceeds `most`."""
+        settings = self.settings
+        first = min(settings.k_min, most)
+        return range(first, max(first, min(settings.k_max - 1, most)) + 1, settings.k_step)
+
+    def _representative(self, centroid: NDArray[np.float32], members: Vectors, nearest: Vectors) -> Vectors:
+        """Returns what stands for a cluster, shape (1, n_knobs).
+
+        Args:
+            centroid: of the cluster, normalized, shape (n_knobs,).
+            members: the cluster's candidates, the most promising first, shape (n_members, n_knobs).
+            nearest: all candidates, those nearest to the centroid first, shape (n, n_knobs).
+        """
+        if self.settings.representative == "best":
+            return members[:1]
+        rounded = self.space.denormalized(centroid[None])
+        if self.settings.representative == "nearest" or not self.space.valid(rounded)[0]:
+            return nearest[:1]
+        return rounded
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What k-means made of n points.
+
+    Attributes:
+        centroids: shape (k, n_knobs).
+        labels: the cluster of each point, shape (n,).
+        loss: sum of the squared distances of the points from their centroids.
+    """
+
+    centroids: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    loss: float
+
+    def most_promising(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Returns the clusters that have points, the one with the highest mean score, of shape (n,), first."""
+        clusters, sizes = np.unique(self.labels, return_counts=True)
+        means = np.bincount(self.labels, weights=scores)[clusters] / sizes
+        return clusters[np.argsort(-means, kind="stable")]
+
+
+def find_knee(points: NDArray[np.float32], ks: Iterable[int], threshold: float, rng: np.random.Generator) -> Clusters:
+    """Returns the clusters at the knee of the loss: Chameleon's threshold-based swift meta-search.
+
+    As in Algorithm 1, the clusters returned are those with which the search ends: they already have one step
+    more than paid off.
+
+    Args:
+        points: shape (n, n_knobs).
+        ks: the numbers of clusters to try, ascending, at most n; at least one.
+        threshold: the search ends when a step divides the loss by no more than this.
+        rng: where k-means' first centroids come from.
+    """
+    previous_loss = math.inf
+    for k in ks:
+        clusters = k_means(points, k, rng)
+        if threshold * clusters.loss >= previous_loss:
+            break
+        previous_loss = clusters.loss
+    return clusters
+
+
+def k_means(points: NDArray[np.float32], k: int, rng: np.random.Generator) -> Clusters:
+    """Returns k clusters of points of shape (n, n_knobs), n at least k; the same on any number of cores."""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    # Threads add up their parts of a centroid in the order in which they finish.
+    with threadpool_limits(1):
+        found = KMeans(k, n_init=1, random_state=int(rng.integers(1 << 31))).fit(points)
+    return Clusters(found.cluster_centers_, found.labels_.astype(np.int64), float(found.inertia_))

@@ -1,0 +1,63 @@
+"""Confidence sampling: candidates are drawn by what the critic thinks of them, and the doubtful ones replaced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.roles import Candidates, History, Sampler
+from anole.search.sample.synthesis import fresh, synthesize
+from anole.search.settings import Range
+from anole.space.space import Space, Vectors
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """Draws a batch by the softmax of the critic's values, and replaces what is not above the median of all.
+
+    "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. A replacement is the most probable config, were every knob
+    set as often as among those drawn, and then the next, since the first is but one; when these run out, the drawn
+    config stays. Explorers without a critic are judged by the surrogate's scores.
+
+    Attributes:
+        temperature: divides the values before the softmax. The paper has none, but its values are in units of its
+            reward, the inverse of seconds; of scores of 0 to 1, as here, the softmax at 1 is close to uniform.
+    """
+
+    name: ClassVar[str] = "confidence"
+
+    temperature: Annotated[float, Range(1e-6)] = 1.0
+
+    def start(self, space: Space) -> Sampler:
+        """Returns the sampler, ready to tune one task."""
+        return _ConfidenceSampler(self, space)
+
+
+class _ConfidenceSampler:
+    def __init__(self, settings: Confidence, space: Space) -> None:
+        self.settings, self.space = settings, space
+
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        if not len(candidates.vectors):
+            return candidates.vectors
+        values = candidates.scores if candidates.values is None else candidates.values
+        drawn = rng.choice(
+            len(values), size=min(n, len(values)), replace=False, p=softmax(values / self.settings.temperature)
+        )
+        confident = values[drawn] > np.median(values)
+        selected = candidates.vectors[drawn]
+        chosen = selected[confident]
+        taken = set(chain(history.visited.tolist(), self.space.indices(chosen).tolist()))
+        instead = fresh(chain(synthesize(selected, self.space), selected[~confident]), taken, self.space)
+        # The doubtful ones themselves are the last resort, so that these never run out.
+        return np.array([*chosen, *islice(instead, len(selected) - len(chosen))])
+
+
+def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns probabilities, shape (n,), none of them 0, that grow exponentially with values of shape (n,)."""
+    grown = np.maximum(np.exp(values - values.max()), np.finfo(np.float64).tiny)
+    return np.asarray(grown / grown.sum())

@@ -1,0 +1,97 @@
+"""Greedy samplers: the most promising candidates, some of them at random, and not all of a kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.roles import Candidates, History, Sampler
+from anole.search.settings import Range
+from anole.space.space import Space, Vectors
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """The best candidates, diverse ones first, and a few random configs.
+
+    Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3: of the best
+    `diversity_ratio` * b candidates those b are chosen greedily that maximise the sum of their scores plus
+    `diversity_weight` times the number of distinct knob values among them, a submodular objective. AutoTVM's
+    code ignores the scores here, and has diversity off unless it is asked for.
+
+    Attributes:
+        epsilon: share of a batch that is drawn uniformly; AutoTVM's.
+        diversity_ratio: candidates considered for each that is chosen (the paper's lambda); 1 or null takes
+            the best as they are. The default is what RELEASE's code sets.
+        diversity_weight: what one more distinct knob value is worth (the paper's alpha), where the score of
+            the best config is 1. The default is ours, and not tuned.
+    """
+
+    name: ClassVar[str] = "greedy"
+
+    epsilon: Annotated[float, Range(0, 1)] = 0.05
+    diversity_ratio: Annotated[float, Range(1)] | None = 2.0
+    diversity_weight: Annotated[float, Range(0)] = 0.02
+
+    def start(self, space: Space) -> Sampler:
+        """Returns the sampler, ready to tune one task."""
+        return _EpsilonGreedySampler(self, space)
+
+
+@dataclass(frozen=True)
+class First:
+    """The candidates in the order in which they come."""
+
+    name: ClassVar[str] = "first"
+
+    def start(self, space: Space) -> Sampler:
+        """Returns the sampler, ready to tune one task."""
+        return _FirstSampler()
+
+
+class _FirstSampler:
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        return candidates.vectors[:n]
+
+
+class _EpsilonGreedySampler:
+    def __init__(self, settings: EpsilonGreedy, space: Space) -> None:
+        self.settings, self.space = settings, space
+
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        n_greedy = n - int(self.settings.epsilon * n)
+        ratio = self.settings.diversity_ratio or 1.0
+        vectors, scores = candidates.vectors[: int(ratio * n)], candidates.scores[: int(ratio * n)]
+        # Before the first fit all scores are zero, the candidates uniform: diversity would skew them.
+        if ratio > 1 and scores.any():
+            vectors = vectors[pick_diverse(vectors, scores, n_greedy, self.settings.diversity_weight)]
+        greedy = vectors[:n_greedy]
+        seen = np.concatenate([history.visited, self.space.indices(greedy)])
+        return np.concatenate([greedy, self.space.sample(n - len(greedy), rng, exclude=seen)])
+
+
+def pick_diverse(vectors: Vectors, scores: NDArray[np.float64], n: int, weight: float) -> NDArray[np.int64]:
+    """Returns at most n rows that score high and together cover many knob values, in the order of choice.
+
+    Greedy maximisation of the sum of scores + weight * number of distinct (knob, value) pairs.
+
+    Args:
+        vectors: index vectors, shape (m, n_knobs).
+        scores: shape (m,).
+        n: how many rows are wanted.
+        weight: what one more distinct knob value is worth.
+    """
+    widths = vectors.max(axis=0, initial=0) + 1
+    values = vectors + np.cumsum(widths) - widths
+    covered = np.zeros(widths.sum(), dtype=bool)
+    worth = scores.astype(np.float64)
+    picked: list[int] = []
+    while len(picked) < min(n, len(vectors)):
+        best = int(np.argmax(worth + weight * (~covered[values]).sum(axis=1)))
+        picked.append(best)
+        covered[values[best]] = True
+        worth[best] = -np.inf
+    return np.array(picked, dtype=np.int64)

@@ -1,0 +1,155 @@
+"""The settings of a tuner: what a part declares, and how settings come from plain values and become plain."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, asdict, dataclass, fields
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
+
+from anole.errors import SpecError
+from anole.search.roles import Evaluator, Explorer, Sampler, Surrogate
+from anole.space.space import Space
+
+
+@dataclass(frozen=True)
+class Range:
+    """The bounds of a number, both allowed: ``Annotated[int, Range(1, 64)]``."""
+
+    low: float
+    high: float = math.inf
+
+    def __str__(self) -> str:
+        return f"from {self.low:g} to {self.high:g}" if self.high < math.inf else f"of at least {self.low:g}"
+
+
+class Settings(Protocol):
+    """A frozen dataclass whose fields are what models.yaml may set.
+
+    A field is an int, float, bool or str, or one of the values of a `Literal`; a number may carry a `Range`;
+    all may be ``| None``.
+
+    Attributes:
+        name: what models.yaml calls it.
+    """
+
+    name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+Role_co = TypeVar("Role_co", covariant=True)
+
+
+class Part(Settings, Protocol[Role_co]):
+    """The settings of an explorer, a sampler or a surrogate, which make it."""
+
+    def start(self, space: Space) -> Role_co:
+        """Returns the part, ready to tune one task."""
+
+
+class EvaluatorSettings(Settings, Evaluator, Protocol):
+    """The settings of an evaluator, which has no state: they are the evaluator."""
+
+
+@dataclass(frozen=True)
+class TunerSettings:
+    """Everything that decides which configs a tuner proposes, but for the seed and the number of trials.
+
+    Attributes:
+        preset: the name of what it was made from.
+        batch: trials of one iteration of the loop.
+        n_confirm: how many of the fastest configs are measured again at the end.
+        min_gain: the share of the best latency that an iteration must be expected to save for the search to go
+            on; null never stops before the budget is spent.
+        warm_start: whether to learn from what was measured of similar tasks on the same target first.
+    """
+
+    preset: str
+    explorer: Part[Explorer]
+    sampler: Part[Sampler]
+    surrogate: Part[Surrogate]
+    evaluator: EvaluatorSettings
+    batch: Annotated[int, Range(1, 256)] = 64
+    n_confirm: Annotated[int, Range(0, 64)] = 16
+    min_gain: Annotated[float, Range(0, 1)] | None = None
+    warm_start: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain, complete form, as stored with a run and as part of its key."""
+        parts = {
+            "explorer": self.explorer,
+            "sampler": self.sampler,
+            "surrogate": self.surrogate,
+            "evaluator": self.evaluator,
+        }
+        plain = {role: {"name": part.name, **asdict(part)} for role, part in parts.items()}
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in parts}
+        return {**own, **plain}
+
+
+def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns keyword arguments for settings from their plain values.
+
+    Args:
+        cls: the settings.
+        plain: field name to value.
+        path: where in models.yaml `plain` stands.
+
+    Raises:
+        SpecError: a field is unknown or its value is not allowed.
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    known = [field.name for field in fields(cls)]
+    values = {}
+    for name, value in plain.items():
+        if name not in known:
+            raise SpecError(f"{path}.{name}", unknown("setting", name, known))
+        try:
+            values[name] = _read(value, hints[name])
+        except ValueError:
+            raise SpecError(f"{path}.{name}", f"found {value!r}; allowed: {_allowed(hints[name])}") from None
+    return values
+
+
+def unknown(what: str, found: object, allowed: Iterable[str]) -> str:
+    """Returns what to say of a name that does not exist: what is allowed, and what may have been meant."""
+    names = list(allowed)
+    near = difflib.get_close_matches(str(found), names, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"unknown {what} {found!r}; allowed: {', '.join(names) or 'nothing'}{hint}"
+
+
+def _read(value: Any, hint: Any) -> Any:
+    """Returns a value as its type hint wants it, or raises ValueError."""
+    match get_origin(hint), get_args(hint):
+        case ((typing.Union | types.UnionType), (kind, _)):
+            return None if value is None else _read(value, kind)
+        case typing.Annotated, (kind, bounds):
+            value = _read(value, kind)
+            good = bounds.low <= value <= bounds.high
+        case typing.Literal, choices:
+            good = value in choices
+        case _ if hint is float:
+            good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            value = float(value) if good else value
+        case _:
+            good = isinstance(value, hint) and isinstance(value, bool) == (hint is bool)
+    if not good:
+        raise ValueError(value)
+    return value
+
+
+def _allowed(hint: Any) -> str:
+    """Returns for people what a type hint allows."""
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    match get_origin(hint), get_args(hint):
+        case ((typing.Union | types.UnionType), (kind, _)):
+            return f"{_allowed(kind)}, or null"
+        case typing.Annotated, (kind, bounds):
+            return f"{_allowed(kind)} {bounds}"
+        case typing.Literal, choices:
+            return ", ".join(map(str, choices))
+    return names[hint]

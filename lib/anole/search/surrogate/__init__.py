@@ -1,0 +1,12 @@
+"""Surrogates: they predict the speed of a config without measuring it."""
+
+from anole.search.roles import Surrogate
+from anole.search.settings import Part
+from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.boosted_trees import BoostedTrees
+from anole.search.surrogate.forest import Forest
+
+SURROGATES: dict[str, type[Part[Surrogate]]] = {
+    surrogate.name: surrogate for surrogate in (BoostedTrees, Forest, Blind)
+}
+"""Every surrogate by the name that models.yaml calls it."""

@@ -1,0 +1,159 @@
+"""Gradient-boosted trees, AutoTVM's cost model."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.roles import Examples, History, Surrogate
+from anole.search.settings import Range
+from anole.space.space import Space, Vectors
+
+if TYPE_CHECKING:
+    import xgboost
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """XGBoost on the space's features, fitted anew in every iteration.
+
+    The defaults are those of AutoTVM's ``XGBoostCostModel``, but for `max_rounds`. Boosting stops when the
+    average recall of the fastest configs measured (`average_recall`) has not grown for `patience` rounds;
+    AutoTVM watches it on the training data too, since the trees only have to put the right configs in front.
+    XGBoost runs on one thread: the trees then do not depend on the machine's cores, and small batches do not
+    wait for a second thread where the machine is busy.
+
+    Attributes:
+        objective: ``regression`` on the speed relative to the best, or ``ranking`` of pairs.
+        max_rounds: boosting rounds at most, which bounds the seconds of a fit; AutoTVM allows 8000.
+        patience: rounds without progress after which boosting stops.
+        recall_at: how many of the fastest count; AutoTVM's batch.
+    """
+
+    name: ClassVar[str] = "boosted_trees"
+
+    objective: Literal["regression", "ranking"] = "regression"
+    max_depth: Annotated[int, Range(1, 16)] = 3
+    learning_rate: Annotated[float, Range(0, 1)] = 0.3
+    gamma: Annotated[float, Range(0)] = 1e-4
+    min_child_weight: Annotated[float, Range(0)] = 1.0
+    reg_lambda: Annotated[float, Range(0)] = 1.0
+    reg_alpha: Annotated[float, Range(0)] = 0.0
+    max_rounds: Annotated[int, Range(1, 8000)] = 300
+    patience: Annotated[int, Range(1)] = 20
+    recall_at: Annotated[int, Range(1)] = 64
+
+    def start(self, space: Space) -> Surrogate:
+        """Returns the surrogate, ready to tune one task."""
+        return _BoostedTreesSurrogate(self, space)
+
+
+class _BoostedTreesSurrogate:
+    def __init__(self, settings: BoostedTrees, space: Space) -> None:
+        # While the workers come up, the search has nothing else to do.
+        import_module("xgboost")
+        self.settings, self.space = settings, space
+        self._booster: xgboost.Booster | None = None
+        self._worst, self._range = 0.0, 1.0
+
+    @property
+    def fitted(self) -> bool:
+        return self._booster is not None
+
+    def fit(self, history: History) -> None:
+        self._booster = None
+        try:
+            examples = history.examples()
+            if examples.scores.any():
+                self._booster = self._boost(examples)
+        except Exception:
+            self._give_up()
+
+    def score(self, vectors: Vectors) -> NDArray[np.float64]:
+        if self._booster is not None and len(vectors):
+            try:
+                margins = self._booster.inplace_predict(self.space.features(vectors), predict_type="margin")
+                return np.asarray((margins.astype(np.float64) - self._worst) / self._range)
+            except Exception:
+                self._give_up()
+        return np.zeros(len(vectors))
+
+    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
+        return np.zeros(len(vectors))
+
+    def _give_up(self) -> None:
+        """Goes on without a model: one that fails costs its guidance, not the run."""
+        self._booster = None
+        logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
+
+    def _boost(self, examples: Examples) -> xgboost.Booster:
+        import xgboost
+
+        settings, scores = self.settings, examples.scores
+        data = xgboost.DMatrix(examples.features, label=scores, nthread=1)
+        params: dict[str, Any] = {
+            "objective": "reg:squarederror",
+            "max_depth": settings.max_depth,
+            "eta": settings.learning_rate,
+            "gamma": settings.gamma,
+            "min_child_weight": settings.min_child_weight,
+            "lambda": settings.reg_lambda,
+            "alpha": settings.reg_alpha,
+            "tree_method": "hist",
+            "nthread": 1,
+            "seed": 0,
+            "verbosity": 0,
+            "disable_default_eval_metric": True,
+        }
+        if settings.objective == "ranking":
+            params |= {
+                "objective": "rank:pairwise",
+                "lambdarank_pair_method": "mean",
+                "lambdarank_num_pair_per_sample": 8,
+            }
+            data.set_group([len(scores)])
+
+        def recall(predicted: NDArray[np.float32], _: xgboost.DMatrix) -> tuple[str, float]:
+            return "recall", average_recall(predicted, scores, settings.recall_at)
+
+        stop = xgboost.callback.EarlyStopping(rounds=settings.patience, metric_name="recall", maximize=True)
+        booster = xgboost.train(
+            params,
+            data,
+            settings.max_rounds,
+            evals=[(data, "train")],
+            custom_metric=recall,
+            callbacks=[stop],
+            verbose_eval=False,
+        )
+        if settings.objective == "ranking":
+            margins = booster.predict(data, output_margin=True)
+            self._worst, self._range = float(margins.min()), float(np.ptp(margins)) or 1.0
+        return booster
+
+
+def average_recall(predicted: NDArray[Any], scores: NDArray[Any], n_top: int) -> float:
+    """Returns how well a prediction finds the best: the mean over n = 1..n_top of recall at n.
+
+    Recall at n is the share of the n best that are among the n predicted best. AutoTVM's ``a-recall``.
+
+    Args:
+        predicted: shape (m,), higher is better.
+        scores: shape (m,), the truth.
+        n_top: at most m count.
+    """
+    n_top = min(n_top, len(scores))
+    rank = np.empty(len(scores), dtype=np.int64)
+    rank[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+    predicted_rank = np.empty(len(scores), dtype=np.int64)
+    predicted_rank[np.argsort(-predicted, kind="stable")] = np.arange(len(scores))
+    # A config is found at every n beyond both of its ranks.
+    found = np.bincount(np.maximum(rank, predicted_rank), minlength=n_top)[:n_top].cumsum()
+    return float((found / np.arange(1, n_top + 1)).mean())

@@ -1,0 +1,143 @@
+"""A random forest that knows how unsure it is, scored by expected improvement: AdaTune's surrogate."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.roles import Examples, History, Surrogate
+from anole.search.settings import Range
+from anole.space.space import Space, Vectors
+
+if TYPE_CHECKING:
+    from sklearn.tree._tree import Tree
+
+logger = logging.getLogger(__name__)
+
+_BEST = 1.0
+"""Perf(p*), the speed of the best config measured, relative to which all speeds are."""
+
+_LEAST = 1e-6
+"""An expected improvement that is as good as none, so that shares of it are not blown up."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A random forest on the space's features, fitted anew in every iteration.
+
+    Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), section 4.2.1, with
+    the hyper-parameters of its appendix A.
+
+    Attributes:
+        acquisition: what a score is. ``expected_improvement`` over the best measured, as a share of the largest
+            there is among the configs measured and as many drawn at random; or ``mean``, the predicted speed
+            relative to the best.
+        n_trees: trees, each fitted to a bootstrap of the examples.
+        max_features: features that are looked at for one split.
+    """
+
+    name: ClassVar[str] = "forest"
+
+    acquisition: Literal["expected_improvement", "mean"] = "expected_improvement"
+    n_trees: Annotated[int, Range(1, 1000)] = 10
+    max_features: Annotated[int, Range(1)] = 10
+
+    def start(self, space: Space) -> Surrogate:
+        """Returns the surrogate, ready to tune one task."""
+        return _ForestSurrogate(self, space)
+
+
+class _ForestSurrogate:
+    def __init__(self, settings: Forest, space: Space) -> None:
+        # While the workers come up, the search has nothing else to do.
+        import_module("sklearn.ensemble")
+        self.settings, self.space = settings, space
+        self._trees: list[Tree] = []
+        self._scale = _LEAST
+
+    @property
+    def fitted(self) -> bool:
+        return bool(self._trees)
+
+    def fit(self, history: History) -> None:
+        self._trees = []
+        try:
+            examples = history.examples()
+            if examples.scores.any():
+                self._trees = self._grow(examples)
+                self._scale = self._largest(examples)
+        except Exception:
+            self._give_up()
+
+    def score(self, vectors: Vectors) -> NDArray[np.float64]:
+        mean, std = self._predict(vectors)
+        if self.settings.acquisition == "mean":
+            return mean
+        return expected_improvement(mean, std, _BEST) / self._scale
+
+    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
+        return self._predict(vectors)[1]
+
+    def _predict(self, vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the mean and the standard deviation over the trees, shape (n,) each; zeros without trees."""
+        if self._trees and len(vectors):
+            try:
+                return _mean_and_std(self._trees, self.space.features(vectors))
+            except Exception:
+                self._give_up()
+        return np.zeros(len(vectors)), np.zeros(len(vectors))
+
+    def _give_up(self) -> None:
+        """Goes on without a model: one that fails costs its guidance, not the run."""
+        self._trees = []
+        logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
+
+    def _grow(self, examples: Examples) -> list[Tree]:
+        from sklearn.ensemble import RandomForestRegressor
+
+        forest = RandomForestRegressor(
+            self.settings.n_trees,
+            max_features=min(self.settings.max_features, examples.features.shape[1]),
+            random_state=0,
+            n_jobs=1,
+        )
+        forest.fit(examples.features, examples.scores)
+        return [tree.tree_ for tree in forest.estimators_]
+
+    def _largest(self, examples: Examples) -> float:
+        """Returns the largest expected improvement among the examples and as many configs drawn at random."""
+        drawn = self.space.features(self.space.sample(len(examples.scores), np.random.default_rng(0)))
+        mean, std = _mean_and_std(self._trees, np.concatenate([examples.features, drawn]))
+        return max(_LEAST, float(expected_improvement(mean, std, _BEST).max()))
+
+
+def _mean_and_std(trees: list[Tree], features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    # The trees themselves are much faster than the forest, which checks its input anew for each of them.
+    predicted = np.stack([tree.predict(features)[:, 0] for tree in trees], axis=1)
+    return predicted.mean(axis=1), predicted.std(axis=1)
+
+
+def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], best: float) -> NDArray[np.float64]:
+    r"""Returns by how much a prediction is expected to exceed the best, shape (n,).
+
+    $$ EI = (\mu - f^*) \Phi(Z) + \sigma \phi(Z), \quad Z = (\mu - f^*) / \sigma $$
+
+    and $\max(0, \mu - f^*)$ where $\sigma = 0$: AdaTune's equations 1 and 2.
+
+    Args:
+        mean: of the prediction, shape (n,).
+        std: its standard deviation, shape (n,).
+        best: the best known.
+    """
+    from scipy.special import ndtr
+
+    gain = mean - best
+    certain = std == 0
+    z = gain / np.where(certain, 1.0, std)
+    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    return np.maximum(0.0, np.where(certain, gain, gain * ndtr(z) + std * density))

@@ -1,0 +1,1 @@
+"""models.yaml as frozen dataclasses."""

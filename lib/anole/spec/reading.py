@@ -1,0 +1,234 @@
+"""The reading of models.yaml: every mistake is a `SpecError` that names its YAML path."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from anole.host.processor import known_processors
+from anole.node import Node, read_yaml
+from anole.search.presets import DEFAULT_PRESET
+from anole.spec.entries import BuildSpec, ModelSpec, Spec, TargetSpec
+from anole.spec.source import check_source
+from anole.targets.rpc.address import Remote
+
+_COUNTS = ("trials", "total_trials", "seed", "refine")
+"""What stands beside the tuner in `tuning`, all of it whole numbers."""
+
+_NOT_IDENTITY = ("kind", "required", "measure")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_TARGET_KEYS = {
+    "cpu": ("mcpu", "threads", "model", "max_relative_error", "exact", "measure"),
+    "cuda": ("arch", "model", "measure"),
+    "vta": (
+        *("geometry", "hardware", "frequency_mhz", "first_layer"),
+        *("area_max", "memory_max", "penalty"),
+    ),
+}
+
+_DTYPES = ("float32", "int32", "int64", "bool")
+"""What a network of torch may take, the first by default; an ONNX file names its own."""
+
+_RELATIVE_ERRORS = (1e-5, 1e-2)
+"""The least and the most that may be asked of a kernel; not every direct sum in float32 is below 1e-6."""
+
+
+def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Spec:
+    """Reads and checks models.yaml.
+
+    Args:
+        path: the file; sources are looked for in its folder.
+        overrides: laid over the file's mapping, level by level (what ``snakemake --config`` gives).
+
+    Raises:
+        SpecError: the file is missing, is not YAML, or holds a mistake.
+    """
+    mapping = read_yaml(Path(path))
+    if overrides:
+        mapping = _laid_over(mapping, overrides)
+    return parse_spec(mapping, str(path), Path(path).parent)
+
+
+def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path()) -> Spec:
+    """Checks a loaded models.yaml.
+
+    Args:
+        mapping: what the YAML says.
+        file: its name, for messages.
+        project: the folder in which sources are looked for.
+
+    Raises:
+        SpecError: the first mistake found.
+    """
+    top = Node(mapping, "", file).mapping(
+        allowed=("models", "targets", "tuning", "builds"), required=("models", "targets", "builds")
+    )
+    models = {name: _model(name, node, project) for name, node in _named(top["models"])}
+    targets = {name: _target(name, node) for name, node in _named(top["targets"])}
+    given = top["tuning"].mapping() if "tuning" in top else {}
+    tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, "refine": 0, **_tuning(given)}
+    builds: dict[str, BuildSpec] = {}
+    for node in top["builds"].items():
+        build = _build(node, tuning, models, targets)
+        if build.name in builds:
+            raise node.error(
+                f"found a second build named {build.name!r}, as {builds[build.name].path} is; "
+                "give one of them its own `name`"
+            )
+        builds[build.name] = build
+    return Spec(models, targets, builds, _tuner_of(tuning), file)
+
+
+def _model(name: str, node: Node, project: Path) -> ModelSpec:
+    entry = node.mapping(allowed=("source", "inputs", "calibration"), required=("source",))
+    check_source(entry["source"], project)
+    model_source = entry["source"].text()
+    inputs, dtypes = _inputs(entry["inputs"], model_source) if "inputs" in entry else ({}, {})
+    if not inputs and not model_source.startswith("onnx:"):
+        raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
+    calibration = _file(entry["calibration"], project) if "calibration" in entry else None
+    return ModelSpec(name, model_source, inputs, calibration, dtypes)
+
+
+def _inputs(node: Node, model_source: str) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """Returns the shape of each input, and the types of those that are not float32."""
+    shapes, dtypes = {}, {}
+    for name, each in node.mapping().items():
+        if not isinstance(each.value, dict):
+            shapes[name] = _shape(each)
+            continue
+        typed = each.mapping(allowed=("shape", "dtype"), required=("shape", "dtype"))
+        shapes[name], dtype = _shape(typed["shape"]), typed["dtype"].choice(_DTYPES, "a type of inputs")
+        if model_source.startswith("onnx:"):
+            raise typed["dtype"].error("an ONNX file names the types of its inputs; give only the shape")
+        if dtype != _DTYPES[0]:
+            dtypes[name] = dtype
+    return shapes, dtypes
+
+
+def _file(node: Node, project: Path) -> str:
+    path = node.text()
+    if not (project / path).is_file():
+        raise node.error(f"found no file {path} in {project.resolve()}")
+    return path
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    return tuple(dimension.whole(least=1) for dimension in node.items())
+
+
+def _target(name: str, node: Node) -> TargetSpec:
+    kinds = sorted(_TARGET_KEYS)
+    entry = node.mapping(required=("kind",))
+    kind = entry["kind"].choice(kinds, "a kind of target")
+    node.mapping(allowed=("kind", *_TARGET_KEYS[kind], "required"))
+    if "mcpu" in entry:
+        entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
+    for called in {"arch", "model"} & set(entry):
+        entry[called].text()
+    if "threads" in entry:
+        entry["threads"].whole(least=1)
+    if "exact" in entry:
+        entry["exact"].flag()
+    required = entry["required"].flag() if "required" in entry else True
+    remote = Remote.read(entry["measure"]) if "measure" in entry else None
+    settings = {key: setting.value for key, setting in entry.items() if key not in _NOT_IDENTITY}
+    if "max_relative_error" in entry:
+        settings["max_relative_error"] = entry["max_relative_error"].number(*_RELATIVE_ERRORS)
+    return TargetSpec(name, kind, {**settings, **_identity(kind, node, remote)}, node.file, required, remote)
+
+
+def _identity(kind: str, node: Node, remote: Remote | None) -> dict[str, str]:
+    """Checks that a device elsewhere, which cannot be asked, is described; returns what follows from where it is."""
+    entry = node.mapping()
+    if remote is None:
+        if "model" in entry and kind == "cpu":
+            raise entry["model"].error("is the name of a processor elsewhere; give `measure`, too, or leave it out")
+        return {}
+    for name in ("mcpu", "threads") if kind == "cpu" else ("arch",):
+        if name not in entry:
+            raise node.error(f"has no `{name}`; what is measured elsewhere (`measure`) cannot be detected")
+    if kind != "cpu":
+        return {}
+    model = entry["model"].text() if "model" in entry else remote.key
+    if model is None:
+        raise node.error("has no `model`; a server without a `key` does not name its processor")
+    return {"model": model}
+
+
+def _build(
+    node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Mapping[str, TargetSpec]
+) -> BuildSpec:
+    entry = node.mapping(required=("model", "target"))
+    model = entry["model"].choice(models, "one of the models")
+    target = entry["target"].choice(targets, "one of the targets")
+    own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
+    tuning = {**defaults, **_tuning(own)}
+    name = _name(entry["name"]) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
+    shared = "total_trials" in own or ("total_trials" in defaults and "trials" not in own)
+    trials = tuning["total_trials" if shared else "trials"]
+    refine = _refine(node, tuning["refine"], targets[target])
+    return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared, refine)
+
+
+def _refine(node: Node, refine: int, target: TargetSpec) -> int:
+    """Checks that a network can be timed where it is to be refined."""
+    if refine and (target.kind != "cpu" or target.remote is not None):
+        place = "elsewhere" if target.remote is not None else f"of kind {target.kind}"
+        raise node.error(
+            f"found refine: {refine}, which is for this machine's processor; target {target.name} is {place}; "
+            "give the build `refine: 0`"
+        )
+    return refine
+
+
+def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
+    """Checks what all tuners have in common; `anole.search.presets` checks the rest."""
+    for name in _COUNTS:
+        if name in settings:
+            settings[name].whole(least=0)
+    if "trials" in settings and "total_trials" in settings:
+        problem = "found beside trials; a budget is `trials` for each task or `total_trials` for all together"
+        raise settings["total_trials"].error(problem)
+    if "preset" in settings:
+        settings["preset"].text()
+    return {name: setting.value for name, setting in settings.items()}
+
+
+def _tuner_of(tuning: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tuning.items() if name not in _COUNTS}
+
+
+def _named(node: Node) -> list[tuple[str, Node]]:
+    entries = node.mapping()
+    if not entries:
+        raise node.error("is empty")
+    for name in entries:
+        _name(Node(name, node.path, node.file))
+    return list(entries.items())
+
+
+def _name(node: Node) -> str:
+    name = node.text()
+    if not _NAME.fullmatch(name):
+        raise node.error(f"found {name!r}; a name consists of letters, digits and _ . + -")
+    return name
+
+
+def _laid_over(below: object, above: object) -> object:
+    if isinstance(above, Mapping):
+        lower = below if isinstance(below, Mapping) else {}
+        return {**lower, **{key: _laid_over(lower.get(key), value) for key, value in above.items()}}
+    return _number(above) if isinstance(above, str) else above
+
+
+def _number(text: str) -> object:
+    """Returns the number that a text is: Snakemake hands over what stands inside of a mapping as text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if type(value) in (int, float) else text

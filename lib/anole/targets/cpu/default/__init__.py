@@ -1,0 +1,1 @@
+"""The schedule of everything on the CPU that is not tuned."""

@@ -1,0 +1,257 @@
+"""Loop nests for the CPU: over a spatial block with what feeds it, and over a reduction by rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tvm import s_tir
+
+from anole.targets.cpu.default.access import Axis, Block, describe_block
+
+SERIAL_WORK = 1 << 14
+"""Below so many steps, waking other threads costs more than they save."""
+
+ACCUMULATORS = 4
+"""Independent vectors in flight, so that the latency of one addition is hidden behind the others."""
+
+_CHUNKS = 64
+"""The most pieces that one long reduction is cut into, to be shared by the threads."""
+
+Loop = Any
+Rv = Any
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the default schedule needs to know of the processor.
+
+    Attributes:
+        threads: how many run at once.
+        vector_bytes: width of a vector register.
+    """
+
+    threads: int
+    vector_bytes: int
+
+    def lanes(self, *blocks: Block) -> int:
+        """Returns how many of the widest elements of some blocks fit a register."""
+        return max(1, self.vector_bytes // max(block.lane_bytes for block in blocks))
+
+
+def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], machine: Machine) -> None:
+    """Vectorises a spatial block along its most contiguous axis, and runs its outer loops in parallel.
+
+    Args:
+        schedule: of the function, in which the block is a nest of its own.
+        rv: the spatial block.
+        feeding: reductions whose result it alone takes, element by element; they are computed just above the
+            vector, with their accumulators in registers.
+        machine: the processor.
+    """
+    block, fed = described_block(schedule, rv), [described_block(schedule, feeder) for feeder in feeding]
+    lanes = machine.lanes(block, *fed)
+    work = block.work + sum(each.work for each in fed)
+    loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, fed)
+    if not feeding and not block.branches:
+        loops, axes = collapse(schedule, loops, axes)
+    position = max(range(len(axes)), key=lambda i: _worth(axes[i], lanes))
+    if axes[position].store not in (0, 1) and not feeding:
+        # LLVM interleaves the few channels of an image better than a scattering vector would.
+        if work >= SERIAL_WORK:
+            run_in_parallel(schedule, loops[:-1] or loops, machine)
+        return
+    width = vector_width(axes[position].extent, lanes * (ACCUMULATORS if feeding else 1), lanes)
+    crossing = None if feeding else _crossing(axes, position, lanes)
+    outer, above, vector = _tile(schedule, loops, position, width, crossing)
+    tail = axes[position].extent % width != 0
+    if work >= SERIAL_WORK:
+        lone = prod(_extent(schedule, loop) for loop in outer) == 1
+        fused, count = run_in_parallel(schedule, [*outer, above] if lone or not tail else outer, machine)
+        above = fused if count == len(outer) + 1 else above
+    for feeder in feeding:
+        accumulate(schedule, feeder, above, width)
+    schedule.vectorize(vector)
+    if tail:
+        schedule.annotate(above, "pragma_loop_partition_hint", 1)
+
+
+def schedule_row_reduction(schedule: s_tir.Schedule, rv: Rv, machine: Machine) -> None:
+    """Reduces along a contiguous axis: a vector of partial results for each row, then one of its lanes."""
+    block = described_block(schedule, rv)
+    loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
+    position = row_axis(axes)
+    if position is None:
+        return
+    rows = [loop for loop, axis in zip(loops, axes, strict=True) if not axis.reduction]
+    n_rows, extent = prod(axis.extent for axis in axes if not axis.reduction), axes[position].extent
+    chunks = _chunks(extent, machine.threads)
+    if n_rows < machine.threads and block.work >= SERIAL_WORK and chunks > 1:
+        piece, _ = schedule.split(loops[position], [chunks, None])
+        schedule_row_reduction(schedule, schedule.rfactor(piece, len(rows)), machine)
+        return
+    lanes = machine.lanes(block)
+    width = vector_width(extent, lanes * (ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
+    steps, vector = schedule.split(loops[position], [None, width])
+    others = [loop for i, loop in enumerate(loops) if axes[i].reduction and i != position]
+    schedule.reorder(*rows, *others, steps, vector)
+    partial = schedule.rfactor(vector, len(rows))
+    parallel = block.work >= SERIAL_WORK and n_rows > 1
+    if extent % width:
+        # compute_at would forget the predicate of the last, partial step, hence loops of their own.
+        _vectorize_partial(schedule, partial, len(rows), parallel, machine)
+    elif rows:
+        row = rows[-1]
+        if parallel:
+            fused, count = run_in_parallel(schedule, rows, machine)
+            row = fused if count == len(rows) else row
+        accumulate(schedule, partial, row, width)
+    else:
+        _vectorize_partial(schedule, partial, 0, False, machine)
+    schedule.decompose_reduction(rv, schedule.get_loops(rv)[-1])
+
+
+def row_axis(axes: Sequence[Axis]) -> int | None:
+    """Returns the reduction axis to vectorise along, or None where a spatial axis is contiguous."""
+    if any(not axis.reduction and axis.extent >= 4 and axis.contiguous_loads for axis in axes):
+        return None
+    rows = (i for i in reversed(range(len(axes))) if axes[i].reduction and axes[i].contiguous_loads)
+    return next((i for i in rows if axes[i].extent >= 4), None)
+
+
+def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[Loop], machine: Machine) -> tuple[Loop, int]:
+    """Fuses as few of the outermost loops as the threads can share evenly, and runs them in parallel.
+
+    Returns:
+        The parallel loop, and how many loops went into it.
+    """
+    sizes = [prod(_extent(schedule, loop) for loop in loops[:n]) for n in range(1, len(loops) + 1)]
+    even = (n for n, size in enumerate(sizes, 1) if _shares_evenly(size, machine.threads))
+    count = next(even, len(loops))
+    fused = schedule.fuse(*loops[:count]) if count > 1 else loops[0]
+    schedule.parallel(fused)
+    return fused, count
+
+
+def collapse(schedule: s_tir.Schedule, loops: list[Loop], axes: list[Axis]) -> tuple[list[Loop], list[Axis]]:
+    """Fuses neighbouring loops that walk memory as one."""
+    for position in reversed(range(1, len(axes))):
+        outer, inner = axes[position - 1], axes[position]
+        if outer.wraps(inner):
+            axes = [*axes[: position - 1], outer.merged(inner), *axes[position + 1 :]]
+            fused = schedule.fuse(loops[position - 1], loops[position])
+            loops = [*loops[: position - 1], fused, *loops[position + 1 :]]
+    return loops, axes
+
+
+def vector_width(extent: int, widest: int, lanes: int) -> int:
+    """Returns how many elements to take at once, so that an extent needs the fewest steps.
+
+    What is left of an extent that the width does not divide is taken element by element, at twice the cost.
+    """
+    if extent <= lanes:
+        return extent
+
+    def steps(width: int) -> int:
+        return extent // width * -(-width // lanes) + 2 * (extent % width)
+
+    widths = [width for width in range(4, min(widest, extent) + 1, 4) if width % lanes == 0 or extent % width == 0]
+    return min(widths or [lanes], key=lambda width: (steps(width), extent % width != 0, -width))
+
+
+def _tile(
+    schedule: s_tir.Schedule, loops: Sequence[Loop], position: int, width: int, crossing: tuple[int, int] | None
+) -> tuple[list[Loop], Loop, Loop]:
+    """Splits the vector off the loop at a position and moves it innermost, across a tile of another loop if asked.
+
+    Returns:
+        The outer loops, the loop above the vector, and the vector, outermost first.
+    """
+    outer = [loop for i, loop in enumerate(loops) if i != position]
+    above, vector = schedule.split(loops[position], [None, width])
+    inner = [vector]
+    if crossing is not None:
+        index, extent = crossing
+        rest, tile = schedule.split(loops[index], [None, extent])
+        outer = [rest if loop is loops[index] else loop for loop in outer]
+        inner = [tile, vector]
+    schedule.reorder(*outer, above, *inner)
+    return outer, above, vector
+
+
+def accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
+    """Computes a reduction inside a loop, with vectors of accumulators."""
+    schedule.compute_at(rv, at)
+    chain = schedule.get_loops(rv)
+    depth = next(i for i, loop in enumerate(chain, 1) if schedule.get(loop).same_as(schedule.get(at)))
+    inside = list(chain[depth:])
+    lanes = inside.pop(0) if width > 1 else None
+    if lanes is not None:
+        schedule.reorder(*inside, lanes)
+        schedule.vectorize(lanes)
+    if inside:
+        schedule.decompose_reduction(rv, inside[0])
+
+
+def _vectorize_partial(schedule: s_tir.Schedule, rv: Rv, n_rows: int, parallel: bool, machine: Machine) -> None:
+    loops = schedule.get_loops(rv)
+    steps, vector = loops[-2:]
+    if parallel:
+        run_in_parallel(schedule, loops[:n_rows], machine)
+    schedule.vectorize(vector)
+    schedule.annotate(steps, "pragma_loop_partition_hint", 1)
+    schedule.decompose_reduction(rv, loops[n_rows])
+
+
+def _joined_axes(block: Block, fed: Sequence[Block]) -> list[Axis]:
+    """The axes of a spatial block, each with the strides of the feeding reductions' loads too."""
+    joined = list(block.axes)
+    for each in fed:
+        spatial = [axis for axis in each.axes if not axis.reduction]
+        joined = [
+            Axis(mine.extent, False, mine.store, mine.loads + theirs.loads)
+            for mine, theirs in zip(joined, spatial, strict=True)
+        ]
+    return joined
+
+
+def _worth(axis: Axis, lanes: int) -> tuple[float, bool]:
+    contiguous = sum(stride in (0, 1) for stride in axis.strides) / len(axis.strides)
+    return min(axis.extent, lanes) * contiguous, axis.store == 1
+
+
+def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int] | None:
+    """The axis along which loads are contiguous instead, as in a transposition, and how much of it to tile."""
+    if axes[position].contiguous_loads:
+        return None
+    for i, axis in enumerate(axes):
+        tile = next((lanes >> shift for shift in range(3) if axis.extent % max(lanes >> shift, 1) == 0), 1)
+        if i != position and 1 in axis.loads and tile >= 4:
+            return i, tile
+    return None
+
+
+def _chunks(extent: int, threads: int) -> int:
+    return next((n for n in range(_CHUNKS, threads - 1, -1) if extent % n == 0 and n % threads == 0), 1)
+
+
+def _shares_evenly(iterations: int, threads: int) -> bool:
+    return iterations >= 16 * threads or (iterations >= threads and iterations % threads == 0)
+
+
+def described_block(schedule: s_tir.Schedule, rv: Rv) -> Block:
+    """Returns what scheduling needs to know of a block.
+
+    Raises:
+        ValueError: it is not one store with constant extents.
+    """
+    block = describe_block(schedule.get(rv))
+    if block is None:
+        raise ValueError(f"block {schedule.get(rv).name_hint} is not one store")
+    return block
+
+
+def _extent(schedule: s_tir.Schedule, loop: Loop) -> int:
+    return int(schedule.get(loop).extent)

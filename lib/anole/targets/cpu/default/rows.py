@@ -1,0 +1,116 @@
+"""The schedule of functions that go over each row several times, such as softmax: all of it, row by row.
+
+A row stays in the cache between one block and the next, what passes between them is as short as a row, and the
+threads meet once instead of once for every block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from tvm import s_tir
+
+from anole.targets.cpu.default.access import Block
+from anole.targets.cpu.default.loop_nests import (
+    ACCUMULATORS,
+    SERIAL_WORK,
+    Machine,
+    accumulate,
+    described_block,
+    run_in_parallel,
+)
+
+_LANES_LEFT = 4
+"""Partial results that are added up one by one."""
+
+_ROWS_OF_A_THREAD = 4
+
+Loop = Any
+Rv = Any
+
+
+def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[Rv], machine: Machine) -> None:
+    """Computes all blocks of a function inside one parallel loop over its rows.
+
+    Args:
+        schedule: of the function.
+        blocks: all of them, in order; the last one writes the result.
+        machine: the processor.
+
+    Raises:
+        ValueError: the blocks do not share their rows, vectors do not divide them, or they are few.
+    """
+    described = [described_block(schedule, rv) for rv in blocks]
+    *earlier, last = described
+    reductions = [block for block in earlier if block.reduces]
+    if len(earlier) < 2 or not reductions or last.reduces:
+        raise ValueError("there is nothing that goes over rows several times")
+    n_rows = _spatial_extent(reductions[0])
+    rows, is_large = _leading(last, n_rows), sum(block.work for block in described) >= SERIAL_WORK
+    if is_large and n_rows < _ROWS_OF_A_THREAD * machine.threads:
+        raise ValueError("there are too few rows for the threads to share")
+    lanes = machine.lanes(*described)
+    for rv, block in zip(blocks, described, strict=True):
+        if block.reduces:
+            _split_into_lanes(schedule, rv, block, lanes)
+    loops = schedule.get_loops(blocks[-1])
+    _vectorize(schedule, loops[rows:], lanes)
+    fused = 1
+    if is_large:
+        _, fused = run_in_parallel(schedule, loops[:rows], machine)
+    row = schedule.get_loops(blocks[-1])[rows - fused]
+    for rv in reversed(schedule.get_child_blocks(schedule.get_sblock("root"))[:-1]):
+        _compute_in_row(schedule, rv, row, n_rows, lanes)
+
+
+def _leading(block: Block, n_rows: int) -> int:
+    """How many of a block's outermost axes are the rows."""
+    extents = [axis.extent for axis in block.axes]
+    counts = [count for count in range(1, len(extents)) if prod(extents[:count]) == n_rows]
+    if not counts:
+        raise ValueError("the result has other rows than the reductions")
+    return counts[0]
+
+
+def _split_into_lanes(schedule: s_tir.Schedule, rv: Rv, block: Block, lanes: int) -> None:
+    """Makes a reduction one of a vector of partial results, of a few, and of these one by one."""
+    *spatial, loop = schedule.get_loops(rv)
+    if not block.axes[-1].reduction or any(axis.reduction for axis in block.axes[:-1]):
+        raise ValueError("rows are not reduced along their last axis alone")
+    extent = int(schedule.get(loop).extent)
+    in_flight = ACCUMULATORS * lanes if extent % (ACCUMULATORS * lanes) == 0 else lanes
+    for width in (in_flight, lanes, _LANES_LEFT):
+        if width >= int(schedule.get(loop).extent):
+            continue
+        if int(schedule.get(loop).extent) % width:
+            raise ValueError(f"{width} lanes do not divide a row")
+        _, vector = schedule.split(loop, [None, width])
+        schedule.rfactor(vector, len(spatial))
+        loop = schedule.get_loops(rv)[-1]
+
+
+def _compute_in_row(schedule: s_tir.Schedule, rv: Rv, row: Loop, n_rows: int, lanes: int) -> None:
+    block = described_block(schedule, rv)
+    if block.reduces:
+        accumulate(schedule, rv, row, _spatial_extent(block) // n_rows)
+    else:
+        schedule.compute_at(rv, row)
+        loops = schedule.get_loops(rv)
+        outside = next(i for i, loop in enumerate(loops, 1) if schedule.get(loop).same_as(schedule.get(row)))
+        _vectorize(schedule, loops[outside:], lanes)
+    if prod(int(schedule.get(loop).extent) for loop in schedule.get_loops(rv)) != block.work:
+        raise ValueError("a row needs other rows too")
+
+
+def _vectorize(schedule: s_tir.Schedule, loops: Sequence[Loop], lanes: int) -> None:
+    extent = prod(int(schedule.get(loop).extent) for loop in loops)
+    if extent % lanes:
+        raise ValueError(f"{lanes} lanes do not divide a row")
+    fused = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+    schedule.vectorize(schedule.split(fused, [None, lanes])[1])
+
+
+def _spatial_extent(block: Block) -> int:
+    return prod(axis.extent for axis in block.axes if not axis.reduction)

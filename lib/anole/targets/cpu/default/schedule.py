@@ -1,0 +1,138 @@
+"""The schedule of all functions that are not tuned: none that is large stays serial, or scalar if contiguous."""
+
+from __future__ import annotations
+
+import logging
+from itertools import takewhile
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from anole.targets.cpu.default.access import describe_block, reads_elementwise
+from anole.targets.cpu.default.loop_nests import (
+    SERIAL_WORK,
+    Machine,
+    row_axis,
+    run_in_parallel,
+    schedule_row_reduction,
+    schedule_spatial,
+)
+from anole.targets.cpu.default.rows import schedule_rows
+
+__all__ = ["Machine", "schedule_default"]
+
+_log = logging.getLogger(__name__)
+
+
+def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
+    """Returns an equal function, parallel and vectorised where that pays.
+
+    Never fails: what one strategy cannot schedule, or TVM then cannot lower, falls back to a simpler strategy, and
+    at last to the function as it was.
+    """
+    for strategy in (_schedule_rows, _schedule_blocks, _schedule_outer_loops):
+        schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
+        try:
+            strategy(schedule, machine)
+            _lower(schedule.mod["main"])
+        except Exception as error:
+            # TVM says what it cannot schedule or lower through many types, from ScheduleError to InternalError.
+            _log.debug("%s: %s: %s", strategy.__name__, type(error).__name__, str(error).strip()[-200:])
+            continue
+        return schedule.mod["main"]
+    return func
+
+
+def _lower(func: tirx.PrimFunc) -> None:
+    target = tvm.target.Target({"kind": "llvm"})
+    lower, *_ = s_tir.pipeline.default_s_tir_pipeline()
+    with target:
+        module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+        lower(tirx.transform.BindTarget(target.with_host(target))(module))
+
+
+def _schedule_rows(schedule: s_tir.Schedule, machine: Machine) -> None:
+    _inline_cheap(schedule)
+    schedule_rows(schedule, _blocks(schedule), machine)
+
+
+def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> None:
+    _inline_cheap(schedule)
+    done: set[str] = set()
+    for name, rv in reversed([(_name(schedule, rv), rv) for rv in _blocks(schedule)]):
+        if name in done:
+            continue
+        block = describe_block(schedule.get(rv))
+        if block is None or len(block.axes) != len(schedule.get_loops(rv)):
+            _schedule_spatial_loops(schedule, rv, machine)
+        elif not block.reduces:
+            feeding = _feeding_reductions(schedule, rv)
+            done.update(_name(schedule, feeder) for feeder in feeding)
+            schedule_spatial(schedule, rv, feeding, machine)
+        elif row_axis(block.axes) is not None:
+            schedule_row_reduction(schedule, rv, machine)
+        elif all(axis.reduction for axis in block.axes):
+            continue
+        else:
+            schedule_spatial(schedule, schedule.cache_write(rv, 0, "global"), [rv], machine)
+
+
+def _schedule_outer_loops(schedule: s_tir.Schedule, machine: Machine) -> None:
+    for rv in _blocks(schedule):
+        _schedule_spatial_loops(schedule, rv, machine)
+
+
+def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine) -> None:
+    """Runs the leading spatial loops of a block in parallel, where its work pays for that."""
+    iter_vars, loops = schedule.get(rv).iter_vars, schedule.get_loops(rv)
+    if len(iter_vars) != len(loops):
+        return
+    leading = takewhile(lambda iter_var: iter_var.iter_type == tirx.IterVar.DataPar, iter_vars)
+    spatial = loops[: len(list(leading))]
+    if spatial and prod(int(schedule.get(loop).extent) for loop in loops) >= SERIAL_WORK:
+        run_in_parallel(schedule, spatial, machine)
+
+
+def _inline_cheap(schedule: s_tir.Schedule) -> None:
+    """Inlines every spatial block that others read, unless its values are both expensive and used repeatedly."""
+    for rv in _blocks(schedule):
+        block = describe_block(schedule.get(rv))
+        consumers = schedule.get_consumers(rv)
+        if block is None or block.reduces or not consumers:
+            continue
+        readers = [describe_block(schedule.get(consumer)) for consumer in consumers]
+        repeated = len(readers) > 1 or any(reader is None or reader.reduces for reader in readers)
+        if not (block.expensive and repeated):
+            try:
+                schedule.compute_inline(rv)
+            except s_tir.ScheduleError:
+                _log.debug("%s stays a block of its own", _name(schedule, rv))
+
+
+def _feeding_reductions(schedule: s_tir.Schedule, rv: Any) -> list[Any]:
+    """The reductions along no contiguous axis, all of whose results this spatial block alone takes, one by one."""
+    feeding = []
+    for producer in schedule.get_producers(rv):
+        block, source = describe_block(schedule.get(producer)), schedule.get(producer)
+        if block is None or not block.reduces or row_axis(block.axes) is not None:
+            continue
+        spatial = [each.var for each in source.iter_vars if each.iter_type == tirx.IterVar.DataPar]
+        in_order = len(source.body.indices) == len(spatial) and all(map(_same, source.body.indices, spatial))
+        alone = len(schedule.get_consumers(producer)) == 1
+        if alone and in_order and reads_elementwise(schedule.get(rv), source.body.buffer):
+            feeding.append(producer)
+    return feeding
+
+
+def _same(index: Any, var: Any) -> bool:
+    return bool(index.same_as(var))
+
+
+def _blocks(schedule: s_tir.Schedule) -> list[Any]:
+    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
+
+
+def _name(schedule: s_tir.Schedule, rv: Any) -> str:
+    return str(schedule.get(rv).name_hint)

@@ -1,0 +1,1 @@
+"""How candidates are built and run on the CPU, and what it can do at most."""

@@ -1,0 +1,53 @@
+"""Candidates for the CPU as shared libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from anole.record import Config
+from anole.targets.base import Template
+from anole.targets.cpu.device.lowering import pipeline
+from anole.targets.shared.kernel import define, link
+from anole.task import Workload
+
+
+def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
+    """Returns what TVM calls this target."""
+    return tvm.target.Target({"kind": "llvm", "mcpu": description["mcpu"], "num-cores": description["threads"]})
+
+
+def candidate_context() -> tvm.transform.PassContext:
+    """Returns how TVM is set to compile candidates: to the same loops as whole networks, in less time.
+
+    What a call is given is not checked, as the runner gives what is right: LLVM would spend a quarter of its time on
+    these checks. Nor are statements without effect looked for, as LLVM removes them too.
+    """
+    return tvm.transform.PassContext(config={"tirx.disable_assert": True}, disabled_pass=["tirx.RemoveNoOp"])
+
+
+def load(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
+    """Returns a scheduled function, compiled and loaded into this process."""
+    with TemporaryDirectory(prefix="anole-") as folder:
+        artifact = Path(folder) / "kernel.so"
+        _export(func, description, artifact)
+        return tvm.runtime.load_module(str(artifact))["main"]
+
+
+def build(
+    template: Template, workload: Workload, config: Config, description: Mapping[str, Any], artifact: Path
+) -> None:
+    """Builds one candidate into a shared library."""
+    func = template.schedule(define(template, workload, config), workload, config)
+    with candidate_context():
+        _export(func, description, artifact)
+
+
+def _export(func: tirx.PrimFunc, description: Mapping[str, Any], artifact: Path) -> None:
+    library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description), tir_pipeline=pipeline())
+    library.export_library(str(artifact), fcompile=link)

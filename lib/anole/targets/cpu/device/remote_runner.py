@@ -1,0 +1,35 @@
+"""Candidates on the processor of another machine."""
+
+from __future__ import annotations
+
+from tvm import rpc
+
+from anole.errors import TargetError
+from anole.targets.base import Template
+from anole.targets.rpc.runner import Conditions, SessionRunner
+from anole.targets.rpc.sessions import telling_loss
+from anole.task import Workload
+
+_COLD_WEIGHTS = Conditions({"f_preproc": "cache_flush_cpu_non_first_arg"})
+"""As for the processor that is here: data is warm, constant weights come from memory in every run."""
+
+_ALL_CORES_ALIKE = 1
+
+
+def remote_runner(template: Template, workload: Workload, threads: int, session: rpc.RPCSession) -> SessionRunner:
+    """Returns what runs candidates with a number of threads on a server's processor.
+
+    Raises:
+        TargetError: the server has not so many threads.
+        DeviceLostError: the session was lost.
+    """
+    with telling_loss(session):
+        session.get_function("runtime.config_threadpool")(_ALL_CORES_ALIKE, threads)
+        found = int(session.get_function("runtime.NumThreads")())
+    if found != threads:
+        raise TargetError(
+            f"the server runs kernels with {found} of the target's {threads} threads; "
+            f"start it with TVM_NUM_THREADS={threads}"
+        )
+    conditions = _COLD_WEIGHTS if workload.constant_weight else Conditions()
+    return SessionRunner(template, workload, session, session.cpu(0), conditions)

@@ -1,0 +1,88 @@
+"""The templates that a convolution on the CPU may have; a config chooses one where there are two."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from anole.record import Config
+from anole.space import ALGORITHM, Space, union
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.templates import conv2d_space as direct
+from anole.targets.cpu.templates import depthwise_space as depthwise
+from anole.targets.cpu.templates import grouped_space as grouped
+from anole.targets.cpu.templates import rounding
+from anole.targets.cpu.templates import winograd_space as winograd
+from anole.task import Conv2d
+
+if TYPE_CHECKING:
+    from anole.targets.base import Template
+
+DIRECT, WINOGRAD = "direct", "winograd"
+
+VERSIONS = {
+    "conv2d": direct.VERSION,
+    "cover": rounding.VERSION,
+    "conv2d.prefetch": direct.PREFETCH_VERSION,
+    "conv2d.depthwise": depthwise.VERSION,
+    "conv2d.grouped": grouped.VERSION,
+    "conv2d.winograd": winograd.VERSION,
+}
+
+
+def has_choice(w: Conv2d, exact: bool) -> bool:
+    """Returns whether a convolution may be Winograd's: not where it must be computed exactly as it is defined."""
+    return winograd.can_winograd(w) and not exact
+
+
+def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:
+    """Returns the version of a convolution's template, which rises with that of every algorithm it may have."""
+    version = direct.VERSION
+    if depthwise.is_depthwise(w):
+        version += depthwise.VERSION
+    elif direct.prefetches(w):
+        version += direct.PREFETCH_VERSION
+    if grouped.is_bundled(unit, w):
+        version += grouped.VERSION
+    elif not depthwise.is_depthwise(w):
+        version += rounding.covering_version(w.out_width)
+    return version + (winograd.VERSION if has_choice(w, exact) else 0)
+
+
+@cache
+def convolution_space(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Space:
+    """Returns the space of a convolution: grouped, depthwise, or direct and, where it can be, Winograd's."""
+    if grouped.is_bundled(unit, w):
+        return grouped.grouped_space(unit, threads, w)
+    if depthwise.is_depthwise(w):
+        return depthwise.depthwise_space(unit, threads, w)
+    space = direct.conv2d_space(unit, threads, w)
+    if not has_choice(w, exact):
+        return space
+    return union({DIRECT: space, WINOGRAD: winograd.winograd_space(unit, threads, w)})
+
+
+def convolution_default(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Config:
+    """Returns a valid config of the algorithm that is most likely the faster one."""
+    if not has_choice(w, exact):
+        return convolution_space(unit, threads, w, exact).best_drawn
+    if winograd.winograd_pays(unit, threads, w):
+        return {ALGORITHM: WINOGRAD, **winograd.winograd_space(unit, threads, w).best_drawn}
+    return {ALGORITHM: DIRECT, **direct.conv2d_space(unit, threads, w).best_drawn}
+
+
+def convolution_template(unit: VectorUnit, w: Conv2d, exact: bool) -> Template:
+    """Returns the template of a convolution; its space has the same name."""
+    from anole.targets.cpu.templates.conv2d import Conv2dTemplate
+    from anole.targets.cpu.templates.depthwise import DepthwiseTemplate
+    from anole.targets.cpu.templates.grouped import GroupedTemplate
+    from anole.targets.cpu.templates.winograd import WinogradTemplate
+    from anole.targets.shared.algorithm_choice import ChoiceTemplate
+
+    if grouped.is_bundled(unit, w):
+        return GroupedTemplate(unit)
+    if depthwise.is_depthwise(w):
+        return DepthwiseTemplate(unit)
+    if not has_choice(w, exact):
+        return Conv2dTemplate(unit)
+    return ChoiceTemplate({DIRECT: Conv2dTemplate(unit), WINOGRAD: WinogradTemplate(unit)})

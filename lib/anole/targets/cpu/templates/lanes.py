@@ -1,0 +1,100 @@
+"""Vectors whose lanes are filters of several groups, each of which reads the channel of its own group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from anole.targets.cpu.templates.grouped_space import Bundle
+
+
+def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.PrimFunc:
+    """Returns a function in which one step multiplies a vector over the filters of a bundle's groups.
+
+    Left to itself the compiler collects what the lanes read one by one. Here it is loaded for each group, and blended
+    or, where that takes fewer steps, shuffled from the channels of all groups.
+
+    Args:
+        func: a scheduled one.
+        loop: the vectorised loop, over filters, around a block that adds the product of data and weight; its
+            reduction over channels is unrolled where the bundle is shuffled.
+        bundle: whose vectors these are.
+    """
+
+    def join(each: tirx.For) -> tirx.Stmt:
+        return _vector_step(each, bundle) if each.loop_var.same_as(loop.loop_var) else each
+
+    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, join), order="post"))
+
+
+def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
+    realize = loop.body
+    block = realize.block
+    total, product = block.body.value.a, block.body.value.b
+    data, weight, rc = product.a, product.b, block.iter_vars[4].var
+    filters = block.body.indices[-1]
+    value = _joined(data, filters, rc, bundle) * _vector_from(weight, weight.indices[-1], bundle.lanes)
+    added = _vector_from(total, filters, bundle.lanes) + value
+    places = [*block.body.indices[:-1], tirx.Ramp(filters, 1, bundle.lanes)]
+    body = tirx.BufferStore(block.body.buffer, added, places)
+    parts = (block.reads, block.writes, block.name_hint, body, None, block.alloc_buffers, block.match_buffers)
+    step = s_tir.SBlock(block.iter_vars, *parts, block.annotations)
+
+    def first_lane(variable: tirx.Var) -> Any:
+        return tirx.IntImm(variable.ty.dtype, 0) if variable.same_as(loop.loop_var) else variable
+
+    values = [tvm_ffi.structural_map(each, (tirx.Var, first_lane)) for each in realize.iter_values]
+    return s_tir.SBlockRealize(values, realize.predicate, step)
+
+
+def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -> Any:
+    """What the lanes of a vector read, whichever of the bundle's vectors it is: loops over these are unrolled."""
+    first = tirx.floordiv(filters, bundle.filters) * bundle.channels
+    read = _shuffled if bundle.is_shuffled else _blended
+    vectors = [read(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]
+    return _chosen(tirx.floordiv(tirx.floormod(filters, bundle.filters), bundle.lanes), vectors)
+
+
+def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
+    """One channel of each group, in all of its lanes."""
+    lanes = bundle.lanes
+    joined = None
+    for group in sorted(set(groups), reverse=True):
+        channel = _load(data, first + group * bundle.group_channels + rc)
+        value = tirx.Broadcast(channel, lanes)
+        before_next = tirx.Ramp(0, 1, lanes) < tirx.Broadcast(lanes - groups[::-1].index(group), lanes)
+        joined = value if joined is None else tirx.Select(before_next, value, joined)
+    return joined
+
+
+def _shuffled(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
+    """All channels of all groups, of which each lane takes its own."""
+    channels = bundle.group_channels
+    extent = (groups[-1] - groups[0] + 1) * channels
+    loaded = _vector_from(data, first + groups[0] * channels, extent)
+    # TVM shuffles no more lanes than it is given.
+    sources = [loaded] * -(-bundle.lanes // extent)
+
+    def step(channel: int) -> Any:
+        return tirx.Shuffle(
+            sources, [tirx.IntImm("int32", (group - groups[0]) * channels + channel) for group in groups]
+        )
+
+    return _chosen(rc, [step(channel) for channel in range(channels)])
+
+
+def _chosen(index: Any, values: list[Any]) -> Any:
+    chosen = values[-1]
+    for position in reversed(range(len(values) - 1)):
+        chosen = tirx.if_then_else(index == position, values[position], chosen)
+    return chosen
+
+
+def _load(load: tirx.BufferLoad, last: Any) -> tirx.BufferLoad:
+    return tirx.BufferLoad(load.source, [*load.indices[:-1], last])
+
+
+def _vector_from(load: tirx.BufferLoad, last: Any, lanes: int) -> tirx.BufferLoad:
+    return _load(load, tirx.Ramp(last, 1, lanes) if lanes > 1 else last)

@@ -1,0 +1,77 @@
+"""Scheduling steps that the CPU's templates share: vectors and unrolled loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from anole.targets.shared.anchor import find_block
+
+LoopRV = Any
+SBlockRV = Any
+
+
+def vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
+    """Unrolls the epilogue's loops below a depth, a register tile, and vectorises the last of them."""
+    *tile, last = sch.get_loops(epilogue)[depth:]
+    extent = int(sch.get(last).extent)
+    width = next(width for width in range(min(lanes, extent), 0, -1) if extent % width == 0)
+    outer, inner = sch.split(last, [None, width])
+    sch.vectorize(inner)
+    for loop in (*tile, outer):
+        sch.unroll(loop)
+
+
+def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
+    """Vectorises the last axis of a copying block such as the padding, where it is long enough."""
+    last = sch.get_loops(block)[-1]
+    extent = sch.get(last).extent
+    if not isinstance(extent, tirx.IntImm):
+        return
+    width = next((width for width in (2 * lanes, lanes, lanes // 2) if int(extent) % width == 0), None)
+    if width:
+        sch.vectorize(sch.split(last, [None, width])[1])
+
+
+def place_padding(sch: s_tir.Schedule, pad_at: str, parallel: LoopRV, lanes: int) -> str:
+    """Computes the padding, if there is any, nowhere, inside the parallel loop, or first of all.
+
+    Args:
+        sch: of the function.
+        pad_at: ``inline``, ``parallel`` or ``root``.
+        parallel: the loop over chunks.
+        lanes: of a vector.
+
+    Returns:
+        Where it is now; ``none`` without padding.
+    """
+    pad = find_block(sch, "pad")
+    if pad is None:
+        return "none"
+    if pad_at == "inline":
+        sch.compute_inline(pad)
+    else:
+        place_copy(sch, pad, parallel if pad_at == "parallel" else None, lanes)
+    return pad_at
+
+
+def place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:
+    """Computes a copying block such as the padding inside a loop, or first of all, in parallel, where that is None."""
+    if loop is not None:
+        sch.compute_at(block, loop)
+    vectorize_copy(sch, block, lanes)
+    if loop is None:
+        batch, row = sch.get_loops(block)[:2]
+        sch.parallel(sch.fuse(batch, row))
+
+
+def unroll_reduction(sch: s_tir.Schedule, loops: Sequence[LoopRV], tile_steps: int, max_step: int) -> None:
+    """Unrolls reduction loops, innermost first, while the unrolled body stays within `max_step` vector operations."""
+    steps = tile_steps
+    for loop in reversed(loops):
+        steps *= int(sch.get(loop).extent)
+        if steps > max_step:
+            return
+        sch.unroll(loop)

@@ -1,0 +1,191 @@
+"""Winograd convolution on the CPU: NHWC data, a block of tiles at a time that stays in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import s_tir, te, tirx
+
+from anole.record import Config
+from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
+from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, padded_filters, vector_width
+from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
+from anole.targets.cpu.templates.winograd_space import output_tiles
+from anole.targets.shared import anchor
+from anole.targets.shared.winograd_matrices import Filtering, minimal_filtering
+from anole.targets.shared.winograd_steps import transform_data, transform_product
+from anole.task import Conv2d
+
+SBlockRV = Any
+
+_LINE = CACHE_LINE_BYTES // FLOAT_BYTES
+
+_MOST_UNROLLED = 6
+"""Of a tile's points along a side; those of a larger one do not fit the registers, and take a third of its compiling
+more when all of them are unrolled, for nothing."""
+
+
+@dataclass(frozen=True)
+class WinogradTemplate:
+    """Convolution by minimal filtering of square tiles; `winograd_space` says what its knobs mean."""
+
+    unit: VectorUnit
+
+    def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
+        """Returns (panels, points, points, in, panel width)."""
+        panel, points = config["tile_f"][2], output_tiles(workload, config).points
+        return (padded_filters(self.unit, workload) // panel, points, points, workload.in_channels, panel)
+
+    def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns HWIO weights, transformed in float64, in whole panels, zero-padded."""
+        missing = padded_filters(self.unit, workload) - workload.out_channels
+        made = _filtering(workload, config).transform_weight(weight)
+        padded = np.pad(made, [(0, 0)] * 3 + [(0, missing)])
+        panels = padded.reshape(*made.shape[:3], -1, config["tile_f"][2])
+        return np.ascontiguousarray(panels.transpose(3, 0, 1, 2, 4), dtype=weight.dtype)
+
+    def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        tiles, filtering = output_tiles(workload, config), _filtering(workload, config)
+        values = transform_data(workload, tiles, filtering, data)
+        return transform_product(workload, tiles, filtering, _multiply(values, packed))
+
+    def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the nest that the config says."""
+        sch = s_tir.Schedule(func)
+        panel = config["tile_f"][2]
+        lanes = vector_width(self.unit, panel)
+        points = output_tiles(workload, config).points
+        parallel, panel_loop = _schedule_output(sch, config, lanes, points)
+        p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
+        channel_lanes = vector_width(self.unit, workload.in_channels)
+        _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
+        func = anchor.scheduled(sch)
+        if not config["prefetch_rc"]:
+            return func
+        return _prefetch_weights(func, sch.get(p_tile), sch.get(rc_outer), config["prefetch_rc"] * panel)
+
+
+def _filtering(w: Conv2d, config: Config) -> Filtering:
+    return minimal_filtering(config["tile_size"], w.kernel[0])
+
+
+def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+    """The products of all points, (points, points, tiles, filters of all panels)."""
+    points, _, tiles, channels = data.shape
+    panels, panel = int(packed.shape[0]), int(packed.shape[4])
+    rc = te.reduce_axis((0, channels), "rc")
+
+    def point(a: Any, b: Any, tile: Any, f: Any) -> Any:
+        return te.sum(data[a, b, tile, rc] * packed[f // panel, a, b, rc, f % panel], axis=rc)
+
+    return te.compute((points, points, tiles, panels * panel), point, name="winograd_product")
+
+
+def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int, points: int) -> tuple[Any, Any]:
+    """Writes the outputs, transformed in registers; returns the loops over chunks and over panels in them."""
+    block = anchor.find_anchor(sch)
+    epilogue = anchor.join_epilogue(sch, block)
+    n, y, x, f = sch.get_loops(epilogue)
+    row, y_inner = sch.split(y, [None, config["tile_size"]])
+    column, x_inner = sch.split(x, [None, config["tile_size"]])
+    f_parallel, f_tile, panel = config["tile_f"]
+    f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
+    sch.reorder(n, row, column, f_chunk, panel_loop, register, y_inner, x_inner, vector)
+    tile = sch.fuse(n, row, column)
+    # Whoever looks for the anchor finds it where most of the work is.
+    for name, value in sch.get(block).annotations.items():
+        sch.annotate(sch.get_sblock("winograd_product"), name, value)
+    sch.compute_inline(block)
+    columns = sch.get_sblock("winograd_output_columns")
+    # Only before the tiles are split is it seen that their place in NHWC leads back to their number.
+    sch.compute_at(columns, register, preserve_unit_loops=True)
+    chunk, tile = sch.split(tile, [None, config["tile_p"][0] * config["tile_p"][1]])
+    outer = [f_chunk, chunk] if config["parallel_order"] == "fy" else [chunk, f_chunk]
+    sch.reorder(*outer, panel_loop, tile, register)
+    parallel = sch.fuse(*outer)
+    sch.parallel(parallel)
+    _transform_columns(sch, columns, points)
+    _unroll(sch, y_inner, x_inner, points)
+    sch.vectorize(vector)
+    return parallel, panel_loop
+
+
+def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lanes: int) -> tuple[Any, Any]:
+    """Multiplies, for one panel of filters, the matrices of all points; returns the loops over tiles and channels."""
+    block = sch.get_sblock("winograd_product")
+    sch.compute_at(block, panel_loop, preserve_unit_loops=True)
+    out = sch.cache_write(block, 0, "local")
+    *_, a, b, tile, f, rc = sch.get_loops(block)
+    p_tile, p_register = sch.split(tile, [None, config["tile_p"][1]])
+    f_register, f_vector = sch.split(f, [None, lanes])
+    channels, unrolled = int(sch.get(rc).extent), config["unroll_rc"]
+    rc_outer, rc_tile, rc_inner = sch.split(rc, [None, (config["prefetch_rc"] or channels) // unrolled, unrolled])
+    sch.reorder(a, b, p_tile, rc_outer, rc_tile, rc_inner, p_register, f_register, f_vector)
+    sch.reverse_compute_at(out, p_tile, preserve_unit_loops=True)
+    *_, tile, f = sch.get_loops(out)
+    f_out, f_out_vector = sch.split(f, [None, lanes])
+    for loop in (rc_inner, p_register, f_register, tile, f_out):
+        sch.unroll(loop)
+    for loop in (f_vector, f_out_vector):
+        sch.vectorize(loop)
+    sch.decompose_reduction(block, rc_outer)
+    return p_tile, rc_outer
+
+
+def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For, weights: int) -> tirx.PrimFunc:
+    """Asks for the weights of the next point while those of this one are used, by each tile for its share of them."""
+    first = first_read(rc_outer, dimensions=5)
+    channels = int(first.source.shape[3])
+    lines = -(-weights * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
+    # One point's weights follow those of another, so that the next point's are as many channels further on.
+    panel, a, b, rc, f = first.indices
+    share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // FLOAT_BYTES)
+    wanted = tirx.BufferLoad(first.source, [panel, a, b, rc + channels, f + share])
+    return prefetch_at(func, rc_outer, prefetch_lines(wanted, lines))
+
+
+def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> None:
+    """Transforms the data of one parallel chunk within it, or of all before them when there is no such loop."""
+    block = sch.get_sblock("winograd_data")
+    if parallel is not None:
+        sch.compute_at(block, parallel, preserve_unit_loops=True)
+    a, b, tile, channel = sch.get_loops(block)[-4:]
+    channel, vector = sch.split(channel, [None, lanes])
+    sch.reorder(tile, channel, a, b, vector)
+    # The points of a tile are written together. A power of two apart they would drive each other out of the cache,
+    # an odd number of lines apart they share all of it.
+    sch.storage_align(block, 0, axis=1, factor=2 * _LINE, offset=_LINE)
+    if parallel is None:
+        channel = sch.fuse(tile, channel)
+        sch.parallel(channel)
+    columns, patch = sch.get_sblock("winograd_data_columns"), sch.get_sblock("winograd_patch")
+    sch.compute_at(columns, channel, preserve_unit_loops=True)
+    column = _transform_columns(sch, columns, points)
+    sch.compute_at(patch, column, preserve_unit_loops=True)
+    row, _, _, patch_vector = sch.get_loops(patch)[-4:]
+    sch.set_scope(patch, 0, "local")
+    _unroll(sch, a, b, points)
+    sch.unroll(row)
+    for loop in (vector, patch_vector):
+        sch.vectorize(loop)
+
+
+def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> Any:
+    """Transforms a tile along its first axis, column by column; returns the loop over columns."""
+    row, column, _, vector = sch.get_loops(columns)[-4:]
+    sch.reorder(column, row, vector)
+    sch.set_scope(columns, 0, "local")
+    _unroll(sch, column, row, points)
+    sch.vectorize(vector)
+    return column
+
+
+def _unroll(sch: s_tir.Schedule, outer: Any, inner: Any, points: int) -> None:
+    """Unrolls a transform of one dimension, and also its repetitions where all of a tile may be in registers."""
+    if points <= _MOST_UNROLLED:
+        sch.unroll(outer)
+    sch.unroll(inner)

@@ -1,0 +1,289 @@
+"""The knobs of a Winograd convolution on the CPU, and what a config of them means; needs no compiler.
+
+The nest, outermost first: a parallel loop over blocks of tiles and chunks of filters, in which the block's data is
+transformed once; for each weight panel a product of matrices for each point of a tile, whose accumulators never leave
+the vector registers; and the transform of these products to outputs, with the epilogue. What lies between the three
+steps is as small as a block, and stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space import Constraint, Knob, Space, option_knob
+from anole.space.loops import Annotation, Buffer, Loop, LoopNest
+from anole.space.space import Columns
+from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
+from anole.targets.cpu.templates.constraints import latency_is_hidden, registers_suffice, threads_are_fed
+from anole.targets.cpu.templates.conv2d_space import (
+    CACHE_BYTES,
+    CACHE_LINE_BYTES,
+    FMA_LATENCY_HIDDEN,
+    filter_knob,
+    padded_filters,
+)
+from anole.targets.shared.output_tiles import OutputTiles
+from anole.task import Conv2d
+
+VERSION = 4
+
+_SIZES = {3: (2, 4, 6), 5: (2, 4)}
+"""For filters of so many rows and columns, the outputs along a side of a tile.
+
+They take at most 8 x 8 products. Of normal data of 512 channels, F(2x2, 3x3) has a relative L2 error of 0.7e-6 beside
+float64, F(4x4, 3x3) of 3.1e-6, F(6x6, 3x3) of 9.3e-6, F(2x2, 5x5) of 3.2e-6 and F(4x4, 5x5) of 7.3e-6.
+"""
+
+_MOST_TILES = 256
+_UNROLLED = (1, 2, 4)
+_PREFETCHED = (4, 16)
+"""Each time costs a step of its own; but so many requests at once should not stand in line."""
+
+
+_SHARED_CACHE_BYTES = 16 << 20
+"""What is left of the last-level cache for weights, about."""
+
+_NEAR, _SHARED, _FAR, _UNASKED = 1.2, 1.8, 6.1, 0.15
+"""In `_cycles`, what a cache line of weights takes to come from a core's own cache, a shared one or memory, and how
+much longer where it was not asked for before."""
+
+_READ, _READ_BEFORE, _WRITTEN = 0.08, 0.47, 0.19
+"""In `_cycles`, what the transforms of a tile take for a vector of channels, by the square of its points: of data
+within a chunk, of data before the chunks, and of products."""
+
+_BySize = Mapping[int, int]
+"""A number for each tile size."""
+
+
+def can_winograd(w: Conv2d) -> bool:
+    """Returns whether it is a convolution of 3x3 or 5x5 neighbours, at every place, over all channels."""
+    return w.kernel[0] == w.kernel[1] in _SIZES and w.strides == w.dilation == (1, 1) and w.groups == 1
+
+
+def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
+    """Returns whether it should be faster than direct convolution, by what both compute and read."""
+    space = winograd_space(unit, threads, w)
+    best = space.columns(space.vector(space.best_drawn)[None, :])
+    weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
+    products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
+    direct = products + _FAR * weights * FLOAT_BYTES / CACHE_LINE_BYTES
+    return bool(_cycles(unit, threads, w, best)[0] < direct / threads)
+
+
+def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
+    """Returns the tiles that a config cuts the outputs into."""
+    tiles, register = config["tile_p"]
+    return OutputTiles.of(w, config["tile_size"], tiles * register)
+
+
+@cache
+def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
+    """Returns the space of a convolution that `can_winograd`.
+
+    Knobs: ``tile_size``, the outputs along a side of a tile, such as 4 for F(4x4, 3x3); ``tile_f`` as for direct
+    convolution; ``tile_p``, the tiles of a block as (tile, register): how many blocks there are depends on the tiles'
+    size, so it follows; ``unroll_rc``, how many input channels one step of the reduction adds up; ``prefetch_rc``,
+    after how many of them the next point's weights are asked for, or 0 for never; ``parallel_order``, which of the
+    parallel loops is outside, filters (f) or blocks of tiles (y); ``data_at``, where data is transformed: within each
+    parallel chunk, or all of it before them (root).
+    """
+    knobs = [
+        option_knob("tile_size", _SIZES[w.kernel[0]], agent="spatial", balanced=True),
+        filter_knob(unit, w),
+        _tile_knob(unit, w),
+        option_knob("unroll_rc", [n for n in _UNROLLED if w.in_channels % n == 0], agent="reduction"),
+        option_knob("prefetch_rc", [0, *(n for n in _PREFETCHED if w.in_channels % n == 0)], agent="reduction"),
+        option_knob("parallel_order", ("fy", "yf")),
+        option_knob("data_at", ("parallel", "root")),
+    ]
+    attainable = _attainable(unit, threads, w, knobs)
+
+    def demanded(name: str, columns: Columns) -> NDArray[np.int64]:
+        return _by_size({size: limits[name] for size, limits in attainable.items()}, columns)
+
+    constraints = [
+        registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
+        latency_is_hidden(
+            lambda columns: _accumulators(unit, columns), lambda columns: demanded("accumulators", columns)
+        ),
+        threads_are_fed(lambda columns: _chunks(w, columns), lambda columns: demanded("chunks", columns)),
+        Constraint("half as many tiles again would fit the blocks", lambda columns: _is_filled(w, columns)),
+        Constraint("what lies between the steps does not fit the cache", lambda columns: _is_cached(w, columns)),
+        Constraint(
+            "an eighth as many tiles again would fit the blocks, which can be filled better",
+            lambda columns: _is_well_filled(w, columns) | (demanded("filling", columns) == 0),
+        ),
+        Constraint(
+            "more loads than multiply-adds, of which there can be more",
+            lambda columns: _is_fed(unit, columns) | (demanded("feeding", columns) == 0),
+        ),
+    ]
+    return Space(
+        knobs,
+        constraints,
+        lambda columns: _nest(unit, w, columns),
+        merit=lambda columns: -_cycles(unit, threads, w, columns),
+    )
+
+
+def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
+    """Returns the knob of all (tile, register) that are worth having.
+
+    Any number of tiles in registers; and of these as many as are a sensible share, for some size of tiles.
+    """
+    counts = [_count(w, size) for size in _SIZES[w.kernel[0]]]
+    values = tuple(
+        (tiles, register)
+        for register in range(1, min(unit.registers - 2, max(counts)) + 1)
+        for tiles in range(1, _MOST_TILES // register + 1)
+        if any(_is_worth(tiles, register, count) for count in counts)
+    )
+    features = np.log2(np.array(values, dtype=np.float32) + 1)
+    return Knob("tile_p", values, features, ("tile_p.0", "tile_p.1"), "spatial")
+
+
+def _is_worth(tiles: int, register: int, count: int) -> bool:
+    """Returns whether blocks of so many tiles, equal shares or a power of two, leave little room over."""
+    blocks = -(-count // (tiles * register))
+    is_even = tiles.bit_count() == 1 or -(-count // register) % tiles == 0
+    return is_even and 2 * blocks * tiles * register < 3 * count
+
+
+def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
+    """Returns, by tile size, what a config can have, at most what is needed, of what is asked for in this order."""
+    tables = {knob.name: knob.table for knob in knobs}
+    f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
+    attainable = {}
+    for size in tables["tile_size"].tolist():
+        columns = {"tile_size": np.full(len(f), size), "tile_f": tables["tile_f"][f], "tile_p": tables["tile_p"][p]}
+        columns["data_at"] = np.full(len(f), "root")
+        accumulators, available = _accumulators(unit, columns), _chunks(w, columns)
+        left = accumulators + _vectors(unit, columns) + 1 <= unit.registers
+        left &= _is_filled(w, columns) & _is_cached(w, columns)
+        limits = {"chunks": min(threads, int(available[left].max()))}
+        left &= available >= limits["chunks"]
+        limits["accumulators"] = min(FMA_LATENCY_HIDDEN, int(accumulators[left].max()))
+        left &= accumulators >= limits["accumulators"]
+        for name, good in (("filling", _is_well_filled(w, columns)), ("feeding", _is_fed(unit, columns))):
+            limits[name] = int((left & good).any())
+            left &= good | (limits[name] == 0)
+        attainable[size] = limits
+    return attainable
+
+
+def _by_size(values: _BySize, columns: Columns) -> NDArray[np.int64]:
+    sizes = np.array(sorted(values))
+    return np.array([values[size] for size in sorted(values)])[np.searchsorted(sizes, columns["tile_size"])]
+
+
+def _count(w: Conv2d, size: Any) -> Any:
+    """Returns how many tiles of a size there are, or of each of n sizes."""
+    return w.batch * -(-w.out_height // size) * -(-w.out_width // size)
+
+
+def _points(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many products a tile takes for each pair of a channel and a filter, shape (n,)."""
+    return np.asarray((columns["tile_size"] + w.kernel[0] - 1) ** 2)
+
+
+def _blocks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many blocks of tiles there are, shape (n,)."""
+    return np.asarray(-(-_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
+
+
+def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many parallel chunks there are, shape (n,)."""
+    return np.asarray(_blocks(w, columns) * columns["tile_f"][:, 0])
+
+
+def _tiles(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """How many tiles fill the blocks, shape (n,), those that fill up the last one included."""
+    return np.asarray(_blocks(w, columns) * columns["tile_p"].prod(axis=1))
+
+
+def _is_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
+    return np.asarray(2 * _tiles(w, columns) < 3 * _count(w, columns["tile_size"]))
+
+
+def _is_well_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
+    return np.asarray(8 * _tiles(w, columns) <= 9 * _count(w, columns["tile_size"]))
+
+
+def _is_fed(unit: VectorUnit, columns: Columns) -> NDArray[np.bool_]:
+    """Whether a step of the reduction loads, of weights and data, no more than it multiplies."""
+    vectors, register = _vectors(unit, columns), columns["tile_p"][:, 1]
+    return np.asarray(vectors + register <= vectors * register)
+
+
+def _is_cached(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
+    # Between the steps a block may fill all of the cache.
+    inputs = np.where(columns["data_at"] == "parallel", w.in_channels, 0)
+    numbers = _points(w, columns) * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
+    return np.asarray(FLOAT_BYTES * numbers <= CACHE_BYTES)
+
+
+def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
+    """How many vector registers hold one weight panel's row, shape (n,)."""
+    return np.asarray(-(-columns["tile_f"][:, 2] // unit.lanes))
+
+
+def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
+    """How many vector registers hold accumulators, shape (n,)."""
+    return np.asarray(columns["tile_p"][:, 1] * _vectors(unit, columns))
+
+
+def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    """About how long a config takes, shape (n,), in the time in which a core starts two multiply-adds of vectors.
+
+    Multiply-adds wait for nothing but their operands' loads; weights come from where they still are since the block
+    before; the transforms take more than their multiply-adds where a tile does not fit the registers. The constants
+    are fitted to 2000 configs of 16 convolutions, half of whose times are within an eighth of what they say.
+    """
+    points, blocks, tiles = _points(w, columns), _blocks(w, columns), _tiles(w, columns)
+    f_parallel, inside = columns["tile_f"][:, 0], columns["data_at"] == "parallel"
+    vectors, panel = _vectors(unit, columns), columns["tile_f"][:, 2]
+    loads = 1 / vectors + 1 / columns["tile_p"][:, 1]
+    weights = points * w.in_channels * padded_filters(unit, w)
+    products = weights * tiles * vectors / panel / 2 * np.maximum(1.0, loads)
+    between = FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
+    again = np.select([between <= CACHE_BYTES, between <= _SHARED_CACHE_BYTES], [_NEAR, _SHARED], _FAR)
+    lines = weights * FLOAT_BYTES / CACHE_LINE_BYTES
+    streamed = lines * (_FAR + _UNASKED * (columns["prefetch_rc"] == 0) + again * (blocks - 1))
+    transformed = points**2 * tiles / unit.lanes
+    read = transformed * w.in_channels
+    chunks = blocks * f_parallel
+    work = products + streamed + _WRITTEN * transformed * padded_filters(unit, w) + _READ * read * f_parallel * inside
+    return np.asarray(work * (-(-chunks // threads) / chunks) + _READ_BEFORE * read / threads * ~inside)
+
+
+def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
+    f, p, steps = columns["tile_f"], columns["tile_p"], columns["unroll_rc"]
+    side, blocks = columns["tile_size"] + w.kernel[0] - 1, _blocks(w, columns)
+    f_first = columns["parallel_order"] == "fy"
+    lanes = np.gcd(f[:, 2], unit.lanes)
+    parallel, register = Annotation.PARALLEL, Annotation.UNROLLED
+    loops = (
+        Loop("f_parallel", "f", f[:, 0], np.where(f_first, 0, 1), parallel),
+        Loop("p_parallel", "p", blocks, np.where(f_first, 1, 0), parallel),
+        Loop("f_tile", "f", f[:, 1], 2),
+        Loop("point_y", "a", side, 3),
+        Loop("point_x", "b", side, 4),
+        Loop("p_tile", "p", p[:, 0], 5),
+        Loop("rc_outer", "rc", w.in_channels // steps, 6),
+        Loop("rc_inner", "rc", steps, 7, register),
+        Loop("p_register", "p", p[:, 1], 8, register),
+        Loop("f_register", "f", f[:, 2] // lanes, 9, register),
+        Loop("f_vector", "f", lanes, 10, Annotation.VECTORIZED),
+    )
+    filters, tiles = padded_filters(unit, w), _tiles(w, columns)
+    at = ({"a": 1}, {"b": 1})
+    data = Buffer("data", (side, side, tiles, w.in_channels), (*at, {"p": 1}, {"rc": 1}))
+    weight = Buffer("weight", (filters, side, side, w.in_channels), ({"f": 1}, *at, {"rc": 1}))
+    out = Buffer("out", (side, side, tiles, filters), (*at, {"p": 1}, {"f": 1}))
+    return LoopNest(loops, (data, weight, out))

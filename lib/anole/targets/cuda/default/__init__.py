@@ -1,0 +1,1 @@
+"""The schedule of everything on CUDA that is not tuned."""

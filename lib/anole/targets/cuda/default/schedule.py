@@ -1,0 +1,57 @@
+"""The schedule of all functions that are not tuned: TVM's own rules for GPUs (dlight)."""
+
+from __future__ import annotations
+
+import logging
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.s_tir import dlight
+
+from anole.targets.cuda.device.runtime import source_only
+
+_log = logging.getLogger(__name__)
+
+_RULES = (
+    dlight.gpu.Matmul,
+    dlight.gpu.GEMV,
+    dlight.gpu.Reduction,
+    dlight.gpu.GeneralReduction,
+    dlight.gpu.Transpose,
+    dlight.gpu.Fallback,
+)
+
+
+def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
+    """Returns an equal function that runs on the GPU.
+
+    Never fails: a rule that cannot schedule the function, or whose result TVM cannot build, makes way for the next.
+    Where none is left, which is said, the function stays as it was, for the host.
+    """
+    for rule in _RULES:
+        try:
+            scheduled = _apply(rule(), func, target)
+        except Exception as error:
+            # Rules fail through many types, from ScheduleError to AssertionError.
+            _log.debug("%s: %s: %s", rule.__name__, type(error).__name__, str(error).strip()[-200:])
+            continue
+        if scheduled is not None:
+            return scheduled
+    _log.warning("a function that no rule can schedule for the GPU: %s", _name(func))
+    return func
+
+
+def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
+    """The function as one rule schedules it, or None where the rule is for others."""
+    with target:
+        scheduled = dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func}))["main"]
+    if not scheduled.attrs.get("tirx.is_scheduled"):
+        return None
+    with source_only():
+        tvm.tirx.build(scheduled.with_attr("global_symbol", "main"), target)
+    return scheduled
+
+
+def _name(func: tirx.PrimFunc) -> str:
+    blocks = s_tir.Schedule(func)
+    return ", ".join(str(blocks.get(rv).name_hint) for rv in blocks.get_child_blocks(blocks.get_sblock("root")))

@@ -1,0 +1,1 @@
+"""How candidates are built and run on a GPU, and what it can do at most."""

@@ -1,0 +1,55 @@
+"""Candidates on a GPU, of this machine or of an RPC server's."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import rpc
+
+from anole.errors import TargetError
+from anole.targets.base import Template
+from anole.targets.rpc.runner import Conditions, SessionRunner
+from anole.targets.rpc.sessions import telling_loss
+from anole.task import Workload
+
+_MOST_L2_BYTES = 128 << 20
+"""What no GPU's L2 cache exceeds, for those that do not tell."""
+
+_WARM_UP_S = 0.5
+
+
+def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
+    """Returns the first GPU of a session.
+
+    Raises:
+        TargetError: there is none, or it is of another architecture.
+        DeviceLostError: the session was lost.
+    """
+    device = session.cuda(0)
+    with telling_loss(session):
+        try:
+            version = device.compute_version if device.exist else None
+        except RuntimeError as error:
+            # How TVM says that it has no runtime for such devices.
+            if "not enabled" not in str(error):
+                raise
+            version = None
+    if version is None:
+        raise TargetError(f"cuda {arch}: TVM finds no GPU where candidates are to run")
+    found = f"sm_{str(version).replace('.', '')}"
+    if found != arch:
+        raise TargetError(f"cuda {arch}: the GPU is {found}; give `arch: {found}` to run on it")
+    return device
+
+
+def cuda_runner(template: Template, workload: Workload, arch: str, session: rpc.RPCSession) -> SessionRunner:
+    """Returns what runs candidates on the first GPU of a session, as in a network: what they read is not in its L2.
+
+    Raises:
+        TargetError: there is no such GPU.
+        DeviceLostError: the session was lost.
+    """
+    device = find_gpu(arch, session)
+    with telling_loss(session):
+        cache_bytes = device.l2_cache_size_bytes or _MOST_L2_BYTES
+    conditions = Conditions({"cache_flush_bytes": int(cache_bytes)}, _WARM_UP_S)
+    return SessionRunner(template, workload, session, device, conditions)

@@ -1,0 +1,76 @@
+"""TVM's CUDA runtime, made to load where there is no driver, so that libraries hold binaries wherever they are built.
+
+Without its CUDA runtime TVM leaves kernels as source, which no GPU runs. The runtime needs the driver's library, which
+comes with a GPU alone, but calls nothing in it until a kernel is loaded: any library of that name will do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import tvm
+import tvm_ffi
+from tvm import te
+
+from anole.errors import TargetError
+from anole.targets.cuda.device.toolchain import compiler_environment
+
+_COMPILER = "tvm_callback_cuda_compile"
+_DRIVER = "libcuda.so.1"
+_LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
+
+
+@cache
+def prepare_to_compile() -> None:
+    """Makes TVM able to compile CUDA C++ to binaries in this process.
+
+    Raises:
+        TargetError: its CUDA runtime cannot be loaded.
+    """
+    for name, value in compiler_environment().items():
+        os.environ.setdefault(name, value)
+    if tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True) is not None:
+        return
+    try:
+        _load_driver()
+        ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"), mode=_LAZY)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise TargetError(f"TVM's CUDA runtime cannot be loaded, so nothing can be built for CUDA: {error}") from error
+
+
+@contextmanager
+def source_only() -> Iterator[None]:
+    """Keeps TVM from compiling the CUDA C++ that it writes, which takes most of the time."""
+    compiler = tvm_ffi.get_global_func(_COMPILER)
+    tvm_ffi.register_global_func(_COMPILER, lambda code: bytearray(1), override=True)
+    try:
+        yield
+    finally:
+        tvm_ffi.register_global_func(_COMPILER, compiler, override=True)
+
+
+def _load_driver() -> None:
+    """Loads the driver's library, or one in its stead that has nothing of it."""
+    try:
+        ctypes.CDLL(_DRIVER, mode=_LAZY)
+        return
+    except OSError:
+        linker = shutil.which("ld")
+    if linker is None:
+        raise TargetError("found no `ld`; a linker is needed to build anything")
+    one = te.placeholder((1,), name="one")
+    func = te.create_prim_func([one, te.compute((1,), lambda i: one[i], name="same")])
+    with TemporaryDirectory() as folder:
+        made, path = Path(folder) / "any.o", Path(folder) / _DRIVER
+        tvm.compile(tvm.IRModule({"main": func}), tvm.target.Target("llvm")).mod.write_to_file(str(made))
+        command = [linker, "-shared", "-soname", _DRIVER, "-o", str(path), str(made)]
+        subprocess.run(command, check=True, capture_output=True)
+        ctypes.CDLL(str(path), mode=_LAZY)

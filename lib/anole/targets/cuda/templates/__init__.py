@@ -1,0 +1,1 @@
+"""The tuned programs of CUDA and their spaces."""

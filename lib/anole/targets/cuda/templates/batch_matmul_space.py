@@ -1,0 +1,49 @@
+"""The knobs of a product of two computed tensors on CUDA, and what a config of them means; needs no compiler.
+
+The nest is that of a dense layer of many rows, with the batch in front of the blocks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from anole.record import Config
+from anole.space import Space
+from anole.space.loops import Buffer, LoopNest
+from anole.space.space import Columns
+from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.templates import tiling
+from anole.targets.cuda.templates.gemm_space import DRAWN, product_knobs, product_merit, product_usage
+from anole.targets.cuda.templates.usage import best_of, limited_space
+from anole.task import BatchMatmul
+
+
+@cache
+def batch_matmul_space(limits: Limits, w: BatchMatmul) -> Space:
+    """Returns the space of products of two computed tensors.
+
+    Knobs: ``tile_y`` splits the rows and ``tile_x`` the columns into (block, virtual thread, thread, inner),
+    ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
+    """
+    knobs = product_knobs(w.rows, w.columns, w.inner)
+    return limited_space(
+        limits, knobs, lambda columns: product_usage(columns, w.batch), lambda columns: _nest(w, columns)
+    )
+
+
+@cache
+def batch_matmul_default(limits: Limits, w: BatchMatmul) -> Config:
+    """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
+    return best_of(batch_matmul_space(limits, w), DRAWN, lambda columns: product_merit(columns, w.batch))
+
+
+def _nest(w: BatchMatmul, columns: Columns) -> LoopNest:
+    spatial = [("y", columns["tile_y"]), ("x", columns["tile_x"])]
+    loops = tiling.loops([("b", w.batch)], spatial, [("k", columns["tile_k"])], columns["auto_unroll_max_step"])
+    data = Buffer("data", (w.batch, w.rows, w.inner), ({"b": 1}, {"y": 1}, {"k": 1}))
+    if w.transpose_right:
+        right = Buffer("right", (w.batch, w.columns, w.inner), ({"b": 1}, {"x": 1}, {"k": 1}))
+    else:
+        right = Buffer("right", (w.batch, w.inner, w.columns), ({"b": 1}, {"k": 1}, {"x": 1}))
+    out = Buffer("out", (w.batch, w.rows, w.columns), ({"b": 1}, {"y": 1}, {"x": 1}))
+    return LoopNest(loops, (data, right, out))

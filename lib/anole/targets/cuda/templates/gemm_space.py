@@ -1,0 +1,81 @@
+"""The knobs of a dense layer of many rows on CUDA, and what a config of them means; needs no compiler.
+
+The nest, outermost first: blocks; virtual threads; threads; the outer reduction, each step of which stages a tile of
+data and a tile of weights in shared memory; the inner reduction; the inner tile, whose accumulators stay in registers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space import Knob, Space, option_knob, split_knob
+from anole.space.loops import Buffer, LoopNest
+from anole.space.space import Columns
+from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.templates import tiling
+from anole.targets.cuda.templates.usage import Usage, best_of, limited_space, shared_bytes
+from anole.task import Dense
+
+DRAWN = 2048
+"""How many configs the default is chosen from."""
+
+
+def panel_width(config: Config) -> int:
+    """Returns how many features one block of threads computes."""
+    return prod(config["tile_x"][1:])
+
+
+@cache
+def gemm_space(limits: Limits, w: Dense) -> Space:
+    """Returns the space of a dense layer of many rows.
+
+    Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
+    ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
+    """
+    knobs = product_knobs(w.batch, w.out_features, w.in_features)
+    return limited_space(limits, knobs, product_usage, lambda columns: _nest(w, columns))
+
+
+@cache
+def gemm_default(limits: Limits, w: Dense) -> Config:
+    """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
+    return best_of(gemm_space(limits, w), DRAWN, product_merit)
+
+
+def product_knobs(rows: int, columns: int, inner: int) -> list[Knob]:
+    """Returns the knobs of any matrix product of (rows, inner) by (inner, columns)."""
+    return [
+        split_knob("tile_y", rows, 4, agent="spatial"),
+        split_knob("tile_x", columns, 4, agent="spatial"),
+        split_knob("tile_k", inner, 2, agent="reduction"),
+        option_knob("auto_unroll_max_step", (0, 512, 1500)),
+        option_knob("unroll_explicit", (0, 1)),
+    ]
+
+
+def product_merit(columns: Columns, batch: int = 1) -> NDArray[np.float64]:
+    """Returns how promising the tiles of a batch of products are, shape (n,)."""
+    rows, features = columns["tile_y"][:, 1:].prod(axis=1), columns["tile_x"][:, 1:].prod(axis=1)
+    merit = tiling.merit(product_usage(columns, batch), columns["tile_x"][:, 2], features, rows)
+    steps = columns["tile_k"][:, 1]
+    return np.asarray(merit + tiling.merit_of_stage(steps, steps) + tiling.merit_of_unrolling(columns))
+
+
+def product_usage(columns: Columns, batch: int = 1) -> Usage:
+    """Returns what a batch of products takes, each of which blocks of its own compute."""
+    y, x, steps = columns["tile_y"], columns["tile_x"], columns["tile_k"][:, 1]
+    staged = shared_bytes(y[:, 1:].prod(axis=1) * steps, x[:, 1:].prod(axis=1) * steps)
+    return tiling.usage((y, x), batch, staged)
+
+
+def _nest(w: Dense, columns: Columns) -> LoopNest:
+    spatial = [("y", columns["tile_y"]), ("x", columns["tile_x"])]
+    loops = tiling.loops([], spatial, [("k", columns["tile_k"])], columns["auto_unroll_max_step"])
+    data = Buffer("data", (w.batch, w.in_features), ({"y": 1}, {"k": 1}))
+    weight = Buffer("weight", (w.in_features, w.out_features), ({"k": 1}, {"x": 1}))
+    return LoopNest(loops, (data, weight, Buffer("out", (w.batch, w.out_features), ({"y": 1}, {"x": 1}))))

@@ -1,0 +1,96 @@
+"""The knobs of a dense layer of few rows on CUDA, and what a config of them means; needs no compiler.
+
+Such a layer is as fast as its weights are read. The nest, outermost first: blocks; threads along features, and along
+the reduction; the outer reduction; in each step a thread reads neighbouring weights of a few features and multiplies
+them with its rows. Then the threads along the reduction add up what they have.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space import Space, option_knob, split_knob
+from anole.space.loops import Annotation, Buffer, Loop, LoopNest
+from anole.space.space import Columns
+from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.templates import tiling
+from anole.targets.cuda.templates.usage import Counts, Usage, best_of, limited_space, shared_bytes
+from anole.task import Dense
+
+MOST_ROWS = 31
+"""More rows are worth staging weights for; AutoTVM draws the line here, too."""
+
+_DRAWN = 2048
+
+
+@cache
+def gemv_space(limits: Limits, w: Dense) -> Space:
+    """Returns the space of a dense layer of few rows.
+
+    Knobs: ``tile_y`` splits the rows into (block, inner), ``tile_x`` the features into (block, thread, inner),
+    ``tile_k`` the reduction into (outer, thread, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for
+    convolutions.
+    """
+    knobs = [
+        split_knob("tile_y", w.batch, 2, agent="spatial"),
+        split_knob("tile_x", w.out_features, 3, agent="spatial"),
+        split_knob("tile_k", w.in_features, 3, agent="reduction"),
+        option_knob("auto_unroll_max_step", (0, 512, 1500)),
+        option_knob("unroll_explicit", (0, 1)),
+    ]
+    return limited_space(limits, knobs, _usage, lambda columns: _nest(w, columns))
+
+
+@cache
+def gemv_default(limits: Limits, w: Dense) -> Config:
+    """Returns, of many drawn configs, the one that reads weights most evenly; nothing was measured for it."""
+    return best_of(gemv_space(limits, w), _DRAWN, _merit)
+
+
+def _merit(columns: Columns) -> NDArray[np.float64]:
+    taken, k = _usage(columns), columns["tile_k"]
+    score = 2.0 * np.minimum(np.log2(taken.blocks), 8.0) - np.abs(np.log2(taken.threads) - 7.5)
+    score += np.log2(np.gcd(k[:, 1], 32)) + np.log2(np.gcd(k[:, 2], 4)) - 0.5 * np.log2(k[:, 2])
+    score += np.log2(columns["tile_y"][:, 1])
+    return np.asarray(score + tiling.merit_of_unrolling(columns))
+
+
+def _usage(columns: Columns) -> Usage:
+    y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+    threads, ones = x[:, 1] * k[:, 1], np.ones_like(y[:, 0])
+    return Usage(
+        threads=threads,
+        threads_z=ones,
+        virtual_threads=ones,
+        shared_bytes=np.where(k[:, 1] > 1, shared_bytes(threads), 0),
+        registers=_values(columns) + tiling.ADDRESSING,
+        grid_x=y[:, 0],
+        grid_y=x[:, 0],
+    )
+
+
+def _values(columns: Columns) -> Counts:
+    """Returns what a thread holds: its accumulators, and the operands of one step."""
+    rows, features = columns["tile_y"][:, 1], columns["tile_x"][:, 2]
+    return np.asarray(rows * features + (rows + features) * columns["tile_k"][:, 2])
+
+
+def _nest(w: Dense, columns: Columns) -> LoopNest:
+    y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+    body = [("k_inner", "k", k[:, 2]), ("y_inner", "y", y[:, 1]), ("x_inner", "x", x[:, 2])]
+    loops = [
+        ("y_block", "y", y[:, 0], Annotation.BLOCK_X),
+        ("x_block", "x", x[:, 0], Annotation.BLOCK_Y),
+        ("x_thread", "x", x[:, 1], Annotation.THREAD_Y),
+        ("k_outer", "k", k[:, 0], Annotation.SERIAL),
+        ("k_thread", "k", k[:, 1], Annotation.THREAD_X),
+        *tiling.unrolled(body, columns["auto_unroll_max_step"]),
+    ]
+    data = Buffer("data", (w.batch, w.in_features), ({"y": 1}, {"k": 1}))
+    weight = Buffer("weight", (w.out_features, w.in_features), ({"x": 1}, {"k": 1}))
+    out = Buffer("out", (w.batch, w.out_features), ({"y": 1}, {"x": 1}))
+    return LoopNest(tuple(Loop(*loop[:3], at, loop[3]) for at, loop in enumerate(loops)), (data, weight, out))

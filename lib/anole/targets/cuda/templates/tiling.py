@@ -1,0 +1,122 @@
+"""The four-way tiled nest that the CUDA templates share, in numbers: what it takes and what its loops are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space.loops import Annotation, Ints, Loop
+from anole.space.space import Columns
+from anole.targets.cuda.templates.usage import Counts, Usage
+
+_SPLIT = ("block", "virtual", "thread", "inner")
+_BLOCK_AXES = (Annotation.BLOCK_X, Annotation.BLOCK_Y)
+_THREAD_AXES = (Annotation.THREAD_Z, Annotation.THREAD_Y, Annotation.THREAD_X)
+
+ADDRESSING = 8
+"""Registers that any thread has beside its values: addresses and counters."""
+
+# Logarithms to the base of two, of what is said to work on most layers.
+_GOOD_THREADS = 7.5
+_GOOD_ACCUMULATORS = 5.0
+_GOOD_BLOCKS = 8.0
+_GOOD_STEPS = 4.0
+_GOOD_NEIGHBOURS = 4.0
+
+
+def window(outputs: Counts, stride: int, taps: Counts, dilation: int) -> Counts:
+    """Returns how many inputs along an axis some neighbouring outputs read, with some neighbouring taps of a kernel."""
+    return (outputs - 1) * stride + (taps - 1) * dilation + 1
+
+
+def usage(spatial: Sequence[NDArray[np.int64]], leading: Ints, shared_bytes: Counts) -> Usage:
+    """Returns what nests take whose axes are split into (block, virtual thread, thread, inner).
+
+    Args:
+        spatial: two or three axes, each of shape (n, 4), in the nest's order.
+        leading: steps of the axes that blocks alone walk.
+        shared_bytes: of one block.
+    """
+    accumulators = np.prod([axis[:, 1] * axis[:, 3] for axis in spatial], axis=0)
+    return Usage(
+        threads=np.prod([axis[:, 2] for axis in spatial], axis=0),
+        threads_z=spatial[0][:, 2] if len(spatial) == 3 else np.ones_like(shared_bytes),
+        virtual_threads=np.max([axis[:, 1] for axis in spatial], axis=0),
+        shared_bytes=shared_bytes,
+        registers=accumulators + ADDRESSING,
+        grid_x=leading * np.prod([axis[:, 0] for axis in spatial[:-1]], axis=0),
+        grid_y=spatial[-1][:, 0],
+    )
+
+
+def loops(
+    leading: Sequence[tuple[str, Ints]],
+    spatial: Sequence[tuple[str, NDArray[np.int64]]],
+    reduction: Sequence[tuple[str, NDArray[np.int64]]],
+    max_step: Counts,
+) -> tuple[Loop, ...]:
+    """Returns the loops of such nests, outermost first.
+
+    Args:
+        leading: names and lengths of the axes that blocks alone walk.
+        spatial: names and splits into four, shape (n, 4) each.
+        reduction: names and splits into (outer, inner), shape (n, 2) each.
+        max_step: how many steps a body may have to be unrolled, shape (n,).
+    """
+    made: list[tuple[str, str, Ints, Ints]] = [(name, name, length, Annotation.BLOCK_X) for name, length in leading]
+    for part, kind in enumerate(_SPLIT[:3]):
+        for at, (name, split) in enumerate(spatial):
+            made.append((f"{name}_{kind}", name, split[:, part], _annotation(part, at, len(spatial))))
+    made += [(f"{name}_outer", name, split[:, 0], Annotation.SERIAL) for name, split in reduction]
+    body = [(f"{name}_inner", name, split[:, 1]) for name, split in reduction]
+    body += [(f"{name}_inner", name, split[:, 3]) for name, split in spatial]
+    return tuple(
+        Loop(name, axis, extent, level, annotation)
+        for level, (name, axis, extent, annotation) in enumerate([*made, *unrolled(body, max_step)])
+    )
+
+
+def merit(taken: Usage, along: Counts, columns: Counts, rows: Counts) -> NDArray[np.float64]:
+    """Returns how promising tiles are, shape (n,): by rules of thumb, and by nothing that was measured.
+
+    Args:
+        taken: what the configs take.
+        along: threads along the contiguous axis.
+        columns: outputs of a block along the contiguous axis.
+        rows: outputs of a block along all others.
+    """
+    threads, blocks = np.log2(taken.threads), np.log2(taken.blocks)
+    accumulators = np.log2(columns * rows / taken.threads)
+    reuse = np.log2(columns * rows / (columns + rows))
+    score = 2.0 * np.minimum(blocks, _GOOD_BLOCKS) - np.abs(threads - _GOOD_THREADS)
+    score += -np.abs(accumulators - _GOOD_ACCUMULATORS) + reuse + np.minimum(np.log2(along), _GOOD_NEIGHBOURS)
+    return np.asarray(score - 0.25 * np.log2(taken.virtual_threads))
+
+
+def merit_of_stage(steps: Counts, contiguous: Counts) -> NDArray[np.float64]:
+    """Returns how promising a stage of shared memory is, shape (n,): long enough, and fetched in whole vectors."""
+    return np.asarray(-np.abs(np.log2(steps) - _GOOD_STEPS) + np.log2(np.gcd(contiguous, 8)))
+
+
+def merit_of_unrolling(columns: Columns) -> NDArray[np.float64]:
+    """Returns how promising the two unrolling knobs are, shape (n,): some is wanted, and compilers do it well."""
+    return np.asarray(0.2 * (columns["auto_unroll_max_step"] == 512) - 0.1 * columns["unroll_explicit"])
+
+
+def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:
+    """Returns the loops of a body, unrolled from the inside while they have no more than so many steps."""
+    steps = np.ones_like(max_step)
+    marked: list[tuple[str, str, Ints, Ints]] = []
+    for name, axis, extent in reversed(body):
+        steps = steps * extent
+        marked.append((name, axis, extent, np.where(steps <= max_step, Annotation.UNROLLED, Annotation.SERIAL)))
+    return marked[::-1]
+
+
+def _annotation(part: int, at: int, axes: int) -> Annotation:
+    """The annotation of one part of one of some spatial axes."""
+    if part == 0:
+        return _BLOCK_AXES[at == axes - 1]
+    return Annotation.VIRTUAL_THREAD if part == 1 else _THREAD_AXES[at - axes]

@@ -1,0 +1,139 @@
+"""What configs take of the device, and the constraints that its limits make of that; needs no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import ConfigError
+from anole.record import Config
+from anole.space import Constraint, Knob, Space
+from anole.space.space import Columns, Description
+from anole.targets.cuda.device.architecture import Limits
+
+_FLOAT_BYTES = 4
+_ALIGNMENT_BYTES = 64
+"""Where TVM begins every buffer of shared memory."""
+
+Counts = NDArray[np.int64]
+"""A number for each of n configs, shape (n,)."""
+
+
+def shared_bytes(*buffers: Counts) -> Counts:
+    """Returns the bytes of shared memory that buffers of so many float32 values take together, each aligned."""
+    whole = [-(-_FLOAT_BYTES * values // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for values in buffers]
+    return np.asarray(sum(whole[:-1], _FLOAT_BYTES * buffers[-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Usage:
+    """What n configs take.
+
+    Attributes:
+        threads: of one block.
+        threads_z: of one block, along ``threadIdx.z``.
+        virtual_threads: that a thread stands for, along the axis where these are most.
+        shared_bytes: of one block.
+        registers: of one thread that hold accumulators and operands at the same time, and no less than that.
+        grid_x: blocks along ``blockIdx.x``.
+        grid_y: blocks along ``blockIdx.y``.
+    """
+
+    threads: Counts
+    threads_z: Counts
+    virtual_threads: Counts
+    shared_bytes: Counts
+    registers: Counts
+    grid_x: Counts
+    grid_y: Counts
+
+    @property
+    def blocks(self) -> Counts:
+        """Blocks of the whole grid."""
+        return self.grid_x * self.grid_y
+
+
+Measure = Callable[[Columns], Usage]
+"""From the columns of n configs to what they take."""
+
+
+def limited_space(
+    limits: Limits, knobs: Sequence[Knob], measure: Measure, describe: Callable[[Columns], Description]
+) -> Space:
+    """Returns the space of all configs that keep a device's limits, and whose blocks have no idle lanes for nothing.
+
+    Args:
+        limits: of the device.
+        knobs: of the workload.
+        measure: what configs take.
+        describe: the loop nests of configs.
+    """
+    hard = limit_constraints(limits, measure)
+    least = min(limits.warp_size, _most_threads(knobs, hard, measure))
+    lanes = Constraint(
+        f"a block has fewer than {least} threads, and a warp's lanes idle",
+        lambda columns: np.asarray(measure(columns).threads >= least),
+    )
+    return Space(knobs, [*hard, lanes], describe)
+
+
+def limit_constraints(limits: Limits, measure: Measure) -> list[Constraint]:
+    """Returns one constraint for each limit; its reason names what is exceeded."""
+
+    def at_most(limit: int, what: str, count: Callable[[Usage], Counts]) -> Constraint:
+        return Constraint(f"{what}; the limit is {limit}", lambda columns: np.asarray(count(measure(columns)) <= limit))
+
+    return [
+        at_most(limits.threads_per_block, "a block has too many threads", lambda usage: usage.threads),
+        at_most(limits.threads_z, "a block has too many threads along z", lambda usage: usage.threads_z),
+        at_most(limits.shared_bytes_per_block, "too many bytes of shared memory", lambda usage: usage.shared_bytes),
+        at_most(limits.registers_per_thread, "too many registers of a thread", lambda usage: usage.registers),
+        at_most(
+            limits.registers_per_block, "too many registers of a block", lambda usage: usage.registers * usage.threads
+        ),
+        at_most(limits.virtual_threads, "too many virtual threads along an axis", lambda usage: usage.virtual_threads),
+        at_most(limits.grid_x, "too many blocks along x", lambda usage: usage.grid_x),
+        at_most(limits.grid_y, "too many blocks along y", lambda usage: usage.grid_y),
+    ]
+
+
+def best_of(space: Space, n: int, merit: Callable[[Columns], NDArray[np.float64]]) -> Config:
+    """Returns the config of most merit among many drawn ones and those that take least.
+
+    Raises:
+        ConfigError: there is none within the limits.
+    """
+    knobs = _plainest(space.knobs)
+    plain = Space(knobs, space.constraints).sample(n, np.random.default_rng(0))
+    places = [
+        np.array([whole.index(value) for value in few.values]) for whole, few in zip(space.knobs, knobs, strict=True)
+    ]
+    widened = np.stack([place[plain[:, position]] for position, place in enumerate(places)], axis=1)
+    vectors = np.concatenate([space.sample(n, np.random.default_rng(0)), widened])
+    if not len(vectors):
+        raise ConfigError("the device's limits leave no config for this workload")
+    return space.config(vectors[int(np.argmax(merit(space.columns(vectors))))])
+
+
+def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: Measure) -> int:
+    """Returns how many threads a block can have; a layer with few or prime extents may not fill a warp."""
+    plainest = Space(_plainest(knobs), hard)
+    if plainest.valid_indices is None or not len(plainest.valid_indices):
+        return 1
+    return int(measure(plainest.columns(plainest.vectors(plainest.valid_indices))).threads.max())
+
+
+def _plainest(knobs: Sequence[Knob]) -> list[Knob]:
+    """Returns the knobs with but those splits that keep least: no virtual threads, one value in each thread."""
+    return [knob.restricted([value for value in knob.values if _is_plain(knob, value)]) for knob in knobs]
+
+
+def _is_plain(knob: Knob, value: object) -> bool:
+    if not isinstance(value, tuple):
+        return bool(value == knob.values[0])
+    if len(value) == 2:
+        return bool(value[1] == 1)
+    return bool(value[-1] == 1 and (len(value) < 4 or value[1] == 1))

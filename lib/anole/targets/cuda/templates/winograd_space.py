@@ -1,0 +1,164 @@
+"""The knobs of a Winograd convolution on CUDA, and what a config of them means; needs no compiler.
+
+Three kernels: one transforms tiles of data, one multiplies them with the transformed weights, one transforms the
+products to outputs. All knobs but the tile's size belong to the second: for each point of a tile it multiplies a matrix
+of (tiles, in channels) with one of (in channels, filters), in the nest of a dense layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space import Constraint, Knob, Space, option_knob, split_knob
+from anole.space.loops import Buffer, LoopNest
+from anole.space.space import Columns
+from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.templates import tiling
+from anole.targets.cuda.templates.usage import Usage, best_of, limit_constraints, limited_space, shared_bytes
+from anole.targets.shared.output_tiles import OutputTiles
+from anole.task import Conv2d
+
+TAPS = 3
+"""Rows, and columns, of the kernels of such a convolution."""
+
+THREADS = 64
+"""In a block of the transforms: few, so that even a small layer has many blocks. They wait for memory anyway."""
+
+_SIZES = (2, 4)
+_MOST_TILES = 256
+_DRAWN = 2048
+
+
+def can_winograd(w: Conv2d) -> bool:
+    """Returns whether it is a convolution of 3x3 neighbours, at every place, over all channels."""
+    return w.kernel == (TAPS, TAPS) and w.strides == w.dilation == (1, 1) and w.groups == 1
+
+
+def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
+    """Returns the tiles that a config cuts the outputs into."""
+    return OutputTiles.of(w, config["tile_size"], prod(config["tile_p"]))
+
+
+def panel_width(config: Config) -> int:
+    """Returns how many filters one block of threads computes."""
+    return prod(config["tile_f"][1:])
+
+
+def winograd_knobs(w: Conv2d) -> list[Knob]:
+    """Returns the knobs.
+
+    ``tile_size``: outputs along a side of a tile, for F(2x2, 3x3) or F(4x4, 3x3). ``tile_f`` splits the filters into
+    (block, virtual thread, thread, inner) and ``tile_rc`` the reduction into (outer, inner). ``tile_p`` is (virtual
+    thread, thread, inner) of the tiles: how many there are depends on their size, so that the number of blocks follows.
+    ``auto_unroll_max_step`` and ``unroll_explicit`` as for direct convolution.
+    """
+    return [
+        option_knob("tile_size", _SIZES, agent="spatial", balanced=True),
+        split_knob("tile_f", w.out_channels, 4, agent="spatial"),
+        _tile_knob(w),
+        split_knob("tile_rc", w.in_channels, 2, agent="reduction"),
+        option_knob("auto_unroll_max_step", (0, 512, 1500)),
+        option_knob("unroll_explicit", (0, 1)),
+    ]
+
+
+@cache
+def winograd_space(limits: Limits, w: Conv2d) -> Space:
+    """Returns the space of a convolution that `can_winograd`; `winograd_knobs` says what its knobs mean."""
+    space = limited_space(
+        limits, winograd_knobs(w), lambda columns: _usage(w, columns), lambda columns: _nest(w, columns)
+    )
+    transforms = [
+        replace(constraint, reason=f"the transforms: {constraint.reason}")
+        for constraint in limit_constraints(limits, lambda columns: _transforms_usage(w, columns))
+    ]
+    filled = Constraint(
+        "a block has room for twice as many tiles as there are, or more",
+        lambda columns: np.asarray(columns["tile_p"].prod(axis=1) < 2 * _count(w, columns["tile_size"])),
+    )
+    return Space(space.knobs, [*space.constraints, *transforms, filled], space.describe)
+
+
+@cache
+def winograd_default(limits: Limits, w: Conv2d) -> Config:
+    """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
+    return best_of(winograd_space(limits, w), _DRAWN, lambda columns: _merit(w, columns))
+
+
+def _tile_knob(w: Conv2d) -> Knob:
+    """Returns the knob of all splits of those numbers of tiles that are worth giving to a block.
+
+    These are powers of two, whatever is left over in the last block, and what leaves nothing over: divisors of the
+    numbers of tiles, such as 7 * 7 of 4x4 in an image of 28x28.
+    """
+    counts = [_count(w, size) for size in _SIZES]
+    most = min(_MOST_TILES, 1 << (max(counts) - 1).bit_length())
+    worth = [n for n in range(1, most + 1) if n.bit_count() == 1 or any(count % n == 0 for count in counts)]
+    splits = [split_knob("tile_p", n, 3, agent="spatial") for n in worth]
+    values = tuple(value for knob in splits for value in knob.values)
+    return replace(splits[0], values=values, features=np.concatenate([knob.features for knob in splits]))
+
+
+def _count(w: Conv2d, size: Any) -> Any:
+    """Returns how many tiles of a size there are, or of each of n sizes."""
+    return w.batch * -(-w.out_height // size) * -(-w.out_width // size)
+
+
+def _split(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
+    """Returns how tiles are split into (block, virtual thread, thread, inner), shape (n, 4)."""
+    blocks = -(-_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1))
+    return np.column_stack([blocks, columns["tile_p"]])
+
+
+def _merit(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    p, f, steps = _split(w, columns), columns["tile_f"], columns["tile_rc"][:, 1]
+    merit = tiling.merit(_usage(w, columns), f[:, 2], f[:, 1:].prod(axis=1), p[:, 1:].prod(axis=1))
+    merit += tiling.merit_of_stage(steps, steps) + tiling.merit_of_unrolling(columns)
+    # All that is multiplied, and all that goes through memory, grows with the points of all tiles.
+    return np.asarray(merit - 2.0 * np.log2(_points(columns) ** 2 * p.prod(axis=1)))
+
+
+def _points(columns: Columns) -> NDArray[np.int64]:
+    return np.asarray(columns["tile_size"] + TAPS - 1)
+
+
+def _usage(w: Conv2d, columns: Columns) -> Usage:
+    """What the products take."""
+    p, f, steps = _split(w, columns), columns["tile_f"], columns["tile_rc"][:, 1]
+    staged = shared_bytes(p[:, 1:].prod(axis=1) * steps, f[:, 1:].prod(axis=1) * steps)
+    return tiling.usage((p, f), _points(columns) ** 2, staged)
+
+
+def _transforms_usage(w: Conv2d, columns: Columns) -> Usage:
+    """What either transform takes at most; that of the data holds more: all points of a tile."""
+    points, data = _points(columns), _split(w, columns).prod(axis=1) * w.in_channels
+    outputs = _count(w, columns["tile_size"]) * w.out_channels
+    ones = np.ones_like(points)
+    return Usage(
+        threads=THREADS * ones,
+        threads_z=ones,
+        virtual_threads=ones,
+        shared_bytes=0 * ones,
+        registers=points**2 + tiling.ADDRESSING,
+        grid_x=-(-np.maximum(data, outputs) // THREADS),
+        grid_y=ones,
+    )
+
+
+def _nest(w: Conv2d, columns: Columns) -> LoopNest:
+    """The nest of the products."""
+    p, points = _split(w, columns), _points(columns)
+    spatial, reduction = [("p", p), ("f", columns["tile_f"])], [("rc", columns["tile_rc"])]
+    loops = tiling.loops([("a", points), ("b", points)], spatial, reduction, columns["auto_unroll_max_step"])
+    tiles, plane = p.prod(axis=1), ({"a": 1}, {"b": 1})
+    data = Buffer("data", (points, points, tiles, w.in_channels), (*plane, {"p": 1}, {"rc": 1}))
+    weight = Buffer("weight", (points, points, w.in_channels, w.out_channels), (*plane, {"rc": 1}, {"f": 1}))
+    out = Buffer("out", (points, points, tiles, w.out_channels), (*plane, {"p": 1}, {"f": 1}))
+    return LoopNest(loops, (data, weight, out))

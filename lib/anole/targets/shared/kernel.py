@@ -1,0 +1,51 @@
+"""One candidate as a kernel of its own, on any device: the epilogue that all of them share, and the linker."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import te, tirx
+
+from anole.errors import TargetError
+from anole.record import Config
+from anole.targets.base import Template
+from anole.targets.shared.reference import data_shape
+from anole.task import Workload
+
+
+def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
+    """Returns the unscheduled kernel: the anchor and the canonical epilogue.
+
+    With a constant weight that is bias and relu, and the parameters are data, packed weight, bias (out channels,)
+    and the output. A product of two computed tensors has none, as what follows it in attention, a softmax, is a
+    function of its own; its parameters are both of them and the output.
+    """
+    data = te.placeholder(data_shape(workload), workload.dtype, name="data")
+    packed = te.placeholder(template.packed_shape(workload, config), workload.dtype, name="packed")
+    anchor = template.compute(workload, config, data, packed)
+    if not workload.constant_weight:
+        return te.create_prim_func([data, packed, anchor])
+    bias = te.placeholder((anchor.shape[-1],), workload.dtype, name="bias")
+    biased = te.compute(anchor.shape, lambda *at: anchor[at] + bias[at[-1]], name="add")
+    zero = tirx.const(0, workload.dtype)
+    out = te.compute(anchor.shape, lambda *at: tirx.max(biased[at], zero), name="relu")
+    return te.create_prim_func([data, packed, bias, out])
+
+
+def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
+    """Links objects into a shared library, by the bare linker: a compiler's driver costs as much as LLVM.
+
+    Raises:
+        TargetError: there is no linker.
+        subprocess.CalledProcessError: the linker failed.
+    """
+    linker = shutil.which("ld") or shutil.which("cc")
+    if linker is None:
+        raise TargetError("found neither `ld` nor `cc`; a linker is needed to build anything")
+    subprocess.run([linker, "-shared", "-o", output, *objects, *(options or ())], check=True, capture_output=True)
+
+
+link.object_format = "o"  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""Whole networks on the accelerator."""

@@ -1,0 +1,193 @@
+"""A network for the accelerator as files: streams and packed constants of each step, and the host's library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import BuildError, StreamError
+from anole.files import document
+from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
+from anole.targets.vta.isa import Uop, decode, decode_uop, encode, encode_uop
+from anole.targets.vta.network.hardware import Hardware, Loaded
+from anole.targets.vta.network.network import (
+    Accelerator,
+    Host,
+    HostCall,
+    Layer,
+    Network,
+    Pool,
+    Step,
+    Value,
+    float_of,
+    run_network,
+)
+from anole.targets.vta.network.tensor_layout import unpack_weight
+from anole.targets.vta.templates.program import Program, Region
+from anole.task import workload_from_json, workload_to_json
+
+SCHEMA = 1
+HOST_LIBRARY = "host.so"
+_KINDS: dict[str, type[Layer] | type[Pool] | type[HostCall]] = {"layer": Layer, "pool": Pool, "host": HostCall}
+_ARRAYS = ("weight", "bias")
+
+
+def save_network(folder: Path, network: Network, loaded: Mapping[str, Loaded]) -> None:
+    """Writes everything of a network but the host's library.
+
+    Args:
+        folder: is there.
+        network: what is written.
+        loaded: by the name of its result, the program and constants of each of the accelerator's steps.
+    """
+    (folder / "steps").mkdir()
+    steps = []
+    for number, step in enumerate(network.steps):
+        plain = _step_to_json(step)
+        if not isinstance(step, HostCall):
+            plain |= _save_loaded(folder, f"steps/{number:03}", loaded[step.result])
+        steps.append(plain)
+    plain = {"schema": SCHEMA, "inputs": list(network.inputs), "outputs": list(network.outputs), "steps": steps}
+    (folder / "network.json").write_text(document(plain), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class BuiltNetwork:
+    """A network that can be run.
+
+    Attributes:
+        hardware: the simulated accelerator with all programs.
+        host: calls the functions of the host.
+    """
+
+    network: Network
+    hardware: Hardware
+    host: Host
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Loads what `save_network` wrote, and the host's library.
+
+        Raises:
+            BuildError: the folder does not hold it.
+        """
+        try:
+            plain = json.loads((folder / "network.json").read_text(encoding="utf-8"))
+            if plain["schema"] != SCHEMA:
+                raise BuildError(f"{folder}: found schema {plain['schema']}; this Anole reads {SCHEMA}")
+            loaded: dict[str, Loaded] = {}
+            steps = [_load_step(folder, each, loaded) for each in plain["steps"]]
+            network = Network(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps))
+        except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
+            raise BuildError(f"{folder}: is no build for vta: {type(error).__name__}: {error}") from error
+        return cls(network, Hardware(loaded), host_of(folder / HOST_LIBRARY))
+
+    def run(self, inputs: Sequence[NDArray[Any]], accelerator: Accelerator | None = None) -> Mapping[str, Value]:
+        """Runs the network, on the simulated hardware unless another accelerator is given, and returns all values."""
+        return run_network(self.network, inputs, self.host, accelerator or self.hardware)
+
+    def program(self, name: str) -> Program:
+        """Returns the program of a step of the accelerator.
+
+        Raises:
+            BuildError: there is no such step.
+        """
+        steps = {step.name: step.result for step in self.network.steps if not isinstance(step, HostCall)}
+        if name not in steps:
+            raise BuildError(f"found step {name!r}; the accelerator's steps are {', '.join(steps)}")
+        return self.hardware.loaded[steps[name]].program
+
+    def outputs(self, values: Mapping[str, Value]) -> list[NDArray[Any]]:
+        """Returns the outputs among the values of a run."""
+        return [float_of(values[name]) for name in self.network.outputs]
+
+
+def host_of(library: Path) -> Host:
+    """Returns what calls the functions of a host's library; one that is not there has no function.
+
+    Raises:
+        BuildError: it cannot be loaded.
+    """
+    if not library.exists():
+        return _no_host
+    import tvm
+    from tvm.runtime.vm import VirtualMachine
+
+    try:
+        machine = VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+    except Exception as error:
+        raise BuildError(f"{library}: cannot be loaded: {error}") from error
+
+    def call(function: str, arguments: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        found = machine[function](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arguments))
+        return [each.numpy() for each in found]
+
+    return call
+
+
+def _no_host(function: str, arguments: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+    raise BuildError(f"there is no library with the host's function {function}")
+
+
+def _step_to_json(step: Step) -> dict[str, Any]:
+    kind = next(name for name, cls in _KINDS.items() if isinstance(step, cls))
+    plain = {name: value for name, value in vars(step).items() if name not in _ARRAYS}
+    if isinstance(step, Layer):
+        plain |= {"workload": workload_to_json(step.workload), "config": dict(step.config)}
+    return {"kind": kind, **plain}
+
+
+def _save_loaded(folder: Path, name: str, loaded: Loaded) -> dict[str, Any]:
+    """Writes a program and its constants, and returns what the manifest says of them."""
+    program = loaded.program
+    words = (encode(instruction, program.geometry) for instruction in program.instructions)
+    stream = b"".join(word.to_bytes(INSTRUCTION_BYTES, "little") for word in words)
+    (folder / f"{name}.stream").write_bytes(stream)
+    uops = np.array([encode_uop(uop, program.geometry) for uop in program.uops], dtype="<u4")
+    np.savez(folder / f"{name}.npz", allow_pickle=False, uop=uops, **loaded.constants)
+    return {
+        "geometry": program.geometry.to_json(),
+        "stream": f"{name}.stream",
+        "constants": f"{name}.npz",
+        "regions": {region: asdict(place) for region, place in program.regions.items()},
+    }
+
+
+def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, Loaded]) -> Step:
+    cls = _KINDS[plain["kind"]]
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in plain.items()
+        if name in cls.__dataclass_fields__
+    }
+    if cls is HostCall:
+        return HostCall(**fields)
+    own = loaded[fields["result"]] = _load_program(folder, plain)
+    if cls is Pool:
+        return Pool(**fields)
+    workload: Any = workload_from_json(fields["workload"])
+    weight = unpack_weight(own.constants["weight"])[:, :, : workload.in_channels, : workload.out_channels]
+    bias = own.constants["bias"][:, 0].reshape(-1)[: workload.out_channels]
+    return Layer(**{**fields, "workload": workload, "weight": weight, "bias": bias})
+
+
+def _load_program(folder: Path, plain: Mapping[str, Any]) -> Loaded:
+    geometry = Geometry.from_json(plain["geometry"])
+    stream = (folder / plain["stream"]).read_bytes()
+    words = (stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES))
+    instructions = tuple(decode(int.from_bytes(word, "little"), geometry) for word in words)
+    with np.load(folder / plain["constants"]) as arrays:
+        constants = dict(arrays)
+    uops = decode_uop(constants.pop("uop").astype(np.int64), geometry)
+    regions = {name: Region(**place) for name, place in plain["regions"].items()}
+    return Loaded(
+        Program(geometry, instructions, tuple(Uop(*map(int, each)) for each in zip(*uops, strict=True)), regions),
+        constants,
+    )

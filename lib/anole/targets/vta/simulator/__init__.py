@@ -1,0 +1,1 @@
+"""The simulated accelerator: what a program computes, and when."""

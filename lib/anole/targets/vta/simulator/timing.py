@@ -1,0 +1,85 @@
+"""The timing simulator: when the instructions of a program start and end, by events and closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anole.errors import StreamError
+from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.isa import Finish, Instruction
+from anole.targets.vta.simulator.clockwork import Clockwork
+from anole.targets.vta.simulator.repeats import Skipper
+from anole.targets.vta.simulator.steps import CLOCK, Clock, Module, Steps
+from anole.targets.vta.simulator.streams import Streams
+from anole.targets.vta.templates.code import passages_of
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When every instruction was busy, in cycles from the launch.
+
+    Attributes:
+        cycles: what the hardware's counter shows: the cycle in which FINISH starts.
+        start, end: of every instruction, in the order of the program; busy in [start, end).
+        read_beats, read_bursts: of all loads, instructions not counted.
+        write_beats, write_bursts: of all stores.
+    """
+
+    cycles: int
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+    read_beats: int
+    read_bursts: int
+    write_beats: int
+    write_bursts: int
+
+
+def simulate(program: Sequence[Instruction], geometry: Geometry, clock: Clock = CLOCK) -> Timeline:
+    """Returns when every instruction of a program runs.
+
+    Args:
+        program: in the order in which it is fetched, a FINISH last.
+        geometry: of the accelerator.
+        clock: how many cycles things take.
+
+    Raises:
+        StreamError: there is no FINISH, or the program waits for tokens that never come.
+    """
+    streams = _streams(program, geometry, clock)
+    recorder = _Recorder(streams, geometry, clock.latency)
+    cycles = recorder.run()
+    read = [step.bursts for stream in streams.steps for step in stream if step.client]
+    written = [step.bursts for step in streams.steps[Module.STORE]]
+    return Timeline(
+        cycles,
+        tuple(recorder.start),
+        tuple(recorder.end),
+        *(sum(bursts.beats for bursts in read), sum(len(bursts.lengths) for bursts in read)),
+        *(sum(bursts.beats for bursts in written), sum(len(bursts.lengths) for bursts in written)),
+    )
+
+
+def cycles_of(program: Sequence[Instruction], geometry: Geometry, clock: Clock = CLOCK) -> int:
+    """Returns the cycles of a program, as `simulate` does, but much faster: what repeats is run once."""
+    return Skipper(_streams(program, geometry, clock), geometry, clock.latency).run()
+
+
+def _streams(program: Sequence[Instruction], geometry: Geometry, clock: Clock) -> Streams:
+    passages = passages_of(program)
+    if not program or not isinstance(passages[-1].passage.instructions[-1], Finish):
+        raise StreamError("the program does not end with FINISH")
+    return Streams(passages, Steps(geometry, clock))
+
+
+class _Recorder(Clockwork):
+    """A clockwork that keeps when every instruction starts and ends."""
+
+    def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:
+        super().__init__(streams, geometry, latency)
+        self.start, self.end = ([0] * len(streams.modules) for _ in range(2))
+
+    def _end(self, cycle: int, module: int) -> None:
+        number = self.streams.numbers[module][self._ended[module]]
+        self.start[number], self.end[number] = self._started[module], cycle
+        super()._end(cycle, module)

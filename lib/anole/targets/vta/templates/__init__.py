@@ -1,0 +1,1 @@
+"""Schedules of the accelerator and the programs they become."""

@@ -1,0 +1,175 @@
+"""For hardware designers: the cycles of convolution schedules, and when the instructions of a stream run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anole.errors import ConfigError, StreamError, TargetError
+from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
+from anole.targets.vta.isa import Instruction, check, decode
+from anole.targets.vta.simulator.steps import module_of
+from anole.targets.vta.simulator.timing import cycles_of, simulate
+from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
+from anole.targets.vta.templates.program import Program
+from anole.task import Conv2d
+
+_SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div([1-9]\d*))?")
+_WORKLOAD = ("h", "w", "ci", "co", "kh", "kw", "pad", "stride")
+_SCHEDULE = {
+    "tile_h": "tile_h",
+    "tile_w": "tile_w",
+    "tile_ci": "tile_ci",
+    "tile_co": "tile_co",
+    "h_nt": "h_threads",
+    "oc_nt": "oc_threads",
+}
+
+
+def geometry_of(shape: str) -> Geometry:
+    """Returns the geometry that a name such as ``16x16``, ``1x32x32`` or ``32x32_div16`` means.
+
+    Without a divisor the buffers have VTA's own sizes in bytes. With one they are as many times less deep than VTA's
+    own are with its own block, and the instruction queues as many times shorter.
+
+    Raises:
+        TargetError: it is no such name, or there can be no such geometry.
+    """
+    match = _SHAPE.fullmatch(shape)
+    if match is None:
+        raise TargetError(f"shape {shape!r}: allowed are [BATCHx]BLOCK_INxBLOCK_OUT, and _div and a number after it")
+    batch, block_in, block_out, divisor = (int(group or 1) for group in match.groups())
+    block = Geometry(batch, block_in, block_out)
+    if match.group(4) is None:
+        return block
+    sizes_bytes: dict[str, Any] = {
+        f"{memory.name.lower()}_bytes": DEFAULT.depth(memory) // divisor * block.element_bytes(memory)
+        for memory in (Memory.UOP, Memory.INP, Memory.WGT, Memory.ACC)
+    }
+    return Geometry(batch, block_in, block_out, **sizes_bytes, queue_entries=DEFAULT.queue_entries // divisor)
+
+
+def read_schedules(path: Path) -> list[dict[str, Any]]:
+    """Reads rows of schedules.
+
+    Raises:
+        StreamError: the file is none of schedules; the message gives the row.
+    """
+    rows = _read(path)
+    if not isinstance(rows, list):
+        raise StreamError(f"{path}: is no list of schedules")
+    for number, row in enumerate(rows):
+        workload = row.get("workload") if isinstance(row, dict) else None
+        if not isinstance(workload, dict) or not isinstance(row.get("shape"), str):
+            raise StreamError(f"{path}: row {number} has no workload, or no shape")
+        numbers = {**{name: workload.get(name) for name in _WORKLOAD}, **{name: row.get(name) for name in _SCHEDULE}}
+        for name, value in numbers.items():
+            least = 0 if name == "pad" else 1
+            if type(value) is not int or value < least:
+                message = f"{name} is {value!r}; allowed is a whole number from {least} on"
+                raise StreamError(f"{path}: row {number}: {message}")
+    return rows
+
+
+def read_row(path: Path, number: int) -> dict[str, Any]:
+    """Reads one row of schedules; raises what `read_schedules` raises, or StreamError when there is none."""
+    rows = read_schedules(path)
+    if number >= len(rows):
+        raise StreamError(f"{path}: has no row {number}; its rows are 0 to {len(rows) - 1}")
+    return rows[number]
+
+
+def count_cycles(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row of schedules with its ``cycles``, or with the reason for which it is ``rejected``.
+
+    Raises:
+        TargetError: there can be no such geometry.
+    """
+    plain = {name: value for name, value in row.items() if name not in ("cycles", "rejected")}
+    try:
+        program = program_of(row)
+    except ConfigError as error:
+        return {**plain, "rejected": str(error)}
+    return {**plain, "cycles": cycles_of(program.instructions, program.geometry)}
+
+
+def program_of(row: Mapping[str, Any]) -> Program:
+    """Returns the program of a row of schedules.
+
+    Raises:
+        ConfigError: the schedule cannot be run; the message is the reason.
+        TargetError: there can be no such geometry.
+    """
+    w = row["workload"]
+    pads = (w["pad"],) * 4
+    workload = Conv2d(1, w["h"], w["w"], w["ci"], w["co"], (w["kh"], w["kw"]), (w["stride"],) * 2, pads)
+    schedule = Schedule(**{field: row[name] for name, field in _SCHEDULE.items()})
+    shift, *clip = SHIFT_AND_CLIP
+    epilogue = (shift, Bias(), *clip) if row.get("bias") else SHIFT_AND_CLIP
+    return lower_conv2d(workload, schedule, geometry_of(row["shape"]), epilogue)
+
+
+def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:
+    """Returns module, text, start and end of every instruction of a stream.
+
+    Args:
+        path: a JSON object with ``rows``, each with the ``hex`` of an instruction.
+        geometry: of the accelerator.
+
+    Raises:
+        StreamError: the file is no stream, or one that cannot run; the message gives the instruction.
+    """
+    program = read_stream(path, geometry)
+    timeline = simulate(program, geometry)
+    return [
+        {
+            "number": number,
+            "module": module_of(instruction).name.lower(),
+            "instruction": describe(instruction),
+            "start": start,
+            "end": end,
+        }
+        for number, (instruction, start, end) in enumerate(zip(program, timeline.start, timeline.end, strict=True))
+    ]
+
+
+def read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
+    """Reads the instructions of a stream; raises what `trace` raises."""
+    plain = _read(path)
+    rows = plain.get("rows") if isinstance(plain, dict) else None
+    if not isinstance(rows, list):
+        raise StreamError(f"{path}: is no stream: it has no rows")
+    program = []
+    for number, row in enumerate(rows):
+        try:
+            instruction = decode(int(row["hex"], 16), geometry)
+            check(instruction, geometry)
+        except StreamError as error:
+            raise StreamError(f"{path}: instruction {number}: {error}") from None
+        except (TypeError, KeyError, ValueError):
+            raise StreamError(f"{path}: instruction {number}: has no hex of 32 digits") from None
+        program.append(instruction)
+    return program
+
+
+def describe(instruction: Instruction) -> str:
+    """Returns an instruction in words: what is not 0, and the tokens that it waits for and leaves."""
+    fields = instruction._asdict()
+    flags = fields.pop("dependence")
+    shown = [
+        f"{name}={value.name if hasattr(value, 'name') else int(value)}"
+        for name, value in fields.items()
+        if value or hasattr(value, "name")
+    ]
+    shown += [name for name, flag in flags._asdict().items() if flag]
+    return " ".join([type(instruction).__name__.upper(), *shown])
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StreamError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,1 @@
+"""What tests and benchmarks of search methods and targets need, shipped with the library."""

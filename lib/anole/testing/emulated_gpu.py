@@ -1,0 +1,61 @@
+"""Scheduled CUDA functions made to run on any processor: what their schedule computes, without a GPU.
+
+TensorIR means the same whatever its loops are bound to and wherever its buffers are, so that a wrong index, a missing
+predicate or a lost update shows. What cannot show is a missing synchronisation, which TVM inserts itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from anole.record import Config
+from anole.targets.base import Template
+from anole.targets.shared.kernel import define, link
+from anole.targets.shared.reference import Example
+from anole.task import Workload
+
+
+def serial(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns a scheduled function with all of its loops serial and all of its buffers in plain memory."""
+    sch = s_tir.Schedule(tvm.IRModule({"main": func}))
+    for block in _blocks(sch):
+        for position, write in enumerate(sch.get(block).writes):
+            if write.source.scope() != "global":
+                sch.set_scope(block, position, "global")
+    plain = sch.mod["main"]
+    body = tvm_ffi.structural_map(plain.body, (tirx.For, _as_serial), order="post")
+    return plain.with_body(body)
+
+
+def relative_error(template: Template, workload: Workload, config: Config, folder: Path) -> float:
+    """Returns how far a candidate is from the reference, by running it serially on this processor.
+
+    Args:
+        template: of the workload.
+        workload: whose candidate it is.
+        config: of the candidate.
+        folder: where the built library may lie.
+    """
+    func = template.schedule(define(template, workload, config), workload, config)
+    library = tvm.compile(tvm.IRModule({"main": serial(func)}), tvm.target.Target("llvm"))
+    library.export_library(str(folder / "serial.so"), fcompile=link)
+    kernel = tvm.runtime.load_module(str(folder / "serial.so"))["main"]
+    example = Example.draw(workload)
+    packed = template.pack_weight(workload, config, example.weight)
+    out = tvm.runtime.tensor(example.unwritten())
+    kernel(*map(tvm.runtime.tensor, example.arguments(packed)), out)
+    return example.relative_error(out.numpy())
+
+
+def _blocks(sch: s_tir.Schedule) -> list[object]:
+    return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def _as_serial(loop: tirx.For) -> tirx.For:
+    """The loop, unbound; whether it would be unrolled is nothing that its result depends on."""
+    kind = tirx.ForKind.VECTORIZED if loop.kind == tirx.ForKind.VECTORIZED else tirx.ForKind.SERIAL
+    return tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body)

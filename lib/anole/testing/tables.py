@@ -1,0 +1,113 @@
+"""A recorded table of a whole space, on which searches run without hardware."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import StoreError
+from anole.record import Config, Measurement, Status, Trial
+from anole.search.loop import Subject, Watch, tune
+from anole.search.settings import TunerSettings
+from anole.space.space import Space
+from anole.targets import get_target
+from anole.task import Conv2d, Workload
+
+
+@dataclass(frozen=True)
+class Table:
+    """The latency of every valid config of a space.
+
+    Attributes:
+        workload: what was measured.
+        space: all of its configs, or a restricted part of them.
+        latencies_s: shape (n_valid,), of the valid configs in the order of their indices; NaN is a failure.
+    """
+
+    workload: Workload
+    space: Space
+    latencies_s: NDArray[np.float64]
+
+    @property
+    def best_s(self) -> float:
+        """The least latency."""
+        return float(np.nanmin(self.latencies_s))
+
+    def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Looks up what configs of the space took."""
+        vectors = np.array([self.space.vector(config) for config in configs])
+        rows = np.searchsorted(_valid_indices(self.space), self.space.indices(vectors))
+        for latency_s in self.latencies_s[rows].tolist():
+            if np.isnan(latency_s):
+                yield Measurement(Status.RUN_ERROR, error="failed when the table was recorded")
+            else:
+                yield Measurement(Status.OK, latency_s=latency_s)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a search on a table did.
+
+    Attributes:
+        trials: in order; `elapsed_s` is the time of the search alone.
+        iterations: number of the iteration to the figures of its search.
+    """
+
+    trials: tuple[Trial, ...]
+    iterations: Mapping[int, Mapping[str, float]]
+
+
+def read_table(path: Path) -> Table:
+    """Reads a table that ``benchmarks/record_table.py`` wrote.
+
+    Raises:
+        StoreError: the file is no table, or it was recorded on another space than the template has now.
+    """
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        workload = Conv2d(**{name: _frozen(value) for name, value in plain["workload"].items()})
+        space = get_target(plain["target"]).space(workload).restricted(plain["restriction"])
+        latencies_s = np.array(plain["latency_us"], dtype=np.float64) / 1e6
+        recorded = list(plain["cardinalities"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path}: is no table ({type(error).__name__}: {error})") from error
+    found, expected = (recorded, len(latencies_s)), (space.cardinalities.tolist(), len(_valid_indices(space)))
+    if found != expected:
+        raise StoreError(
+            f"{path}: was recorded on a space of cardinalities {found[0]} with {found[1]} valid configs; "
+            f"{workload.label} now has {expected[0]} and {expected[1]}; record it again"
+        )
+    return Table(workload, space, latencies_s)
+
+
+def replay(table: Table, settings: TunerSettings, n_trials: int, seed: int) -> Replay:
+    """Tunes on a table as on hardware, but for the measuring.
+
+    Args:
+        table: answers for the hardware.
+        settings: of the tuner; its evaluator has nothing to decide.
+        n_trials: the budget.
+        seed: of all randomness.
+    """
+    trials: list[Trial] = []
+    iterations: dict[int, Mapping[str, float]] = {}
+    subject = Subject(table.space, table.workload.flop, table.workload.label)
+    watch = Watch(iterations.__setitem__, trials.append)
+    tune(subject, settings, table.measure, n_trials, seed=seed, watch=watch)
+    return Replay(tuple(trials), iterations)
+
+
+def _valid_indices(space: Space) -> NDArray[np.int64]:
+    if space.valid_indices is None:
+        raise StoreError(f"a space of {space.size} configs is too large for a table")
+    return space.valid_indices
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

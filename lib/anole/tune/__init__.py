@@ -1,0 +1,1 @@
+"""The stage that tunes tasks."""

@@ -1,0 +1,248 @@
+"""One task being tuned: its shard, its search, and its worker processes as long as they are needed."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from anole.host.machine import host_facts, software_versions
+from anole.measure.measurer import Measurer, measurer_of
+from anole.measure.simulation import Simulated
+from anole.measure.site import Site
+from anole.measure.worker import prepare
+from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
+from anole.search.confirm import diverse, fastest_of_each
+from anole.search.loop import TUNER_VERSION, Search, Subject, Watch, settle
+from anole.search.settings import TunerSettings
+from anole.space import Space
+from anole.store.shard import Shard
+from anole.targets import get_target
+from anole.targets.base import Simulator
+from anole.task import Task
+from anole.tune.transfer import find_sources, read_prior
+
+logger = logging.getLogger(__name__)
+
+_N_RIVALS = 8
+"""Configs that a receipt names, of each kind one first: kinds suit the caches of a network differently."""
+
+_SAMPLED = 4096
+"""Configs that are asked whether they can work, to know which share of a space cannot."""
+
+
+class TaskTuning:
+    """A search that goes on as it is told, and what it records.
+
+    A context manager; entering it opens the shard, or waits for whoever has it open.
+
+    Args:
+        task: what is tuned.
+        settings: of the tuner.
+        seed: of the tuner.
+        shards_dir: of all shards.
+        weight: how often the model runs it.
+        n_trials: at most so many trials of the shard count; all of them when None.
+        site: where candidates run; None where they are simulated.
+        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
+
+    Attributes:
+        on_trial: is called after every trial.
+        before_measuring: is called, with the job, before its workers are needed.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        settings: TunerSettings,
+        seed: int,
+        shards_dir: Path,
+        *,
+        weight: int = 1,
+        n_trials: int | None = None,
+        site: Site | None = None,
+        n_builders: int | None = None,
+    ) -> None:
+        self.task, self.weight = task, weight
+        self.on_trial: Callable[[], None] = lambda: None
+        self.before_measuring: Callable[[TaskTuning], None] = lambda _: None
+        self._settings, self._seed, self._shards_dir, self._limit = settings, seed, shards_dir, n_trials
+        self._target, self._site, self._n_builders = get_target(task.target), site, n_builders
+        self._stack, self._workers = ExitStack(), ExitStack()
+        self._measurer: Measurer | Simulated | None = None
+        self._search: Search | None = None
+
+    def __enter__(self) -> Self:
+        run = Run(
+            self.task.key,
+            self._settings.preset,
+            self._seed,
+            TUNER_VERSION,
+            self._settings.to_json(),
+            threads=int(self.task.target.get("threads", 1)),
+            host={**host_facts(), **self._elsewhere()},
+            versions=software_versions(),
+        )
+        self._shard = self._stack.enter_context(Shard.open(self._shards_dir, run, self.task, wait=True))
+        self._recorded = self._shard.trials[: self._limit]
+        self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
+        if not self._is_complete and not isinstance(self._target, Simulator):
+            prepare(self._target.preload)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.rest()
+        self._stack.close()
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """Those that count by now: replayed and new ones, or what was recorded where that is enough."""
+        if self._search is not None:
+            return self._search.trials
+        return self._recorded if self._is_complete else ()
+
+    @property
+    def n_trials(self) -> int:
+        """How many trials count by now."""
+        return len(self.trials)
+
+    @property
+    def n_failures(self) -> int:
+        """How many of the trials failed."""
+        return sum(trial.measurement.status is not Status.OK for trial in self.trials)
+
+    @property
+    def best_gflops(self) -> float:
+        """Of the fastest trial; 0 while there is none."""
+        return max((trial.gflops or 0.0 for trial in self.trials), default=0.0)
+
+    @property
+    def latency_s(self) -> float:
+        """Of all that the model spends on the task; while nothing worked, that of a very slow processor."""
+        return self.weight * self.task.workload.flop / 1e9 / (self.best_gflops or 1.0)
+
+    @property
+    def done(self) -> bool:
+        """Whether more trials would be in vain."""
+        return self._is_complete or (self._search is not None and (self._search.exhausted or self._search.converged))
+
+    @property
+    def expected_saving_s(self) -> float:
+        """Seconds of one run of the model that the next iteration is expected to save."""
+        return self.latency_s * (self._search.expected_gain if self._search is not None else 1.0)
+
+    def advance(self, n_trials: int) -> None:
+        """Goes on until there are so many trials, or it is done."""
+        if self._is_complete:
+            return
+        if self._search is None:
+            self._search = Search(
+                self._subject(),
+                self._settings,
+                self._measure,
+                seed=self._seed,
+                recorded=self._recorded,
+                watch=Watch(self._shard.append_iteration, self._note),
+            )
+        self._search.advance(n_trials)
+
+    def rest(self) -> None:
+        """Ends the worker processes until they are needed again."""
+        self._workers.close()
+        self._measurer = None
+
+    def receipt(self, n_trials: int) -> dict[str, Any]:
+        """Confirms the fastest trials, unless the shard has more than count, and returns what came of it all.
+
+        Args:
+            n_trials: the budget.
+        """
+        trials, run = self.trials, self._shard.run
+        is_all = len(self._shard.trials) == len(trials)
+        is_remote = self._site is not None and self._site.remote is not None
+        able = not isinstance(self._target, Simulator) and (is_remote or self._target.absence() is None)
+        confirm = self._confirm if is_all and able else None
+        watch = Watch(confirmation=self._shard.append_confirmation)
+        space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
+        ranking = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch, default)
+        best = next(iter(ranking), None)
+        latency_s = best.measurement.latency_s if best is not None else None
+        return {
+            "schema": 1,
+            "task_key": self.task.key,
+            "label": self.task.label,
+            "run_key": run.key,
+            "preset": run.preset,
+            "seed": run.seed,
+            "trials": n_trials,
+            "measured": len(trials),
+            "status": "failed" if best is None else "tuned",
+            "config": None if best is None else dict(best.config),
+            "confirmed": isinstance(best, Confirmation) or isinstance(self._target, Simulator),
+            "latency_s": latency_s,
+            "gflops": self.task.workload.flop / latency_s / 1e9 if latency_s else None,
+            "statuses": dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
+            "elapsed_s": trials[-1].elapsed_s if trials else 0.0,
+            "designs": _latencies(fastest_of_each(trials, space.names_of("hardware"))),
+            "rivals": _latencies(diverse(ranking, space.kinds, _N_RIVALS)),
+        }
+
+    def _elsewhere(self) -> dict[str, Any]:
+        """Returns what a record says of where candidates run, unless that is this machine."""
+        remote = self._site.remote if self._site is not None else None
+        return {} if remote is None else {"measured_at": remote.to_json()}
+
+    def _subject(self) -> Subject:
+        workload = self.task.workload
+        space = self._target.space(workload)
+        if self._shard.space is None:
+            self._shard.append_space(_facts_of(space))
+        if self._settings.warm_start and self._shard.sources is None and not self._shard.trials:
+            self._shard.append_sources(find_sources(self._shards_dir, self.task))
+        prior = read_prior(self._shards_dir, self._shard.sources or (), space)
+        if prior is not None:
+            logger.info("%s: learns from %d trials of similar tasks", self.task.label, len(prior))
+        return Subject(space, workload.flop, self.task.key, prior)
+
+    def _measure(self, configs: Sequence[Config]) -> Iterable[Measurement]:
+        return self._open_measurer().measure(configs)
+
+    def _confirm(self, configs: Sequence[Config]) -> Iterable[Measurement]:
+        measurer = self._open_measurer()
+        assert not isinstance(measurer, Simulated), "what is simulated is not confirmed"
+        return measurer.confirm(configs)
+
+    def _open_measurer(self) -> Measurer | Simulated:
+        self.before_measuring(self)
+        if self._measurer is None:
+            self._measurer = measurer_of(
+                self.task, self._settings.evaluator, self._best_s(), self._site, self._n_builders
+            )
+            self._workers.enter_context(self._measurer)
+        return self._measurer
+
+    def _best_s(self) -> float | None:
+        trials = self.trials or self._recorded
+        return min(filter(None, (trial.measurement.latency_s for trial in trials)), default=None)
+
+    def _note(self, trial: Trial) -> None:
+        self._shard.append_trial(trial)
+        self.on_trial()
+
+
+def _facts_of(space: Space) -> SpaceFacts:
+    """Returns what a space is like, by a sample that is the same every time."""
+    drawn = space.vectors(space.draw(_SAMPLED, np.random.default_rng(0)))
+    return SpaceFacts(space.size, _SAMPLED, space.rejections(drawn))
+
+
+def _latencies(measured: Iterable[Trial | Confirmation]) -> list[dict[str, Any]]:
+    return [{"config": dict(each.config), "latency_s": each.measurement.latency_s} for each in measured]

@@ -1,0 +1,177 @@
+"""The stage that tunes, from files to files: one task by its own budget, or all tasks of a model by one budget."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from anole.documents import layout
+from anole.documents.manifest import read_manifest
+from anole.errors import ExtractError
+from anole.files import document, write_atomically
+from anole.measure.site import Site, site_of
+from anole.search.budget import spend
+from anole.search.settings import TunerSettings
+from anole.targets import get_target
+from anole.targets.base import Simulator
+from anole.targets.rpc.address import Remote
+from anole.task import Task
+from anole.tune.job import TaskTuning
+from anole.tune.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+_OPEN_MEASURERS = 8
+
+
+def tune_task(
+    task_path: Path,
+    settings: TunerSettings,
+    seed: int,
+    n_trials: int,
+    shards_dir: Path,
+    receipt_path: Path | None = None,
+    remote: Remote | None = None,
+    n_builders: int | None = None,
+) -> None:
+    """Tunes one task and writes its receipt.
+
+    The run's shard is resumed: with a larger budget only the difference is measured; with a smaller one
+    nothing is, and the receipt tells of the first trials. Another process that is at it is waited for.
+
+    Args:
+        task_path: the task, as `extract_model` wrote it.
+        settings: of the tuner.
+        seed: of the tuner.
+        n_trials: how many configs are measured, those in the shard included.
+        shards_dir: of all shards.
+        receipt_path: what says what came of it, even when all candidates failed; its usual place when None.
+        remote: where candidates run; on this machine when None.
+        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
+
+    Raises:
+        ExtractError: the task is not there.
+        TargetError: the target is not present on this machine.
+        MeasureError: measuring is not possible at all.
+        StoreError: the shard cannot be used.
+    """
+    task = _read_task(task_path)
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(task.label, n_trials))
+        site = _enter_site(stack, task, remote)
+        tuning = stack.enter_context(
+            TaskTuning(task, settings, seed, shards_dir, n_trials=n_trials, site=site, n_builders=n_builders)
+        )
+        tuning.on_trial = lambda: progress.update(tuning.n_trials, tuning.best_gflops, tuning.n_failures)
+        tuning.on_trial()
+        tuning.advance(n_trials)
+        receipt = tuning.receipt(n_trials)
+    logger.info("%s: %s", task.label, _outcome(receipt))
+    write_atomically(receipt_path or layout.receipt_path(task.key, receipt["run_key"], n_trials), document(receipt))
+
+
+def tune_model(
+    manifest_path: Path,
+    tasks_dir: Path,
+    settings: TunerSettings,
+    seed: int,
+    n_trials: int,
+    shards_dir: Path,
+    receipts_path: Path,
+    remote: Remote | None = None,
+    n_builders: int | None = None,
+) -> None:
+    """Tunes all tasks of a model by one budget and writes their receipts.
+
+    Trials go where they are expected to save the most: where a task is slow, occurs often, and still gained in
+    its last iterations. An interrupted tuning is resumed as that of one task is.
+
+    Args:
+        manifest_path: of the model on its target.
+        tasks_dir: of the tasks that it names.
+        settings: of the tuner.
+        seed: of the tuner.
+        n_trials: how many configs are measured, of all tasks together.
+        shards_dir: of all shards.
+        receipts_path: what says what came of it.
+        remote: where candidates run; on this machine when None.
+        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
+
+    Raises:
+        ExtractError: the manifest or a task is not there.
+        TargetError: the target is not present on this machine.
+        MeasureError: measuring is not possible at all.
+        StoreError: a shard cannot be used.
+    """
+    manifest = read_manifest(manifest_path)
+    weights = {entry["key"]: entry["weight"] for entry in manifest["tasks"]}
+    tasks = [_read_task(tasks_dir / f"{key}.json") for key in sorted(weights)]
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(manifest["model"], n_trials))
+        site = _enter_site(stack, tasks[0], remote) if tasks else None
+        tunings = [
+            stack.enter_context(
+                TaskTuning(task, settings, seed, shards_dir, weight=weights[task.key], site=site, n_builders=n_builders)
+            )
+            for task in tasks
+        ]
+        workers = _OpenWorkers()
+        for tuning in tunings:
+            tuning.on_trial = lambda: progress.update(*_overall(tunings))
+            tuning.before_measuring = workers.admit
+        spend(tunings, n_trials, settings.batch)
+        receipts = [tuning.receipt(tuning.n_trials) for tuning in tunings]
+    for receipt in receipts:
+        logger.info("%s: %s", receipt["label"], _outcome(receipt))
+    write_atomically(receipts_path, document({"schema": 1, "trials": n_trials, "receipts": receipts}))
+
+
+class _OpenWorkers:
+    """Keeps the worker processes of but a few tasks alive, those that were at work last."""
+
+    def __init__(self) -> None:
+        self._open: list[TaskTuning] = []
+
+    def admit(self, tuning: TaskTuning) -> None:
+        """Makes room for the workers of a task."""
+        self._open = [tuning, *(other for other in self._open if other is not tuning)]
+        for other in self._open[_OPEN_MEASURERS:]:
+            other.rest()
+        del self._open[_OPEN_MEASURERS:]
+
+
+def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | None:
+    """Returns where candidates of a task run, to be left with the stack; None where they are simulated."""
+    target = get_target(task.target)
+    return None if isinstance(target, Simulator) else stack.enter_context(site_of(target, remote))
+
+
+def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:
+    """Returns the trials of all tasks, the speed of the model's tasks together in GFLOP/s, and the failures."""
+    flop = sum(tuning.weight * tuning.task.workload.flop for tuning in tunings)
+    latency_s = sum(tuning.latency_s for tuning in tunings)
+    trials, failures = sum(tuning.n_trials for tuning in tunings), sum(tuning.n_failures for tuning in tunings)
+    return trials, flop / latency_s / 1e9, failures
+
+
+def _read_task(path: Path) -> Task:
+    remedy = "extract its model again (snakemake --forcerun extract)"
+    try:
+        task = Task.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise ExtractError(f"{path}: there is no such task; {remedy}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ExtractError(f"{path}: is no task ({type(error).__name__}: {error}); {remedy}") from error
+    if path.stem != task.key:
+        raise ExtractError(f"{path}: holds the task {task.key}; {remedy}")
+    return task
+
+
+def _outcome(receipt: Mapping[str, Any]) -> str:
+    if receipt["status"] == "failed":
+        return f"none of {receipt['measured']} candidates worked"
+    return f"{receipt['gflops']:.1f} GFLOP/s, the best of {receipt['measured']} trials"

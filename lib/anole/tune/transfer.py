@@ -1,0 +1,137 @@
+"""Transfer: what the trials of similar tasks teach about a task before any config of it was measured."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import ConfigError, StoreError
+from anole.record import Source, Trial
+from anole.search.roles import Examples
+from anole.space.space import Space
+from anole.store.shard import ShardContent, read_head, read_shard
+from anole.targets import get_target
+from anole.task import Task, Workload
+
+N_SOURCES = 8
+"""How many similar tasks are learned from at most."""
+
+logger = logging.getLogger(__name__)
+
+
+def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> list[Source]:
+    """Returns, of the tasks that resemble a task most, the longest run of each.
+
+    A task resembles another when it is of the same operator, by the same template, on the same target; it does
+    so the more, the less the logarithms of its shape differ. Other runs of the task itself do not count: a
+    second run would else not be one.
+
+    Args:
+        shards_dir: of all shards; one that cannot be read is left out, which is logged.
+        task: what is to be tuned.
+        n_sources: how many are wanted.
+    """
+    relatives = dict(_relatives(shards_dir, task))
+    nearest = sorted(relatives, key=lambda folder: (_distance(task.workload, relatives[folder]), folder))
+    sources: list[Source] = []
+    for folder in nearest:
+        runs = [content for path in sorted(folder.glob("*.jsonl")) if (content := _read(path)) is not None]
+        longest = max(runs, key=_n_working, default=None)
+        if longest is not None and _n_working(longest):
+            sources.append(Source(longest.task.key, longest.run.key, len(longest.trials)))
+        if len(sources) == n_sources:
+            break
+    return sources
+
+
+def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Examples | None:
+    """Returns what runs of other tasks teach, in the features of a space.
+
+    Features are matched by name; what a source lacks is 0. A score is relative to the best of its own run.
+
+    Args:
+        shards_dir: of all shards.
+        sources: the runs; one whose shard is gone, or whose template has changed, is left out, which is logged.
+        space: of the task that is to be tuned.
+
+    Returns:
+        The examples, or None when there are none.
+    """
+    priors = []
+    for source in sources:
+        content = _read(shards_dir / source.task_key / f"{source.run_key}.jsonl")
+        examples = None if content is None else _examples(content.task, content.trials[: source.trials], space)
+        if examples is not None:
+            priors.append(examples)
+    if not priors:
+        return None
+    features, scores = (np.concatenate([getattr(prior, name) for prior in priors]) for name in ("features", "scores"))
+    return Examples(features, scores)
+
+
+def _relatives(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
+    """Yields the folders of the shards of similar tasks, with their workloads."""
+    kin = (task.workload.operator, task.template_version, dict(task.target))
+    for path in sorted(shards_dir.glob("*/*.jsonl")):
+        if path.parent.name == task.key:
+            continue
+        try:
+            head = read_head(path)
+        except StoreError as error:
+            logger.warning("not learned from: %s", error)
+            continue
+        if head is None:
+            continue
+        other = head[1]
+        if (other.workload.operator, other.template_version, dict(other.target)) == kin:
+            yield path.parent, other.workload
+
+
+def _read(path: Path) -> ShardContent | None:
+    try:
+        return read_shard(path)
+    except StoreError as error:
+        logger.warning("not learned from: %s", error)
+        return None
+
+
+def _n_working(content: ShardContent) -> int:
+    return sum(trial.gflops is not None for trial in content.trials)
+
+
+def _distance(one: Workload, other: Workload) -> float:
+    difference = _logarithms(asdict(one)) - _logarithms(asdict(other))
+    return float(np.linalg.norm(difference))
+
+
+def _logarithms(plain: dict[str, Any]) -> NDArray[np.float64]:
+    """Returns the logarithms of all numbers of a plain workload, in order."""
+    flat = (value if isinstance(value, (list, tuple)) else [value] for value in plain.values())
+    numbers = [number for values in flat for number in values if isinstance(number, (int, float))]
+    return np.log2(np.array(numbers, dtype=np.float64) + 1)
+
+
+def _examples(task: Task, trials: Sequence[Trial], space: Space) -> Examples | None:
+    """Returns the trials of another task as examples in a space's features, or None when none of them fits."""
+    own = get_target(task.target).space(task.workload)
+    try:
+        vectors = np.array([own.vector(trial.config) for trial in trials], dtype=np.int64)
+    except ConfigError as error:
+        logger.warning("not learned from: a trial of %s: %s", task.label, error)
+        return None
+    gflops = np.array([trial.gflops or 0.0 for trial in trials])
+    if not gflops.any():
+        return None
+    columns = {name: position for position, name in enumerate(own.feature_names)}
+    found = own.features(vectors)
+    features = np.zeros((len(trials), len(space.feature_names)), dtype=np.float32)
+    for position, name in enumerate(space.feature_names):
+        if name in columns:
+            features[:, position] = found[:, columns[name]]
+    return Examples(features, gflops / gflops.max())

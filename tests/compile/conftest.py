@@ -1,0 +1,86 @@
+"""A project folder with tiny networks in it, which is the working directory, and its models extracted."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.extract.graph import find_layers
+from anole.extract.load import load_model
+from anole.extract.torch import example_inputs, make_network, run_network
+from anole.host.machine import describe_cpu
+from anole.spec.entries import ModelSpec
+from anole.targets import get_target
+from anole.targets.base import Target
+from anole.task import Task
+
+SHAPES = {
+    "residual": (1, 3, 16, 16),
+    "branches": (1, 3, 12, 12),
+    "joined": (3, 6),
+    "varied": (2, 6, 11, 12),
+    "gated": (1, 4, 9, 19),
+    "enlarged": (2, 4, 6, 9),
+    "norm_last": (2, 16, 32),
+    "twins": (1, 8, 10, 10),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@dataclass(frozen=True)
+class Network:
+    """A tiny network, its module in normal form, and what it computes."""
+
+    model: ModelSpec
+    imported: Any
+    inputs: list[Any]
+    expected: list[Any]
+    target: Target = field(default_factory=lambda: get_target(describe_cpu()))
+
+    @property
+    def tasks(self) -> dict[Any, Task]:
+        """The task of each distinct workload, in order."""
+        workloads = dict.fromkeys(layer.workload for layer in find_layers(self.imported))
+        return {
+            workload: Task(workload, self.target.description, self.target.template_version(workload))
+            for workload in workloads
+        }
+
+    def check(self, outputs: list[Any]) -> None:
+        """Asserts that outputs are what the network computes."""
+        assert len(outputs) == len(self.expected)
+        for found, expected in zip(outputs, self.expected, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.fixture(scope="session")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Network]:
+    """Makes a tiny network by its name."""
+    folder = tmp_path_factory.mktemp("networks")
+    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
+
+    @cache
+    def make(name: str) -> Network:
+        model = ModelSpec(name, f"torch:tiny:{name}", {"x": SHAPES[name]})
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.chdir(folder)
+            arguments = example_inputs(model)
+            expected = run_network(model, make_network(model), arguments)
+            imported = load_model(model)
+        inputs = [tensor.numpy() for tensor in arguments.values()]
+        return Network(model, imported, inputs, [tensor.numpy() for tensor in expected])
+
+    return make

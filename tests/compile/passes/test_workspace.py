@@ -1,0 +1,61 @@
+"""What passes between kernels becomes a tensor of the network; what does not launch kernels stays as it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax, s_tir, te, tirx
+
+from anole.compile.passes.workspace import lift_workspaces
+from anole.testing.emulated_gpu import serial
+
+SIZE = 8
+
+
+def two_steps(*, bound: bool) -> tirx.PrimFunc:
+    """Twice its input, and then one more: each step a kernel, or a loop on the host."""
+    data = te.placeholder((SIZE,), name="data")
+    double = te.compute((SIZE,), lambda i: data[i] * 2.0, name="double")
+    sch = s_tir.Schedule(te.create_prim_func([data, te.compute((SIZE,), lambda i: double[i] + 1.0, name="more")]))
+    for name in ("double", "more") if bound else ():
+        (loop,) = sch.get_loops(sch.get_sblock(name))
+        sch.bind(loop, "threadIdx.x")
+    return sch.mod["main"].without_attr("global_symbol")
+
+
+def network(func: tirx.PrimFunc) -> tvm.IRModule:
+    """Both steps, done twice."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([SIZE], "float32"))
+    with builder.function("main", [x]):
+        variable = builder.add_func(func, "two_steps")
+        with builder.dataflow():
+            once = builder.emit(relax.call_tir(variable, [x], x.ty))
+            twice = builder.emit_output(relax.call_tir(variable, [once], x.ty))
+        builder.emit_func_output(twice)
+    return builder.get()
+
+
+def functions(module: tvm.IRModule) -> dict[tvm.ir.GlobalVar, tirx.PrimFunc]:
+    return {variable: func for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)}
+
+
+def test_what_is_between_kernels_is_a_result_that_none_reads() -> None:
+    module = lift_workspaces(network(two_steps(bound=True)))
+    ((variable, func),) = functions(module).items()
+    assert len(func.params) == 3 and not func.body.block.alloc_buffers
+    module.update_func(variable, serial(func))
+    main = relax.VirtualMachine(tvm.compile(module, tvm.target.Target("llvm")), tvm.cpu())["main"]
+    data = np.arange(SIZE, dtype=np.float32)
+    np.testing.assert_array_equal(main(tvm.runtime.tensor(data)).numpy(), 4 * data + 3)
+
+
+def test_functions_of_the_host_stay_as_they_are() -> None:
+    module = network(two_steps(bound=False))
+    assert tvm_ffi.structural_equal(lift_workspaces(module), module)
+
+
+def test_nothing_is_left_to_lift() -> None:
+    module = lift_workspaces(network(two_steps(bound=True)))
+    assert tvm_ffi.structural_equal(lift_workspaces(module), module)

@@ -1,0 +1,122 @@
+"""A build is a folder that stands by itself, appears whole or not at all, and says what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm_ffi
+
+from anole.compile.build import BuildSettings, compile_build
+from anole.documents.documents import read_build
+from anole.errors import BuildError
+from anole.extract.tasks import extract
+from anole.host.machine import describe_cpu
+from anole.spec.entries import ModelSpec
+from anole.targets import get_target
+
+SETTINGS = BuildSettings("net-cpu", "autotvm", 64, False, 7)
+
+
+def compiled(name: str, shape: tuple[int, ...], folder: Path) -> dict[str, Any]:
+    model = ModelSpec(name, f"torch:tiny:{name}", {"x": shape})
+    target = get_target(describe_cpu())
+    manifest, tasks = extract(model, "cpu", target.description, target.template_version)
+    config = target.default_config(tasks[0].workload)
+    tuned = {"config": config, "run_key": "r" * 64, "latency_s": 1e-4, "trials": 64}
+    return compile_build(model, manifest, SETTINGS, {tasks[0].key: tuned}, folder)
+
+
+def test_the_folder_says_what_it_is_and_runs_without_the_library(project: Path) -> None:
+    folder = project / "builds" / "net-cpu"
+    folder.mkdir(parents=True)
+    (folder / "old").write_text("of an earlier build")
+    build = compiled("varied", (1, 6, 11, 12), folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["build.json", "load.cc", "load.py", "model.so"]
+    assert [path.name for path in folder.parent.iterdir()] == ["net-cpu"]
+    assert json.loads((folder / "build.json").read_text()) == build
+    read_build(folder / "build.json")
+    assert {key: build[key] for key in ("schema", "name", "model", "target", "preset", "trials", "seed")} == {
+        "schema": 1, "name": "net-cpu", "model": "varied", "target": "cpu", "preset": "autotvm", "trials": 64,
+        "seed": 7,
+    }  # fmt: skip
+    assert build["inputs"] == [{"name": "x", "shape": [1, 6, 11, 12], "dtype": "float32"}]
+    assert [info["shape"] for info in build["outputs"]] == [[1, 7, 5, 12], [1, 60, 5]]
+    assert [task["matched"] for task in build["tasks"]] == ["tuned", *["default"] * 6]
+    assert 0 < build["coverage"]["share"] < 1
+    assert build["size_bytes"] == (folder / "model.so").stat().st_size
+
+    moved = project / "elsewhere"
+    shutil.move(folder, moved)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    said = subprocess.run(
+        [sys.executable, "-I", moved / "load.py"], check=True, capture_output=True, text=True, env=environment
+    )
+    assert "output_0 (1, 7, 5, 12)" in said.stdout and "output_1 (1, 60, 5)" in said.stdout
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize(("name", "shape"), [("residual", (1, 3, 16, 16)), ("varied", (1, 6, 11, 12))])
+def test_the_cpp_loader_compiles_and_runs(project: Path, name: str, shape: tuple[int, ...]) -> None:
+    folder = project / "net"
+    build = compiled(name, shape, folder)
+    ffi = Path(tvm_ffi.__file__).parent
+    libraries = [ffi.parent / "tvm" / "lib", ffi / "lib"]
+    command = ["c++", "-std=c++17", "load.cc", f"-I{ffi / 'include'}", *(f"-L{path}" for path in libraries)]
+    command += ["-Wl,--no-as-needed", "-ltvm_runtime", "-ltvm_ffi", "-o", "load"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
+    said = subprocess.run(["./load"], cwd=folder, check=True, capture_output=True, text=True, env=environment)
+    first = build["outputs"][0]
+    assert said.stdout == f"{first['name']} of {len(first['shape'])} dimensions\n"
+
+
+def test_a_build_that_fails_leaves_the_old_one(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project / "builds" / "net-cpu"
+    folder.mkdir(parents=True)
+    (folder / "build.json").write_text("old")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CXX", "")
+    with pytest.raises(BuildError, match="cannot link"):
+        compiled("residual", (1, 3, 16, 16), folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["net-cpu"]
+    assert (folder / "build.json").read_text() == "old"
+
+
+def test_a_place_that_cannot_be_written(project: Path) -> None:
+    (project / "builds").write_text("a file")
+    with pytest.raises(BuildError, match="builds/net-cpu: cannot be written"):
+        compiled("residual", (1, 3, 16, 16), project / "builds" / "net-cpu")
+
+
+def test_the_model_must_be_what_was_extracted(project: Path) -> None:
+    model = ModelSpec("residual", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
+    target = get_target(describe_cpu())
+    manifest, _ = extract(model, "cpu", target.description, target.template_version)
+    file = project / "tiny.py"
+    file.write_text(file.read_text().replace("nn.Linear(16, 10)", "nn.Linear(16, 12)"))
+    with pytest.raises(BuildError, match=r"not what was extracted: dense 16->12; extract it again"):
+        compile_build(model, manifest, SETTINGS, {}, project / "net")
+    assert not (project / "net").exists()
+
+
+def test_a_compiled_network_is_right_after_loading(project: Path) -> None:
+    from anole.evaluate.engines import build_engine
+    from anole.extract.torch import example_inputs, make_network, run_network
+
+    model = ModelSpec("branches", "torch:tiny:branches", {"x": (1, 3, 12, 12)})
+    compiled("branches", (1, 3, 12, 12), project / "net")
+    arguments = example_inputs(model)
+    (expected,) = run_network(model, make_network(model), arguments)
+    import tvm
+
+    threads = int(tvm.get_global_func("runtime.NumThreads")())
+    engine = build_engine(project / "net", [arguments["x"].numpy()], "cpu", threads)
+    np.testing.assert_allclose(engine.compute()[0], expected.numpy(), rtol=1e-3, atol=1e-4)

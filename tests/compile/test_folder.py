@@ -1,0 +1,52 @@
+"""The folder of a build is whole, or as it was."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax
+
+from anole.compile.folder import new_folder, write_library
+from anole.errors import BuildError
+
+
+def test_a_new_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+    for text in ("old", "new"):
+        with new_folder(tmp_path / "build") as made:
+            (made / text).write_text(text)
+    assert [path.name for path in tmp_path.iterdir()] == ["build"]
+    assert [path.name for path in (tmp_path / "build").iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no config"), KeyboardInterrupt()])
+def test_what_goes_wrong_leaves_it_as_it_was(tmp_path: Path, error: BaseException) -> None:
+    with new_folder(tmp_path / "build") as made:
+        (made / "old").touch()
+    with pytest.raises(type(error)), new_folder(tmp_path / "build") as made:
+        (made / "new").touch()
+        raise error
+    assert [path.name for path in tmp_path.iterdir()] == ["build"]
+    assert (tmp_path / "build/old").exists()
+
+
+def test_a_compiler_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((3,), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.add(x, x)))
+    executable = tvm.compile(builder.get(), tvm.target.Target("llvm"))
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    with pytest.raises(BuildError, match=r"a C\+\+ compiler is needed: .*/nowhere/g\+\+"):
+        write_library(tmp_path, executable)
+
+
+def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
+    class Full:
+        def export_library(self, path: str) -> Any:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(BuildError, match=r"build: cannot be written: .*No space left"), new_folder(tmp_path / "build"):
+        write_library(tmp_path, Full())

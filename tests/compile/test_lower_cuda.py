@@ -1,0 +1,94 @@
+"""A network lowered for CUDA computes what the model computes, run serially here, and leaves nothing to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, tirx
+
+from anole.compile.lower import Choice, lower
+from anole.targets.cuda.target import CudaTarget
+from anole.targets.cuda.templates.winograd import WinogradTemplate
+from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_default
+from anole.task import Conv2d, Workload
+from anole.testing.emulated_gpu import serial
+
+TARGET = CudaTarget(CudaTarget.describe("sm_90"))
+
+
+def lowered(network: Any, choose: Callable[[Workload], Choice]) -> tvm.IRModule:
+    """The network in CUDA's functions, each task as it is chosen."""
+    chosen = {workload: choose(workload) for workload in network.tasks}
+    module, failures = lower(network.imported.module, chosen, TARGET.schedule_default)
+    assert not failures
+    return module
+
+
+def by_default(workload: Workload) -> Choice:
+    return Choice(TARGET.template(workload), TARGET.default_config(workload))
+
+
+def at_random(workload: Workload) -> Choice:
+    space = TARGET.space(workload)
+    return Choice(TARGET.template(workload), space.config(space.sample(1, np.random.default_rng(0))[0]))
+
+
+def by_winograd(size: int, workload: Workload) -> Choice:
+    """Winograd wherever it can be."""
+    if not (isinstance(workload, Conv2d) and can_winograd(workload)):
+        return by_default(workload)
+    return Choice(WinogradTemplate(), {**winograd_default(TARGET.limits, workload), "tile_size": size})
+
+
+def functions(module: tvm.IRModule) -> dict[Any, tirx.PrimFunc]:
+    return {variable: func for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)}
+
+
+def check_serially(net: Any, module: tvm.IRModule) -> None:
+    """Asserts that the module, all of which is on the GPU, computes what the network computes."""
+    for variable, func in functions(module).items():
+        assert "threadIdx.x" in func.script()
+        module.update_func(variable, serial(func))
+    main = relax.VirtualMachine(tvm.compile(module, tvm.target.Target("llvm")), tvm.cpu())["main"]
+    found = main(*map(tvm.runtime.tensor, net.inputs))
+    net.check([found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found])
+
+
+@pytest.mark.parametrize("choose", [by_default, at_random])
+@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "gated", "enlarged", "norm_last"])
+def test_any_configs_compute_the_same(
+    network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice]
+) -> None:
+    net = network(name)
+    check_serially(net, lowered(net, choose))
+
+
+@pytest.mark.parametrize(("name", "size"), [("residual", 2), ("branches", 4)])
+def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, size: int) -> None:
+    net = network(name)
+    module = lowered(net, partial(by_winograd, size))
+    assert any("winograd_product" in func.script() for func in functions(module).values())
+    check_serially(net, module)
+
+
+@pytest.mark.parametrize(
+    ("name", "choose"),
+    [("residual", by_default), ("residual", partial(by_winograd, 2)), ("branches", partial(by_winograd, 4))],
+    ids=["default", "winograd", "winograd into slices"],
+)
+def test_a_network_is_compiled_to_binaries_without_a_gpu(
+    network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice], tmp_path: Path
+) -> None:
+    recorded = tvm.transform.PassContext(config=dict(TARGET.compiler_options))
+    with TARGET.compiler_target() as target, recorded:
+        executable = tvm.compile(lowered(network(name), choose), target)
+    executable.export_library(str(tmp_path / "network.so"))
+    library = (tmp_path / "network.so").read_bytes()
+    assert b".nv.info" in library
+    assert b"AllocWorkspace" not in library

@@ -1,0 +1,85 @@
+"""Which config a task is compiled with, and what is said of those that are not tuned."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anole.compile.matching import coverage, match_tasks, warn_of_untuned
+from anole.errors import BuildError
+
+
+@pytest.fixture
+def net(network: Callable[[str], Any]) -> Any:
+    return network("residual")
+
+
+def manifest(net: Any) -> dict[str, Any]:
+    weights = [1, 2, 1]
+    return {
+        "model": "residual",
+        "tasks": [
+            {"key": task.key, "weight": weight, "layers": [f"layer{i}_{n}" for n in range(weight)]}
+            for i, (task, weight) in enumerate(zip(net.tasks.values(), weights, strict=True))
+        ],
+    }
+
+
+def receipt(net: Any, position: int, **changes: Any) -> dict[str, Any]:
+    task = list(net.tasks.values())[position]
+    config = net.target.default_config(task.workload)
+    return {task.key: {"config": config, "run_key": "r" * 64, "latency_s": 1e-3, "trials": 64, **changes}}
+
+
+def test_receipts_decide(net: Any) -> None:
+    receipts = receipt(net, 1)
+    matches = match_tasks(manifest(net), net.tasks, receipts, net.target)
+    plain = [match.to_json() for match in matches]
+    assert [entry["matched"] for entry in plain] == ["default", "tuned", "default"]
+    assert [entry["reason"] for entry in plain] == ["it was not tuned", None, "it was not tuned"]
+    assert [entry["run_key"] for entry in plain] == [None, "r" * 64, None]
+    assert plain[1]["config"] == receipts[plain[1]["key"]]["config"]
+    flops = [task.workload.flop for task in net.tasks.values()]
+    total = flops[0] + 2 * flops[1] + flops[2]
+    assert coverage(matches) == {
+        "tuned_flop": 2 * flops[1],
+        "total_flop": total,
+        "share": pytest.approx(2 * flops[1] / total),
+    }
+
+
+def test_a_task_whose_candidates_all_failed_has_the_default(net: Any) -> None:
+    matches = match_tasks(
+        manifest(net), net.tasks, receipt(net, 0, config=None, run_key="r", latency_s=None), net.target
+    )
+    assert matches[0].reason == "none of 64 candidates worked"
+    assert matches[0].config == net.target.default_config(matches[0].task.workload)
+
+
+@pytest.mark.parametrize("change", [{"tile_f": [1, 1, 7]}, {"unheard_of": 1}])
+def test_a_config_of_another_space_is_not_used(net: Any, change: dict[str, Any]) -> None:
+    config = {**net.target.default_config(next(iter(net.tasks))), **change}
+    matches = match_tasks(manifest(net), net.tasks, receipt(net, 0, config=config), net.target)
+    assert matches[0].reason is not None and "does not fit" in matches[0].reason
+    assert matches[0].run_key is None
+
+
+def test_untuned_layers_are_named_with_their_share(net: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        warn_of_untuned("net-cpu", match_tasks(manifest(net), net.tasks, receipt(net, 0), net.target))
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "net-cpu: conv2d 16->16 k3x3 s1 8x8 is NOT TUNED" in first
+    assert "% of the work: layer1_0, layer1_1" in first
+    assert "dense 16->10" in second
+
+
+def test_another_network_than_the_manifests_is_refused(net: Any, network: Callable[[str], Any]) -> None:
+    with pytest.raises(BuildError, match=r"model residual is not what was extracted: .*extract it again"):
+        match_tasks(manifest(net), network("branches").tasks, {}, net.target)
+
+
+def test_without_any_anchor_all_is_covered() -> None:
+    assert coverage([]) == {"tuned_flop": 0, "total_flop": 0, "share": 1.0}

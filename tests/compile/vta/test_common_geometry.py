@@ -1,0 +1,192 @@
+"""One geometry for a whole network: the least total within the bounds, and no layer slower than by default."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anole.compile.matching import Match
+from anole.compile.vta.common_geometry import choose_geometry
+from anole.errors import BuildError
+from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.target import VtaTarget
+from anole.task import Conv2d, Task
+
+SMALL = Conv2d(1, 8, 8, 32, 32, (1, 1))
+LARGE = Conv2d(1, 8, 8, 32, 64, (3, 3), padding=(1, 1, 1, 1))
+
+
+def make(**settings: Any) -> VtaTarget:
+    return VtaTarget(VtaTarget.describe(hardware="search", **{"area_max": 50, "memory_max": 50, **settings}))
+
+
+def block(target: VtaTarget, workload: Conv2d, ci: int = 16, co: int = 16, **changes: Any) -> dict[str, Any]:
+    """Returns the default config of a block."""
+    return {**target.with_geometry(Geometry(1, ci, co)).default_config(workload), **changes}
+
+
+def match(target: VtaTarget, workload: Conv2d, weight: int = 1, config: Any = None, latency_s: float = 0.0) -> Match:
+    task = Task(workload, target.description, 1)
+    plain = Match(task, weight, (workload.label,), None, None)
+    if config is None:
+        return plain.untuned("it was not tuned", target.default_config(workload))
+    return Match(task, weight, (workload.label,), config, None, "r" * 64, latency_s)
+
+
+def receipt(*designs: tuple[dict[str, Any], float]) -> dict[str, Any]:
+    best = min(designs, key=lambda design: design[1])
+    return {
+        "config": best[0],
+        "latency_s": best[1],
+        "designs": [{"config": config, "latency_s": latency_s} for config, latency_s in designs],
+    }
+
+
+def choose(target: VtaTarget, *layers: tuple[Match, dict[str, Any]]) -> Any:
+    return choose_geometry(target, [match for match, _ in layers], {match.task.key: own for match, own in layers})
+
+
+def test_a_fixed_geometry_is_the_only_one() -> None:
+    target = VtaTarget(VtaTarget.describe({"block_in": 32}))
+    default = target.default_config(SMALL)
+    chosen = choose_geometry(target, [match(target, SMALL)], {})
+    assert chosen.geometry == Geometry(block_in=32) and chosen.report == {}
+    (layer,) = chosen.matches
+    assert (layer.config, layer.reason) == (default, "it was not tuned")
+    assert layer.latency_s == target.simulate(SMALL, default)
+
+
+def test_a_tuned_config_of_a_fixed_geometry_is_taken() -> None:
+    target = VtaTarget(VtaTarget.describe())
+    config = {**target.default_config(LARGE), "h_threading": 1, "oc_threading": 2, "tile_h": 4}
+    chosen = choose(target, (match(target, LARGE, 1, config, 1e-9), {"config": config, "latency_s": 1e-9}))
+    (layer,) = chosen.matches
+    assert (layer.config, layer.latency_s, layer.reason, layer.run_key) == (config, 1e-9, None, "r" * 64)
+
+
+def test_the_default_is_better_than_a_slow_trial() -> None:
+    target = VtaTarget(VtaTarget.describe())
+    default = target.default_config(SMALL)
+    slow = {**default, "tile_h": 1, "tile_w": 1, "h_threading": 1, "oc_threading": 1}
+    slow_s, default_s = (target.simulate(SMALL, config) for config in (slow, default))
+    assert slow_s > default_s
+    (layer,) = choose(target, (match(target, SMALL, 1, slow, slow_s), {"config": slow, "latency_s": slow_s})).matches
+    assert (layer.config, layer.latency_s, layer.run_key) == (default, default_s, None)
+    assert layer.reason == "no trial was faster than the default config"
+    assert layer.to_json()["matched"] == "default"
+
+
+def test_all_layers_have_one_geometry_though_each_would_have_its_own() -> None:
+    target = make()
+    wide, tall = (32, 16), (16, 32)
+    designs = {
+        SMALL: [(block(target, SMALL, *wide), 1e-9), (block(target, SMALL, *tall), 3e-9)],
+        LARGE: [(block(target, LARGE, *wide), 5e-9), (block(target, LARGE, *tall), 4e-9)],
+    }
+    layers = [
+        (match(target, workload, weight, designs[workload][0][0], 1e-9), receipt(*designs[workload]))
+        for workload, weight in ((SMALL, 1), (LARGE, 1))
+    ]
+    chosen = choose(target, *layers)
+    assert chosen.geometry == Geometry(1, *wide)
+    assert [target.geometry_of(layer.config) for layer in chosen.matches] == [chosen.geometry] * 2
+    assert [layer.latency_s for layer in chosen.matches] == [1e-9, 5e-9]
+    assert chosen.report["per_layer_latency_s"] == pytest.approx(5e-9)
+    totals_s = [candidate["latency_s"] for candidate in chosen.report["candidates"]]
+    assert totals_s == sorted(totals_s) and totals_s[:2] == pytest.approx([6e-9, 7e-9])
+    assert [candidate["block"] for candidate in chosen.report["candidates"][:2]] == [[1, *wide], [1, *tall]]
+
+    # What occurs often weighs more.
+    (small, of_small), (large, of_large) = layers
+    often = replace(large, weight=3)
+    assert choose(target, (small, of_small), (often, of_large)).geometry == Geometry(1, *tall)
+
+
+def test_a_layer_that_was_not_tried_on_the_geometry_has_its_default_there() -> None:
+    target = make()
+    config = block(target, LARGE, 32, 32)
+    tuned = (match(target, LARGE, 1, config, 1e-9), receipt((config, 1e-9)))
+    other = match(target, SMALL, 1, block(target, SMALL), 1e-3)
+    chosen = choose(target, tuned, (other, receipt((block(target, SMALL), 1e-3))))
+    assert chosen.geometry == Geometry(1, 32, 32)
+    first, second = chosen.matches
+    assert (first.config, first.reason) == (config, None)
+    there = target.with_geometry(chosen.geometry)
+    assert (second.config, second.reason) == (there.default_config(SMALL), "no trial had the network's geometry")
+    assert second.latency_s == there.simulate(SMALL, second.config)
+
+
+def test_what_exceeds_the_bounds_is_no_candidate() -> None:
+    fast = block(make(), LARGE, 32, 32)
+    for bound, geometry in ((50, Geometry(1, 32, 32)), (1.1, Geometry())):
+        target = make(area_max=bound)
+        layer = (match(target, LARGE, 1, fast, 1e-9), receipt((fast, 1e-9)))
+        assert choose(target, layer).geometry == geometry
+    assert choose(target, layer).matches[0].reason == "no trial had the network's geometry"
+
+
+def test_where_nothing_is_within_the_bounds_there_is_no_build() -> None:
+    target = make(area_max=0.5)
+    config = block(target, LARGE, 32, 32)
+    with pytest.raises(BuildError, match="none of the 2 geometries that were tried is within the bounds"):
+        choose(target, (match(target, LARGE, 1, config, 1e-9), receipt((config, 1e-9))))
+
+
+def test_a_geometry_on_which_a_layer_cannot_run_is_no_candidate() -> None:
+    target = make()
+    config = block(target, SMALL, tile_b=2)
+    two = Conv2d(2, 8, 8, 32, 32, (1, 1))
+    layers = [
+        (match(target, SMALL, 1, block(target, SMALL), 1e-3), receipt((block(target, SMALL), 1e-3))),
+        (match(target, two, 1, config, 1e-9), receipt((config, 1e-9))),
+    ]
+    # One image does not fill a block of two.
+    assert choose(target, layers[1]).geometry.batch == 2
+    assert choose(target, *layers).geometry.batch == 1
+
+
+def test_a_network_without_layers_has_the_given_geometry() -> None:
+    for target in (make(), VtaTarget(VtaTarget.describe())):
+        chosen = choose_geometry(target, [], {})
+        assert (chosen.geometry, chosen.matches) == (Geometry(), [])
+    assert choose_geometry(make(), [], {}).report["per_layer_latency_s"] == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> None:
+    target = make(area_max=data.draw(st.sampled_from([1.1, 2.5, 50])))
+    workloads = data.draw(st.lists(st.sampled_from([SMALL, LARGE]), min_size=1, max_size=2, unique=True))
+    layers = []
+    for workload in workloads:
+        blocks = data.draw(st.lists(st.sampled_from([(16, 16), (32, 16), (16, 32), (32, 32)]), min_size=1, unique=True))
+        seconds = st.integers(1, 400).map(lambda cycles: 50 * cycles / target.frequency_hz)
+        designs = [(block(target, workload, *each), data.draw(seconds)) for each in blocks]
+        own = receipt(*designs)
+        weight = data.draw(st.integers(1, 3))
+        layers.append((match(target, workload, weight, own["config"], own["latency_s"]), own))
+    chosen = choose(target, *layers)
+    tried = {target.geometry} | {target.geometry_of(d["config"]) for _, own in layers for d in own["designs"]}
+    totals_s = {}
+    for geometry in tried:
+        if target.bounds.excess(geometry):
+            continue
+        there = target.with_geometry(geometry)
+        totals_s[geometry] = sum(
+            layer.weight
+            * min(
+                there.simulate(layer.task.workload, there.default_config(layer.task.workload)),
+                *(d["latency_s"] for d in own["designs"] if target.geometry_of(d["config"]) == geometry),
+                float("inf"),
+            )
+            for layer, own in layers
+        )
+    assert chosen.geometry in totals_s
+    found_s = sum(layer.weight * layer.latency_s for layer in chosen.matches)
+    assert found_s == pytest.approx(totals_s[chosen.geometry]) == pytest.approx(min(totals_s.values()))
+    assert {target.geometry_of(layer.config) for layer in chosen.matches} == {chosen.geometry}
+    assert chosen.report["per_layer_latency_s"] <= found_s * (1 + 1e-9)

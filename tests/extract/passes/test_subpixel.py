@@ -1,0 +1,78 @@
+"""Transposed convolutions compute forwards what they did."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tvm import ir, relax
+
+from anole.extract.passes.subpixel import convolve_forward
+
+from .building import drawn, module_of, operators, run
+
+
+@st.composite
+def transposed(draw: st.DrawFn) -> dict[str, object]:
+    """Returns the settings of a transposed convolution that has some output."""
+    pair = st.tuples
+    groups, strides = draw(st.sampled_from([1, 1, 2, 3])), draw(pair(st.integers(1, 4), st.integers(1, 3)))
+    kernel, dilation = (
+        draw(pair(st.integers(1, 5), st.integers(1, 4))),
+        draw(pair(st.integers(1, 2), st.integers(1, 3))),
+    )
+    return {
+        "batch": draw(st.integers(1, 2)),
+        "sides": draw(pair(st.integers(3, 7), st.integers(3, 7))),
+        "channels": (groups * draw(st.integers(1, 3)), groups * draw(st.integers(1, 5))),
+        "kernel": kernel,
+        "strides": strides,
+        "dilation": dilation,
+        "groups": groups,
+        "padding": tuple(draw(st.integers(0, size)) for size in kernel),
+        "output_padding": tuple(draw(st.integers(0, stride - 1)) for stride in strides),
+    }
+
+
+@given(case=transposed())
+@settings(max_examples=25, deadline=None)
+def test_every_transposed_convolution_is_one_forwards(case: dict[str, object]) -> None:
+    (inputs, outputs), groups = case["channels"], case["groups"]
+    data = drawn(case["batch"], *case["sides"], inputs)
+    weight = drawn(inputs, outputs // groups, *case["kernel"], seed=1)
+    names = ("strides", "dilation", "groups", "output_padding")
+    settled = {name: case[name] for name in names}
+    expected = torch.nn.functional.conv_transpose2d(
+        *(torch.from_numpy(array).double() for array in (data.transpose(0, 3, 1, 2), weight)),
+        stride=case["strides"],
+        padding=case["padding"],
+        **{name: case[name] for name in names[1:]},
+    )
+    assume(min(expected.shape) > 0)
+
+    def build(_: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        kernel = relax.const(weight.transpose(2, 3, 0, 1))
+        layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+        return relax.op.nn.conv2d_transpose(x, kernel, padding=case["padding"], **settled, **layouts)
+
+    module = convolve_forward(module_of(build, data.shape))
+    assert operators(module)[0] == "conv2d" and "conv2d_transpose" not in operators(module)
+    found = run(module, data)
+    np.testing.assert_allclose(found.transpose(0, 3, 1, 2), expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_where_pixels_become_squares_nothing_is_cut_off() -> None:
+    def build(_: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        weight = relax.const(drawn(2, 2, 8, 4))
+        return relax.op.nn.conv2d_transpose(x, weight, strides=(2, 2), data_layout="NHWC", kernel_layout="HWIO")
+
+    module = convolve_forward(module_of(build, (1, 5, 6, 8)))
+    assert operators(module) == ["conv2d", "reshape", "permute_dims", "reshape"]
+
+
+def test_a_weight_that_is_computed_stays_as_it_is() -> None:
+    def build(_: relax.BlockBuilder, x: ir.Expr, weight: ir.Expr) -> ir.Expr:
+        return relax.op.nn.conv2d_transpose(x, weight, data_layout="NHWC", kernel_layout="HWIO")
+
+    assert operators(convolve_forward(module_of(build, (1, 5, 6, 8), (3, 3, 8, 4)))) == ["conv2d_transpose"]

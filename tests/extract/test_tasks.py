@@ -1,0 +1,95 @@
+"""What a manifest says of a model, and what changes it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from anole.extract.tasks import extract
+from anole.spec.entries import ModelSpec
+from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
+
+DESCRIPTION = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
+
+
+def extracted(model: ModelSpec) -> tuple[dict[str, Any], list[Task]]:
+    return extract(model, "cpu", DESCRIPTION, template_version)
+
+
+def template_version(workload: Workload) -> int:
+    return {"batch_matmul": 2, "conv2d": 3, "dense": 4}[workload.operator]
+
+
+def test_equal_layers_are_one_task(project: Path) -> None:
+    manifest, tasks = extracted(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}))
+    assert [task.workload for task in tasks] == [
+        Conv2d(1, 16, 16, 3, 16, (3, 3), padding=(1, 1, 1, 1)),
+        Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1)),
+        Dense(1, 16, 10),
+    ]
+    assert [entry["layers"] for entry in manifest["tasks"]] == [["stem.0"], ["first.0", "second.0"], ["head"]]
+    assert [entry["weight"] for entry in manifest["tasks"]] == [1, 2, 1]
+    assert [entry["key"] for entry in manifest["tasks"]] == [task.key for task in tasks]
+    assert manifest["flop"] == sum(entry["flop"] * entry["weight"] for entry in manifest["tasks"])
+    assert manifest["inputs"] == {"x": [1, 3, 16, 16]}
+    assert manifest["entry"] == {"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 16, 16]}}
+    assert [task.template_version for task in tasks] == [3, 3, 4]
+    assert (manifest["target"], manifest["target_description"]) == ("cpu", DESCRIPTION)
+
+
+def test_every_kind_of_convolution_and_product(project: Path) -> None:
+    _, tasks = extracted(ModelSpec("net", "torch:tiny:varied", {"x": (1, 6, 11, 12)}))
+    assert [task.workload for task in tasks] == [
+        Conv2d(1, 11, 12, 6, 6, (3, 3), padding=(1, 1, 1, 1), groups=6),
+        Conv2d(1, 11, 12, 6, 10, (3, 1), strides=(2, 1), groups=2),
+        Conv2d(1, 5, 12, 10, 7, (3, 3), padding=(2, 2, 2, 2), dilation=(2, 2)),
+        Dense(60, 7, 7),
+        BatchMatmul(1, 60, 7, 60, transpose_right=True),
+        Dense(60, 7, 5),
+        BatchMatmul(1, 60, 60, 5),
+    ]
+
+
+def test_the_file_as_it_is_now_counts(project: Path) -> None:
+    model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
+    manifest, before = extracted(model)
+    assert extracted(model) == (manifest, before)
+    # Same size, and within the same second, so that byte code of the old source would look fresh.
+    file = project / "tiny.py"
+    file.write_text(file.read_text().replace("nn.Linear(16, 10)", "nn.Linear(16, 12)"))
+    _, after = extracted(model)
+    assert [task.key for task in after[:2]] == [task.key for task in before[:2]]
+    assert after[2].workload == Dense(1, 16, 12)
+
+
+def test_what_the_factory_does_not_import_stays_loaded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__main__", "bystander"):
+        module = ModuleType(name)
+        module.__file__ = str(project / f"{name}.py")
+        monkeypatch.setitem(sys.modules, name, module)
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] != "tiny"}
+    extracted(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}))
+    assert [name for name, module in before.items() if sys.modules.get(name) is not module] == []
+
+
+def test_what_the_factory_imports_is_as_it_is_now(project: Path) -> None:
+    (project / "width.py").write_text("WIDTH = 8\n")
+    (project / "wide.py").write_text(
+        "from torch import nn\nfrom width import WIDTH\n\ndef make():\n    return nn.Linear(4, WIDTH)\n"
+    )
+    model = ModelSpec("net", "torch:wide:make", {"x": (1, 4)})
+    assert [task.workload for task in extracted(model)[1]] == [Dense(1, 4, 8)]
+    (project / "width.py").write_text("WIDTH = 6\n")
+    assert [task.workload for task in extracted(model)[1]] == [Dense(1, 4, 6)]
+
+
+def test_resnet18_has_eleven_convolutions_and_a_dense_layer() -> None:
+    manifest, tasks = extracted(ModelSpec("resnet18", "torchvision:resnet18", {"x": (1, 3, 224, 224)}))
+    assert [task.workload.operator for task in tasks] == ["conv2d"] * 11 + ["dense"]
+    assert sum(entry["weight"] for entry in manifest["tasks"]) == 21
+    assert round(manifest["flop"] / 1e9, 2) == 3.63
+    assert manifest["tasks"][1]["layers"][0] == "layer1.0.conv1"

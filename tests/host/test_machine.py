@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anole.errors import TargetError
+from anole.host import machine
+from anole.host.processor import known_processors, processor
+
+V2 = "cx16 popcnt sse4_1 sse4_2 ssse3"
+V3 = f"{V2} avx avx2 bmi1 bmi2 f16c fma movbe"
+V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
+ICELAKE = f"{V4} avx512_vnni avx512_vbmi2 avx512_bitalg avx512ifma avx512vbmi"
+ZEN5 = f"{ICELAKE} avx512_bf16 avx_vnni"
+
+
+def cpuinfo(vendor: str, family: int, model: int, flags: str) -> str:
+    return (
+        f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n"
+        f"model name\t: Some CPU: @ 3 GHz\nflags\t\t: fpu {flags}\n\nprocessor\t: 1\nmodel name\t: Other\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "flags", "mcpu"),
+    [
+        ("AuthenticAMD", 23, 0x01, V3, "znver1"),
+        ("AuthenticAMD", 23, 0x31, V3, "znver2"),
+        ("AuthenticAMD", 25, 0x21, V3, "znver3"),
+        ("AuthenticAMD", 25, 0x11, f"{ICELAKE} avx512_bf16", "znver4"),
+        ("AuthenticAMD", 25, 0x61, f"{ICELAKE} avx512_bf16", "znver4"),
+        ("AuthenticAMD", 26, 0x02, ZEN5, "znver5"),
+        ("AuthenticAMD", 26, 0x02, V4, "x86-64-v4"),
+        ("AuthenticAMD", 26, 0x02, V3, "x86-64-v3"),
+        ("AuthenticAMD", 99, 0x02, V4, "x86-64-v4"),
+        ("GenuineIntel", 6, 0x3F, V3, "haswell"),
+        ("GenuineIntel", 6, 0x55, V4, "skylake-avx512"),
+        ("GenuineIntel", 6, 0x55, f"{V4} avx512_vnni", "cascadelake"),
+        ("GenuineIntel", 6, 0x55, f"{V4} avx512_vnni avx512_bf16", "cooperlake"),
+        ("GenuineIntel", 6, 0x6A, ICELAKE, "icelake-server"),
+        ("GenuineIntel", 6, 0x8F, f"{ZEN5} avx512_fp16", "sapphirerapids"),
+        ("GenuineIntel", 6, 0x8F, V3, "x86-64-v3"),
+        ("GenuineIntel", 6, 0x2A, V2, "x86-64-v2"),
+        ("GenuineIntel", 15, 0x3F, "", "x86-64"),
+        ("Unknown", 1, 1, V3, "x86-64-v3"),
+    ],
+)
+def test_llvm_is_told_no_more_than_the_flags_allow(vendor: str, family: int, model: int, flags: str, mcpu: str) -> None:
+    found = processor(cpuinfo(vendor, family, model, flags), "x86_64")
+    assert found.mcpu == mcpu
+    assert not found.lacks(mcpu)
+    assert found.name == "Some CPU: @ 3 GHz"
+
+
+def test_features_are_in_a_fixed_order_and_only_those_that_matter() -> None:
+    found = processor(cpuinfo("AuthenticAMD", 26, 2, "fma sse4_2 avx2 vaes avx512f"), "x86_64")
+    assert found.features == ["sse4_2", "fma", "avx2", "avx512f"]
+
+
+def test_arm_is_generic() -> None:
+    text = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n"
+    found = processor(text, "aarch64")
+    assert (found.mcpu, found.name, found.features) == ("generic", "0x41 0xd4f", ["asimd", "sve"])
+
+
+def test_nothing_known_is_the_least_processor() -> None:
+    assert processor("", "x86_64").mcpu == "x86-64"
+
+
+def test_llvm_knows_every_name() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from tvm.target import Target, codegen\n"
+        "for triple in ('x86_64-linux-gnu', 'aarch64-linux-gnu'):\n"
+        "    print(*codegen.llvm_get_cpu_archlist(Target({'kind': 'llvm', 'mtriple': triple})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    x86, arm = done.stdout.strip().splitlines()[-2:]
+    assert set(known_processors("x86_64")) <= set(x86.split())
+    assert set(known_processors("aarch64")) <= set(arm.split())
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
+        ({}, None),
+    ],
+)
+def test_a_quota_is_read_in_both_versions(tmp_path: Path, files: dict[str, str], cores: float | None) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert machine._cgroup_quota(tmp_path) == cores
+
+
+def test_hyper_threads_and_quotas_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_affinity", lambda: {0, 1, 2, 3, 8, 9})
+    monkeypatch.setattr(machine, "_core_of", lambda cpu: str(cpu % 8))
+    monkeypatch.setattr(machine, "_cgroup_quota", lambda root: None)
+    assert machine.available_cores() == 4
+    monkeypatch.setattr(machine, "_cgroup_quota", lambda root: 2.5)
+    assert machine.available_cores() == 2
+    monkeypatch.setattr(machine, "_cgroup_quota", lambda root: 0.5)
+    assert machine.available_cores() == 1
+
+
+def test_this_machine_describes_itself_in_plain_values() -> None:
+    description = machine.describe_cpu()
+    assert description["kind"] == "cpu"
+    assert description["mcpu"] in known_processors()
+    assert description["threads"] == machine.available_cores() >= 1
+    assert all(isinstance(value, (str, int, list)) for value in description.values())
+    assert description == machine.describe_cpu()
+
+
+def test_settings_win_over_what_is_detected() -> None:
+    generic = known_processors()[3] if known_processors()[0] == "x86-64-v4" else "generic"
+    assert machine.describe_cpu(mcpu=generic, threads=1) | {"model": "", "features": []} == {
+        "kind": "cpu",
+        "mcpu": generic,
+        "model": "",
+        "features": [],
+        "threads": 1,
+    }
+
+
+def test_what_the_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = processor(cpuinfo("GenuineIntel", 6, 0x3F, V3), "x86_64")
+    monkeypatch.setattr(machine, "processor", lambda: plain)
+    with pytest.raises(TargetError, match=r"mcpu x86-64-v4 needs avx512bw, .* Some CPU: @ 3 GHz has not"):
+        machine.describe_cpu(mcpu="x86-64-v4")
+    with pytest.raises(TargetError, match=r"found threads: 100000; this process may use \d+ processors"):
+        machine.describe_cpu(threads=100_000)
+
+
+def test_host_facts_are_plain() -> None:
+    facts = machine.host_facts()
+    assert facts["memory_bytes"] > 1 << 28
+    assert facts["cores"] == machine.available_cores()

@@ -1,0 +1,80 @@
+"""Measuring on a simulator: exact, in order, each candidate when it is asked for, and beside anything else."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from anole.host.machine import describe_cpu
+from anole.measure.lock import device_lock
+from anole.measure.measurer import Measurer, measurer_of
+from anole.measure.simulation import Simulated
+from anole.record import Status
+from anole.search.evaluators.fixed import Fixed
+from anole.targets.vta.target import VtaTarget
+from anole.task import Conv2d, Task
+
+WORKLOAD = Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1))
+TARGET = VtaTarget(VtaTarget.describe())
+TASK = Task(WORKLOAD, TARGET.description, 1)
+
+
+def configs() -> list[Any]:
+    space = TARGET.space(WORKLOAD)
+    return [space.config(vector) for vector in space.vectors(space.valid_indices)]
+
+
+def test_the_kind_of_target_decides_what_measures() -> None:
+    assert isinstance(measurer_of(TASK, Fixed()), Simulated)
+    assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), Fixed()), Measurer)
+
+
+def test_latencies_are_exact_and_in_order() -> None:
+    with measurer_of(TASK, Fixed(), 1e-6) as measurer:
+        measured = list(measurer.measure(configs()))
+        again = list(measurer.measure(configs()))
+    assert len(measured) == len(configs()) > 4
+    for config, first, second in zip(configs(), measured, again, strict=True):
+        assert (first.status, first.error) == (Status.OK, None)
+        assert first.latency_s == second.latency_s == TARGET.cycles(WORKLOAD, config) / 100e6
+        assert (first.latency_std_s, first.cv, first.repeats) == (0.0, 0.0, 1)
+        assert first.run_s is not None and 0 < first.run_s < 10
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"tile_h": 3}, "tile_h 3 does not divide 8"),
+        ({"tile_h": 8, "h_threading": 2}, "thread split"),
+        ({"tile_ci": 128, "tile_co": 128}, "at most 4096 are allowed"),
+    ],
+)
+def test_what_cannot_be_run_is_rejected_with_its_reason(change: dict[str, int], reason: str) -> None:
+    good = TARGET.default_config(WORKLOAD)
+    first, bad, last = Simulated(TASK, TARGET).measure([good, {**good, **change}, good])
+    assert (bad.status, bad.latency_s) == (Status.REJECTED, None) and reason in str(bad.error)
+    assert first.latency_s == last.latency_s is not None
+
+
+def test_each_is_known_as_soon_as_it_is_asked_for() -> None:
+    asked: list[Any] = []
+
+    class Watched(VtaTarget):
+        def simulate(self, workload: Any, config: Any) -> float:
+            asked.append(config)
+            return super().simulate(workload, config)
+
+    two = configs()[:2]
+    measuring = iter(Simulated(TASK, Watched(TARGET.description)).measure(two))
+    assert asked == []
+    next(measuring)
+    assert asked == two[:1]
+
+
+def test_a_simulation_needs_neither_the_device_nor_another_process() -> None:
+    before = os.listdir("/proc/self/task")
+    with device_lock("vta"), device_lock("cpu"), measurer_of(TASK, Fixed()) as measurer:
+        assert next(iter(measurer.measure(configs()))).latency_s
+        assert len(os.listdir("/proc/self/task")) == len(before)

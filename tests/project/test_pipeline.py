@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.documents import layout
+from anole.errors import ExtractError, SpecError
+from anole.extract.stage import extract_versions
+from anole.project.pipeline import Pipeline, Place, find_model
+from anole.spec.entries import BuildSpec
+from anole.targets.vta.target import VtaTarget
+
+MODELS = """
+models:
+  one: {source: "torch:nets:one", inputs: {x: [1, 3, 8, 8]}}
+  two: {source: "torch:nets:two", inputs: {x: [1, 3, 8, 8]}}
+targets:
+  cpu: {kind: cpu, threads: 1}
+  unused: {kind: cpu, threads: 100000}
+tuning: {preset: random, trials: 4}
+builds:
+  - {model: one, target: cpu}
+  - {model: two, target: cpu, seed: 1}
+  - {model: one, target: cpu, name: again, trials: 8}
+  - {model: two, target: cpu, name: plain, trials: 0}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "models.yaml").write_text(MODELS)
+    (tmp_path / "nets.py").write_text("def one(): ...\ndef two(): ...\n")
+    return tmp_path
+
+
+@pytest.fixture
+def pipeline(project: Path) -> Pipeline:
+    return Pipeline.load(project / "models.yaml")
+
+
+def leave_manifest(pipeline: Pipeline, build: BuildSpec, keys: list[str], **changes: Any) -> Path:
+    """Leaves what extracting leaves, with every task's file."""
+    path = pipeline.project / pipeline.manifest(build)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain = {**pipeline.origin(build.model, build.target), "tasks": [{"key": key} for key in keys], **changes}
+    path.write_text(json.dumps(plain))
+    for key in keys:
+        task = pipeline.project / layout.task_path(key)
+        task.parent.mkdir(parents=True, exist_ok=True)
+        task.write_text("{}")
+    return path
+
+
+@pytest.fixture
+def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
+    """Builds for the processor and for two accelerators, of a model with samples."""
+    text = MODELS.replace("  one: {", "  one: {calibration: samples.npz, ").replace(
+        "  unused:", "  npu: {kind: vta}\n  wide: {kind: vta, geometry: {block_in: 32}}\n  unused:"
+    )
+    builds = "".join(f"  - {{model: one, target: {target}}}\n" for target in ("npu", "wide"))
+    (project / "models.yaml").write_text(text + builds)
+    (project / "samples.npz").write_bytes(b"")
+    return Pipeline.load(project / "models.yaml")
+
+
+def test_where_candidates_run_is_known_by_their_target(accelerated: Pipeline) -> None:
+    assert {name: accelerated.place(name) for name in accelerated.descriptions} == {
+        "cpu": Place.PROCESSOR,
+        "npu": Place.SIMULATOR,
+        "wide": Place.SIMULATOR,
+    }
+    npu = accelerated.spec.builds["one-npu-random"]
+    assert accelerated.build_of("k", accelerated.run(npu, "k").key).name in accelerated.spec.builds
+    with pytest.raises(KeyError):
+        accelerated.build_of("k", "no such run")
+
+
+def test_samples_are_files_of_their_model(accelerated: Pipeline, pipeline: Pipeline) -> None:
+    assert accelerated.files("one") == [Path("nets.py"), Path("samples.npz")]
+    assert accelerated.files("two") == pipeline.files("one") == [Path("nets.py")]
+
+
+def test_another_geometry_or_calibration_is_another_order(accelerated: Pipeline, pipeline: Pipeline) -> None:
+    npu, wide = (accelerated.order(accelerated.spec.builds[f"one-{name}-random"]) for name in ("npu", "wide"))
+    assert npu["origin"]["target_description"] != wide["origin"]["target_description"]
+    entries = [each.order(each.spec.builds["one-cpu-random"])["origin"]["entry"] for each in (accelerated, pipeline)]
+    assert entries[0] == {**entries[1], "calibration": "samples.npz"}
+
+
+def test_equal_tasks_share_a_run_only_under_equal_tuners(pipeline: Pipeline) -> None:
+    one, two, again, _ = pipeline.spec.builds.values()
+    assert pipeline.run(one, "k").key == pipeline.run(again, "k").key
+    assert pipeline.run(one, "k").key != pipeline.run(two, "k").key
+    assert pipeline.run(one, "k").key != pipeline.run(one, "l").key
+
+
+def test_a_run_leads_back_to_its_tuner(pipeline: Pipeline) -> None:
+    two = pipeline.spec.builds["two-cpu-random"]
+    assert pipeline.tuner_of("k", pipeline.run(two, "k").key) == (pipeline.tuners[two.name], 1)
+    with pytest.raises(KeyError):
+        pipeline.tuner_of("k", "no such run")
+
+
+def test_receipts_are_named_by_task_run_and_budget(pipeline: Pipeline) -> None:
+    one, two, again, plain = pipeline.spec.builds.values()
+    leave_manifest(pipeline, one, ["a" * 64, "b" * 64])
+    leave_manifest(pipeline, two, ["a" * 64])
+    run = pipeline.run(one, "a" * 64).key
+    assert pipeline.receipts(one)[0] == Path("work/tuned", "a" * 64, run, "4.json")
+    assert pipeline.receipts(again)[0] == Path("work/tuned", "a" * 64, run, "8.json")
+    assert pipeline.receipts(plain) == []
+
+
+def test_every_manifest_is_wanted_once(pipeline: Pipeline) -> None:
+    assert [str(path) for path in pipeline.manifests()] == [
+        "work/models/one/cpu.json",
+        "work/models/two/cpu.json",
+    ]
+
+
+def test_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
+    assert list(pipeline.descriptions) == ["cpu"]
+    assert pipeline.descriptions["cpu"]["threads"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"entry": {"source": "torch:nets:other", "inputs": {}}}, "is of another entry than models.yaml"),
+        ({"target_description": {"kind": "cpu"}}, "is of another target_description"),
+        ({"versions": {"extract": 0}}, "is of another versions"),
+        ({"versions": {}, "entry": {}}, "is of another entry and versions"),
+    ],
+)
+def test_a_stale_manifest_is_refused_with_the_remedy(pipeline: Pipeline, change: dict[str, Any], message: str) -> None:
+    one = pipeline.spec.builds["one-cpu-random"]
+    path = leave_manifest(pipeline, one, [], **change)
+    with pytest.raises(ExtractError, match=message) as caught:
+        pipeline.receipts(one)
+    assert str(caught.value).startswith(str(path))
+    assert "snakemake --forcerun extract" in str(caught.value)
+
+
+def test_a_missing_manifest_is_told_how_to_mend(pipeline: Pipeline) -> None:
+    with pytest.raises(ExtractError, match="there is no such manifest; extract the model again"):
+        pipeline.receipts(pipeline.spec.builds["plain"])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\x00"])
+def test_a_broken_manifest_is_refused(pipeline: Pipeline, text: str) -> None:
+    one = pipeline.spec.builds["one-cpu-random"]
+    leave_manifest(pipeline, one, []).write_text(text)
+    with pytest.raises(ExtractError, match="is no manifest"):
+        pipeline.receipts(one)
+
+
+def test_a_task_file_is_missed_only_until_it_is_tuned(pipeline: Pipeline) -> None:
+    one = pipeline.spec.builds["one-cpu-random"]
+    leave_manifest(pipeline, one, ["a" * 64])
+    (pipeline.project / layout.task_path("a" * 64)).unlink()
+    with pytest.raises(ExtractError, match="is missing; extract the model again"):
+        pipeline.receipts(one)
+    receipt = pipeline.project / layout.receipt_path("a" * 64, pipeline.run(one, "a" * 64).key, one.trials)
+    receipt.parent.mkdir(parents=True)
+    receipt.write_text("{}")
+    assert len(pipeline.receipts(one)) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("preset: random", "preset: autotvn", "tuning.preset"),
+        ("preset: random", "preset: random, explorr: random", "tuning.explorr"),
+        ("preset: random", "preset: random, evaluator: {number: 0}", "tuning.evaluator.number"),
+        ("seed: 1", "preset: chamelion", "builds[1].preset"),
+        ("seed: 1", "trails: 3", "builds[1].trails"),
+        ("seed: 1", "explorer: walk", "builds[1].explorer"),
+        ("seed: 1", "explorer: {name: annealing, n_step: 3}", "builds[1].explorer.n_step"),
+        ("seed: 1", "batch: many", "builds[1].batch"),
+    ],
+)
+def test_a_mistake_in_a_tuner_is_named_where_it_was_made(project: Path, old: str, new: str, path: str) -> None:
+    (project / "models.yaml").write_text(MODELS.replace(old, new))
+    with pytest.raises(SpecError) as caught:
+        Pipeline.load(project / "models.yaml")
+    assert caught.value.path == path
+
+
+def test_a_single_model_is_found_by_name(project: Path) -> None:
+    model, description = find_model(project / "models.yaml", "two", "cpu")
+    assert (model.source, description["threads"]) == ("torch:nets:two", 1)
+    with pytest.raises(SpecError, match="models: found 'tow', which is not one of the models; did you mean 'two'"):
+        find_model(project / "models.yaml", "tow", "cpu")
+    with pytest.raises(SpecError, match="targets: found 'cuda'"):
+        find_model(project / "models.yaml", "two", "cuda")
+
+
+def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -> None:
+    assert set(extract_versions(pipeline.descriptions["cpu"])) == {
+        "extract",
+        "batch_matmul",
+        "conv2d",
+        "conv2d.depthwise",
+        "conv2d.grouped",
+        "conv2d.prefetch",
+        "conv2d.winograd",
+        "cover",
+        "dense",
+        "dense.prefetch",
+        "sharing",
+    }
+    assert set(extract_versions(VtaTarget.describe())) == {"extract", "conv2d", "dense"}
+
+
+def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
+    heavy = "{'torch', 'tvm', 'torchvision', 'xgboost', 'sklearn', 'onnx', 'sqlite_utils'}"
+    code = (
+        "import sys; from anole.extract.stage import extract_versions; from anole.project.pipeline import Pipeline\n"
+        "extract_versions(Pipeline.load('models.yaml').descriptions['cpu'])\n"
+        f"print(sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

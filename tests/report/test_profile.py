@@ -1,0 +1,130 @@
+"""A profile is of the kernels that a build runs, in their order, and is refused with a reason where there is none."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from anole.errors import BuildError
+from anole.host.machine import describe_cpu
+from anole.report.profile import Profile, Roofline, Row, profile_build, render_profile
+from anole.targets.cuda.target import CudaTarget
+
+# TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
+SCRIPT = """
+import json, os, sys
+os.environ["TVM_NUM_THREADS"] = "1"
+from pathlib import Path
+from anole.compile.build import BuildSettings, compile_build
+from anole.extract.tasks import extract
+from anole.host.machine import describe_cpu
+from anole.report.profile import profile_build
+from anole.spec.entries import ModelSpec
+from anole.targets import get_target
+
+target = get_target(describe_cpu(threads=1))
+model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 96, 96)})
+manifest, _ = extract(model, "cpu", target.description, target.template_version)
+compile_build(model, manifest, BuildSettings("net", "autotvm", 0, False, 0), {}, Path("net"))
+print(json.dumps(profile_build(Path("net"), float(sys.argv[1])).to_json()))
+"""
+
+
+def profiled(folder: Path, seconds: float) -> dict[str, Any]:
+    """Compiles a tiny network in a folder, which becomes ``net`` in it, and profiles it for a while."""
+    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
+    library = Path(__file__).parents[2] / "lib"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(library), str(folder)])}
+    # A folder of its own for the lock on the device, which a tuning run may hold for minutes.
+    environment["TMPDIR"] = str(folder)
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(seconds)],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return dict(json.loads(run.stdout.splitlines()[-1]))
+
+
+def test_every_kernel_is_timed_in_the_order_of_the_network(tmp_path: Path) -> None:
+    profile = profiled(tmp_path, 0.0)
+    kernels = json.loads((tmp_path / "net" / "build.json").read_text())["kernels"]
+    assert [row["kernel"] for row in profile["rows"]] == [kernel["name"] for kernel in kernels]
+    assert [row["layers"] for row in profile["rows"] if row["flop"]] == [
+        ["stem.0"],
+        ["first.0"],
+        ["second.0"],
+        ["head"],
+    ]
+    for row in profile["rows"]:
+        assert row["seconds"] > 0
+        assert row["share"] == pytest.approx(row["seconds"] / profile["whole_s"])
+        rates = row["flop"] / profile["peak"]["flop_per_s"], row["size_bytes"] / profile["peak"]["bytes_per_s"]
+        assert row["roofline"] == pytest.approx(max(rates) / row["seconds"])
+    assert profile["kernels_s"] == pytest.approx(sum(row["seconds"] for row in profile["rows"]))
+
+
+@pytest.mark.slow
+def test_the_kernels_add_up_to_the_whole(tmp_path: Path) -> None:
+    profile = profiled(tmp_path, 5.0)
+    assert profile["kernels_s"] == pytest.approx(profile["whole_s"], rel=0.1)
+
+
+def build_json(folder: Path, **said: Any) -> Path:
+    """Writes a build that says little of itself."""
+    build = {"schema": 1, "name": "net", "model": "net", "entry": {}, "inputs": [], "outputs": [], "coverage": {}}
+    (folder / "build.json").write_text(json.dumps({**build, **said}))
+    return folder
+
+
+def test_a_build_for_a_gpu(tmp_path: Path) -> None:
+    description = {**CudaTarget.describe(arch="sm_90"), "kind": "cuda"}
+    absence = CudaTarget(description).absence() or "is for cuda; only builds for the processor can be profiled"
+    with pytest.raises(BuildError, match=re.escape(f"{tmp_path}: {absence}")):
+        profile_build(build_json(tmp_path, target_description=description), 0.0)
+
+
+def test_a_build_for_simulated_hardware(tmp_path: Path) -> None:
+    from anole.targets.vta.target import VtaTarget
+
+    description = {**VtaTarget.describe(), "kind": "vta"}
+    with pytest.raises(BuildError, match=r"is for vta, which is simulated; see `anole vta report` for its layers"):
+        profile_build(build_json(tmp_path, target_description=description), 0.0)
+
+
+def test_a_build_of_an_older_version(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"build.json lacks kernels; compile it again"):
+        profile_build(build_json(tmp_path, target_description=describe_cpu()), 0.0)
+
+
+PEAK = Roofline(flop_per_s=1e12, bytes_per_s=1e10)
+ROWS = (
+    Row("fused_conv2d_add_relu_of_a_long_name", ("layer1.0.conv1", "layer1.1.conv1"), 2, 2e-3, 0.8, 10**9, 10**6, 0.5),
+    Row("max_pool2d", (), 1, 4e-4, 0.16, 0, 2 * 10**6, 0.5),
+)
+PROFILE = Profile("net-cpu", 2, ROWS, 2.4e-3, 2.5e-3, PEAK)
+
+
+def test_the_least_time_is_that_of_arithmetic_or_of_memory() -> None:
+    assert PEAK.least_s(10**9, 10**6) == pytest.approx(1e-3)
+    assert PEAK.least_s(10**9, 10**8) == pytest.approx(1e-2)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(render_profile(PROFILE))
+    text = console.export_text()
+    for shown in ("net-cpu, 2 threads", "2.000 ms", "80.0%", "500.0 GFLOP/s", "5.0 GB/s", "50%", "2.500 ms", "96.0%"):
+        assert shown in text
+    assert ("layer1.1.conv1" in text) == (width == 160)
+    assert "the roofline: 1000 GFLOP/s and 10.0 GB/s" in text

@@ -1,0 +1,84 @@
+"""Running a build on given inputs: what it reads, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from anole.__main__ import main
+from anole.errors import BuildError
+from anole.report.run import run_build
+from anole.targets.vta.network.artifact import BuiltNetwork
+from anole.targets.vta.network.integer import IntegerReference
+
+
+@pytest.fixture
+def net(accelerated: Path) -> Path:
+    return accelerated / "net"
+
+
+@pytest.fixture
+def array(net: Path) -> np.ndarray:
+    (info,) = json.loads((net / "build.json").read_text())["inputs"]
+    return np.random.default_rng(3).standard_normal(info["shape"]).astype(info["dtype"])
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+def test_the_outputs_are_those_of_the_integer_reference(net: Path, array: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", array)
+    found = run_build(net, [tmp_path / "x.npy"], tmp_path / "y.npy")
+    built = BuiltNetwork.load(net)
+    (expected,) = built.outputs(built.run([array], IntegerReference()))
+    (output,) = found.values()
+    np.testing.assert_array_equal(output, expected)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
+def test_inputs_and_outputs_may_have_names(net: Path, array: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=array)
+    outcome = invoke("run", net, "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
+    assert outcome.exit_code == 0, outcome.output
+    with np.load(tmp_path / "y.npz") as outputs:
+        (name,) = outputs
+        assert f"{name}: float32 {list(outputs[name].shape)}" in outcome.output
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ({"x": np.zeros((1, 2), np.float32)}, r"input x: found shape \[1, 2\]; expected is float32 of shape"),
+        ({"y": np.zeros((1, 2), np.float32)}, "input x: found none"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(net: Path, tmp_path: Path, made: dict, message: str) -> None:
+    np.savez(tmp_path / "x.npz", **made)
+    with pytest.raises(BuildError, match=message):
+        run_build(net, [tmp_path / "x.npz"])
+
+
+def test_what_is_no_array_and_no_build_is_refused(net: Path, array: np.ndarray, tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_text("nothing")
+    with pytest.raises(BuildError, match=r"x\.npy: is neither"):
+        run_build(net, [tmp_path / "x.npy"])
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(BuildError, match="is not a build"):
+        run_build(tmp_path, [tmp_path / "x.npy"])
+    with pytest.raises(BuildError, match=r"y\.txt: 1 outputs go into"):
+        run_build(net, [tmp_path / "x.npy"], tmp_path / "y.txt")
+
+
+def test_a_layer_of_a_build_is_reported_and_drawn(net: Path, tmp_path: Path) -> None:
+    outcome = invoke("vta", "report", "--build", net, "--step", "head", "--picture", tmp_path / "head.svg")
+    assert outcome.exit_code == 0 and "matrix unit" in outcome.output
+    assert (tmp_path / "head.svg").read_text().startswith("<svg")
+    assert "found step 'tail'; the accelerator's steps are" in str(
+        invoke("vta", "report", "--build", net, "--step", "tail").output
+    )
+    assert invoke("vta", "report", "--build", net).exit_code == 2

@@ -1,0 +1,80 @@
+"""The networks: their shapes, what they share, and where their first weights come from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from anole.search.explore.ppo.networks import ActorCritic, AgentsAndCritic, log_probabilities
+
+
+def networks(shared_layer=True, seed=0):
+    return ActorCritic(5, 20, shared_layer, torch.Generator().manual_seed(seed))
+
+
+def test_shapes():
+    states = torch.rand(7, 5)
+    assert networks().logits(states).shape == (3, 7, 5) and networks().values(states).shape == (7,)
+
+
+@pytest.mark.parametrize("shared_layer", [True, False])
+def test_the_first_layer_is_shared_or_not(shared_layer):
+    both = networks(shared_layer)
+    both.values(torch.rand(4, 5)).sum().backward()
+    assert (both.policy_first[0].weight.grad is not None) == shared_layer
+    assert all(parameter.grad is None for parameter in both.policy_rest.parameters())
+
+
+def test_the_first_policy_is_close_to_uniform():
+    logits = networks().logits(torch.rand(50, 5))
+    assert logits.softmax(dim=0).sub(1 / 3).abs().max() < 0.02
+
+
+def test_the_first_weights_come_from_the_generator_alone():
+    before = torch.get_rng_state()
+    first, second, third = networks(seed=1), networks(seed=1), networks(seed=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    states = torch.rand(4, 5)
+    assert torch.equal(first.logits(states), second.logits(states))
+    assert not torch.equal(first.logits(states), third.logits(states))
+
+
+def test_what_is_not_allowed_has_no_probability_and_no_part_in_the_entropy():
+    logits = torch.zeros(3, 2, requires_grad=True)
+    allowed = torch.tensor([[True, False], [True, True], [True, False]])
+    log_probs = log_probabilities(logits, allowed)
+    entropies = -(log_probs.exp() * log_probs).sum(dim=0)
+    assert log_probs.exp()[:, 1].tolist() == [0, 1, 0]
+    assert entropies.tolist() == pytest.approx([torch.log(torch.tensor(3.0)).item(), 0])
+    entropies.sum().backward()
+    assert torch.isfinite(logits.grad).all()
+
+
+def agents(seed=0):
+    return AgentsAndCritic([[0, 3], [4, 1], [2]], 20, torch.Generator().manual_seed(seed))
+
+
+def test_every_agent_decides_from_its_own_knobs_alone():
+    states = torch.rand(6, 5)
+    before = agents().logits(states)
+    assert before.shape == (3, 6, 5)
+    for mine in ([0, 3], [1, 4], [2]):
+        changed = states.clone()
+        changed[:, mine] += 1
+        differs = (agents().logits(changed) != before).any(dim=0).any(dim=0)
+        assert differs.nonzero().flatten().tolist() == mine
+
+
+def test_the_critic_sees_all_knobs_and_no_policy_learns_from_it():
+    both = agents()
+    states = torch.rand(6, 5, requires_grad=True)
+    both.values(states).sum().backward()
+    assert (states.grad != 0).all()
+    assert all(parameter.grad is None for parameter in both.policies.parameters())
+
+
+def test_the_sizes_are_the_papers():
+    """DCOC, section 4.1."""
+    shapes = [tuple(layer.weight.shape) for layer in agents().critic if hasattr(layer, "weight")]
+    assert shapes == [(20, 5), (20, 20), (20, 20), (1, 20)]
+    assert [tuple(policy[0].weight.shape) for policy in agents().policies] == [(20, 2), (20, 2), (20, 1)]

@@ -1,0 +1,57 @@
+"""The frontier against a sort of everything that was seen."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anole.record import Measurement, Status
+from anole.search.explore.frontier import Frontier
+from anole.search.roles import History
+from anole.space import Space, option_knob
+
+SPACE = Space([option_knob("a", list(range(8))), option_knob("b", list(range(5)))])
+
+
+class Table:
+    """A surrogate that reads scores from a table and counts how often it is asked for each."""
+
+    fitted = True
+
+    def __init__(self, scores):
+        self.scores, self.asked = np.array(scores), np.zeros(len(scores), dtype=int)
+
+    def fit(self, history):
+        pass
+
+    def score(self, vectors):
+        indices = SPACE.indices(vectors)
+        np.add.at(self.asked, indices, 1)
+        return self.scores[indices]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.floats(-1, 1), min_size=40, max_size=40),
+    st.lists(st.lists(st.integers(0, 39), min_size=1, max_size=12), min_size=1, max_size=6),
+    st.sets(st.integers(0, 39), max_size=20),
+    st.integers(1, 12),
+)
+def test_keeps_the_best_that_were_never_measured(scores, steps, visited, n_best):
+    table, history = Table(scores), History(SPACE, 1)
+    history.add(SPACE.vectors(sorted(visited)), [Measurement(Status.RUN_ERROR)] * len(visited))
+    frontier = Frontier(table, history, n_best)
+    seen, best = set(), []
+    for step in steps:
+        returned, changed = frontier.score(SPACE.vectors(step))
+        np.testing.assert_array_equal(returned, table.scores[step])
+        seen |= set(step)
+        now = sorted((scores[index] for index in seen - visited), reverse=True)[:n_best]
+        assert changed == (now != best)
+        best = now
+    candidates = frontier.candidates(steps=3)
+    assert candidates.scores.tolist() == best
+    np.testing.assert_array_equal(table.scores[SPACE.indices(candidates.vectors)], candidates.scores)
+    assert candidates.log == {"queries": len(seen), "steps": 3}
+    assert table.asked.max() == 1

@@ -1,0 +1,65 @@
+"""Guided annealing: what it begins with, and that it goes on as annealing does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from anole.search.explore.annealing import Annealing
+from anole.search.explore.guided_annealing import GuidedAnnealing
+from anole.search.explore.random import draw
+from anole.search.roles import History
+from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.boosted_trees import BoostedTrees
+from anole.space import Space
+
+
+@pytest.fixture
+def guided(formula) -> Space:
+    """A space with a merit of its own: wide registers of filters."""
+    space = formula("bowl").space
+    return Space(space.knobs, space.constraints, space.describe, merit=lambda columns: columns["tile_f"][:, 3])
+
+
+def propose(settings, history, seed=0):
+    explorer, surrogate = settings.start(history.space), Blind().start(history.space)
+    return explorer.propose(surrogate, history, np.random.default_rng(seed)).vectors
+
+
+def widths(space, vectors):
+    return space.columns(vectors)["tile_f"][:, 3]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.75, 1.0])
+def test_the_first_have_the_share_of_merit_whatever_the_batch(guided, share):
+    history = History(guided, 1)
+    vectors = propose(GuidedAnnealing(led_share=share, n_candidates=16), history)
+    best = guided.indices(guided.promising(16, np.random.default_rng(0)))
+    led = np.isin(guided.indices(vectors), best)
+    for batch in (4, 8):
+        assert abs(led[:batch].sum() - share * batch) <= 1
+
+
+def test_what_was_measured_is_not_begun_with(formula, guided):
+    history = History(guided, formula("bowl").flop)
+    first = propose(GuidedAnnealing(), history)
+    history.add(first[:8], list(formula("bowl").measure([guided.config(vector) for vector in first[:8]])))
+    again = guided.indices(propose(GuidedAnnealing(), history, seed=1))
+    assert not np.isin(again, history.visited).any() and len(np.unique(again)) == len(again)
+
+
+def test_where_no_merit_is_known_it_begins_as_chance_has_it(formula):
+    history = History(formula("bowl").space, 1)
+    uniform = draw(history, 128, np.random.default_rng(0)).vectors
+    np.testing.assert_array_equal(propose(GuidedAnnealing(), history), uniform)
+
+
+def test_a_fitted_surrogate_leads_it_as_it_leads_annealing(formula):
+    history = formula("bowl").history(80)
+    surrogate = BoostedTrees().start(history.space)
+    surrogate.fit(history)
+    found = [
+        settings.start(history.space).propose(surrogate, history, np.random.default_rng(0)).vectors
+        for settings in (Annealing(), GuidedAnnealing())
+    ]
+    np.testing.assert_array_equal(*found)

@@ -1,0 +1,66 @@
+"""Sample synthesis: the most probable valid configs, in order."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anole.search.sample.synthesis import synthesize
+from anole.space import Constraint, Space, option_knob
+
+
+def space_of(cardinalities, constraints=()):
+    return Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)], constraints)
+
+
+def frequency(vector, vectors):
+    """How probable a config is under independent knobs, times n^n_knobs."""
+    return prod(int((vectors[:, knob] == value).sum()) for knob, value in enumerate(vector))
+
+
+@st.composite
+def pools(draw):
+    cardinalities = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    row = st.tuples(*[st.integers(0, size - 1) for size in cardinalities])
+    return cardinalities, np.array(draw(st.lists(row, min_size=1, max_size=12)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(pools())
+def test_every_combination_of_seen_values_comes_once_the_most_probable_first(pool):
+    cardinalities, vectors = pool
+    found = [tuple(vector.tolist()) for vector in synthesize(vectors, space_of(cardinalities))]
+    assert sorted(found) == sorted(itertools.product(*[sorted(set(column)) for column in vectors.T.tolist()]))
+    frequencies = [frequency(vector, vectors) for vector in found]
+    assert frequencies == sorted(frequencies, reverse=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(pools())
+def test_the_first_is_the_mode_of_every_knob(pool):
+    cardinalities, vectors = pool
+    mode = [int(np.bincount(column).argmax()) for column in vectors.T]
+    assert next(synthesize(vectors, space_of(cardinalities))).tolist() == mode
+
+
+@settings(max_examples=50, deadline=None)
+@given(pools(), st.integers(0, 6))
+def test_invalid_configs_are_left_out_and_the_order_stays(pool, most):
+    cardinalities, vectors = pool
+    limit = Constraint("too much", lambda c: sum(c.values()) <= most)
+    everything = [vector.tolist() for vector in synthesize(vectors, space_of(cardinalities))]
+    valid = [vector.tolist() for vector in synthesize(vectors, space_of(cardinalities, [limit]))]
+    assert valid == [vector for vector in everything if sum(vector) <= most]
+
+
+@pytest.mark.parametrize("n_valid", [0, 1])
+def test_it_gives_up_where_nearly_nothing_is_valid(n_valid):
+    cardinalities = [10] * 12
+    never = Constraint("hardly ever", lambda c: sum(c.values()) < n_valid)
+    vectors = np.random.default_rng(0).integers(1, 10, size=(500, 12))
+    assert list(synthesize(vectors, space_of(cardinalities, [never]))) == []

@@ -1,0 +1,67 @@
+"""How one budget is spent on many tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.search.budget import spend
+
+
+@dataclass
+class Task:
+    """A task of which every trial saves a fixed share of what is left, up to `most` trials."""
+
+    latency_s: float
+    most: int = 10**6
+    n_trials: int = 0
+    grants: list[int] = field(default_factory=list)
+
+    @property
+    def done(self) -> bool:
+        return self.n_trials >= self.most
+
+    @property
+    def expected_saving_s(self) -> float:
+        return self.latency_s * 0.9**self.n_trials
+
+    def advance(self, n_trials: int) -> None:
+        self.grants.append(n_trials - self.n_trials)
+        self.n_trials = min(n_trials, self.most)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 10), st.integers(1, 60)), min_size=1, max_size=6),
+    st.integers(1, 200),
+    st.integers(1, 64),
+)
+def test_the_budget_is_spent_as_far_as_it_can_be_and_no_further(tasks, n_trials, step):
+    tasks = [Task(latency_s, most) for latency_s, most in tasks]
+    spend(tasks, n_trials, step)
+    assert sum(task.n_trials for task in tasks) == min(n_trials, sum(task.most for task in tasks))
+    assert all(0 < grant <= step for task in tasks for grant in task.grants)
+    if n_trials >= len(tasks):
+        assert all(task.n_trials for task in tasks)
+
+
+def test_trials_go_where_they_save_most():
+    slow, fast = Task(1.0), Task(0.1)
+    spend([fast, slow], 60, 2)
+    assert slow.n_trials > fast.n_trials
+    assert slow.expected_saving_s == pytest.approx(fast.expected_saving_s, rel=0.3)
+
+
+def test_too_small_a_budget_begins_with_the_slowest():
+    tasks = [Task(0.1), Task(3.0), Task(1.0)]
+    spend(tasks, 2, 64)
+    assert [task.n_trials for task in tasks] == [0, 1, 1]
+
+
+def test_no_tasks_and_no_budget():
+    spend([], 10, 4)
+    task = Task(1.0)
+    spend([task], 0, 4)
+    assert task.grants == []

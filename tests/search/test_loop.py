@@ -1,0 +1,419 @@
+"""The loop, on formulas: what it finds, and that nothing is lost or measured twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from anole.errors import ConfigError
+from anole.keys import canonical_json
+from anole.record import Confirmation, Measurement, Status, Trial
+from anole.search.explore.guided_annealing import GuidedAnnealing
+from anole.search.loop import Search, Subject, Watch, tune
+from anole.search.presets import PRESETS, read_tuner
+from anole.search.roles import Examples
+from anole.space import ALGORITHM, Space
+
+BRISK = {
+    "autotvm": read_tuner(
+        {
+            "preset": "autotvm",
+            "explorer": {"n_chains": 16, "n_steps": 15, "n_candidates": 16},
+            "surrogate": {"max_rounds": 20},
+            "batch": 6,
+        }
+    ),
+    "random": read_tuner({"preset": "random", "batch": 6}),
+}
+"""The presets with little search, for tests of the loop itself."""
+
+
+def ignore(*_):
+    """What a watch does that nobody asks."""
+
+
+class Session:
+    """One process that tunes: what it measured and what it acknowledged."""
+
+    def __init__(self, formula, settings, n_trials, *, seed=0, task_key="task", recorded=(), **more):
+        self.formula, self.trials, self.confirmations = (
+            formula,
+            list(recorded),
+            list(more.get("confirmed", ())),
+        )
+        self.fresh = []
+        formula.asked.clear()
+        measure = more.pop("measure", formula.measure)
+        subject = Subject(formula.space, formula.flop, task_key, more.pop("prior", None))
+        watch = Watch(more.pop("on_iteration", ignore), self.acknowledge, self.confirmations.append)
+        self._tune = partial(
+            tune,
+            subject,
+            settings,
+            measure,
+            n_trials,
+            seed=seed,
+            recorded=tuple(recorded),
+            confirm_with=more.pop("confirm", None),
+            watch=watch,
+            **more,
+        )
+
+    def acknowledge(self, trial):
+        self.fresh.append(trial)
+        self.trials.append(Trial.from_json(trial.to_json()))
+
+    def run(self):
+        self.best = self._tune()
+        return self
+
+
+def outcome(trials):
+    """What must not depend on interruptions: all of a trial but the times of day."""
+    return [(t.number, t.iteration, canonical_json(dict(t.config)), t.measurement) for t in trials]
+
+
+def configs(trials):
+    return [canonical_json(dict(trial.config)) for trial in trials]
+
+
+@pytest.fixture(params=BRISK)
+def settings(request):
+    return BRISK[request.param]
+
+
+@pytest.fixture
+def bowl(formula):
+    return formula("bowl")
+
+
+def test_autotvm_finds_what_random_search_does_not(bowl):
+    excess = {}
+    for preset in ("autotvm", "random"):
+        bests = []
+        for seed in range(3):
+            session = Session(bowl, read_tuner({"preset": preset}), 192, seed=seed).run()
+            bests.append(session.best.measurement.latency_s / bowl.optimum_s - 1)
+        excess[preset] = np.mean(bests)
+    assert excess["autotvm"] < 0.06
+    assert excess["autotvm"] < 0.4 * excess["random"]
+
+
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "random"])
+def test_every_tuner_chooses_between_algorithms_and_tunes_the_faster(formula, preset):
+    rivals = formula("rivals")
+    trials = Session(rivals, read_tuner({"preset": preset, "n_confirm": 0}), 128).run().trials
+    best = min((trial for trial in trials if trial.gflops), key=lambda trial: trial.measurement.latency_s)
+    assert best.config[ALGORITHM] == "winograd" and set(best.config) == {ALGORITHM, "tile_size", "tile_p"}
+    assert len(trials) == len(set(configs(trials))) == 128
+
+
+def test_similar_tasks_lead_half_of_the_first_batch_and_no_other(bowl):
+    """They praise wide tiles of filters, which are not the best here."""
+    space = bowl.space
+
+    def widths(vectors):
+        return np.log2(space.columns(vectors)["tile_f"][:, 3])
+
+    vectors = space.sample(400, np.random.default_rng(0))
+    prior = Examples(space.features(vectors), widths(vectors) / 7)
+    trials = Session(bowl, replace(BRISK["autotvm"], batch=9), 27, prior=prior).run().trials
+    found = widths(np.array([space.vector(trial.config) for trial in trials]))
+    assert found[:5].min() >= 6 and found[5:9].mean() < 4 and found[9:].mean() < 5
+    assert len(set(configs(trials))) == 27
+
+
+def test_the_rest_of_a_led_batch_begins_as_the_explorer_would(bowl):
+    space = bowl.space
+
+    def merit(columns):
+        return columns["tile_x"][:, 3]
+
+    bowl = replace(bowl, space=Space(space.knobs, space.constraints, space.describe, merit=merit))
+    vectors = space.sample(400, np.random.default_rng(0))
+    prior = Examples(space.features(vectors), np.log2(space.columns(vectors)["tile_f"][:, 3]) / 7)
+    settings = replace(BRISK["autotvm"], explorer=GuidedAnnealing(n_steps=20, led_share=1.0), batch=8)
+    trials = Session(bowl, settings, 8, prior=prior).run().trials
+    found = merit(space.columns(np.array([space.vector(trial.config) for trial in trials])))
+    assert found[4:].tolist() == [56, 28, 14, 8]
+
+
+def test_trials_are_numbered_timed_and_valid(bowl, settings):
+    session = Session(bowl, settings, 20).run()
+    trials = session.trials
+    assert [trial.number for trial in trials] == list(range(20))
+    assert [trial.iteration for trial in trials] == [number // 6 for number in range(20)]
+    assert len(set(configs(trials))) == 20
+    assert all(bowl.space.rejection(trial.config) is None for trial in trials)
+    elapsed_s = [trial.elapsed_s for trial in trials]
+    assert elapsed_s == sorted(elapsed_s) and elapsed_s[0] > 0
+    for trial in trials:
+        latency_s = trial.measurement.latency_s
+        assert trial.gflops == (None if latency_s is None else bowl.flop / latency_s / 1e9)
+
+
+def test_a_trial_is_handed_out_before_the_next_is_measured(bowl, settings):
+    events = []
+
+    def measure(batch):
+        for measurement in bowl.measure(batch):
+            events.append("measured")
+            yield measurement
+
+    tune(
+        Subject(bowl.space, bowl.flop, "task"),
+        settings,
+        measure,
+        8,
+        seed=0,
+        watch=Watch(trial=lambda _: events.append("stored")),
+    )
+    assert events == ["measured", "stored"] * 8
+
+
+def test_seed_and_task_decide_and_nothing_else(bowl, settings):
+    runs = {}
+    for name, seed, task_key in (("first", 1, "a"), ("again", 1, "a"), ("seed", 2, "a"), ("task", 1, "b")):
+        np.random.seed(len(runs))
+        session = Session(bowl, settings, 20, seed=seed, task_key=task_key).run()
+        runs[name] = outcome(session.trials)
+    assert runs["first"] == runs["again"]
+    assert len({str(runs[name]) for name in ("first", "seed", "task")}) == 3
+
+
+@pytest.mark.parametrize("n_recorded", range(21))
+def test_a_run_cut_off_anywhere_goes_on_as_if_it_had_not_been(bowl, settings, n_recorded):
+    whole = Session(bowl, settings, 20).run()
+    resumed = Session(bowl, settings, 20, recorded=whole.trials[:n_recorded]).run()
+    assert outcome(resumed.trials) == outcome(whole.trials)
+    assert len(bowl.asked) == len(resumed.fresh) == 20 - n_recorded
+
+
+def killed_after(n, measure):
+    """Measures n configs and no more; returns that, and the configs that it measured."""
+    measured = []
+
+    def measure_some(batch):
+        for config, measurement in zip(batch, measure(batch), strict=True):
+            if len(measured) >= n:
+                raise KeyboardInterrupt
+            measured.append(canonical_json(config))
+            yield measurement
+
+    return measure_some, measured
+
+
+def test_a_run_killed_again_and_again_loses_nothing_and_measures_nothing_twice(bowl, settings):
+    whole = Session(bowl, settings, 20).run()
+    recorded, all_measured = [], []
+    for survives in (0, 4, 1, 7, 3):
+        measure, measured = killed_after(survives, bowl.measure)
+        session = Session(bowl, settings, 20, recorded=recorded, measure=measure)
+        with pytest.raises(KeyboardInterrupt):
+            session.run()
+        recorded = session.trials
+        all_measured += measured
+    last = Session(bowl, settings, 20, recorded=recorded).run()
+    all_measured += configs(last.fresh)
+    assert outcome(last.trials) == outcome(whole.trials)
+    assert all_measured == configs(whole.trials)
+
+
+@pytest.mark.parametrize("before", [1, 6, 9, 18])
+def test_a_raised_budget_measures_only_the_difference(bowl, settings, before):
+    whole = Session(bowl, settings, 20).run()
+    first = Session(bowl, settings, before).run()
+    second = Session(bowl, settings, 20, recorded=first.trials).run()
+    assert len(bowl.asked) == 20 - before
+    assert outcome(second.trials) == outcome(whole.trials)
+
+
+def test_a_lowered_budget_measures_nothing_and_keeps_the_best(bowl, settings):
+    whole = Session(bowl, settings, 20).run()
+    less = Session(bowl, settings, 5, recorded=whole.trials).run()
+    assert bowl.asked == [] and less.best == whole.best
+
+
+def test_proposals_that_changed_still_fill_up_what_was_cut_off(bowl, settings):
+    """As after an upgrade: the recorded configs are none that would be proposed now."""
+    other = Session(bowl, settings, 10, seed=99).run()
+    session = Session(bowl, settings, 20, seed=0, recorded=other.trials).run()
+    assert outcome(session.trials)[:10] == outcome(other.trials)
+    assert [trial.iteration for trial in session.trials] == [number // 6 for number in range(20)]
+    assert len(set(configs(session.trials))) == 20 and len(bowl.asked) == 10
+
+
+@pytest.mark.parametrize("lost", [{3}, {6, 7, 8, 9, 10, 11}, {0, 1, 2, 3, 4, 5, 19}])
+def test_a_hole_in_the_record_is_made_up_for_at_the_end(bowl, settings, lost):
+    """As after corrupt lines of a shard: only the last iteration is filled up, the past is left as it is."""
+    whole = Session(bowl, settings, 20).run()
+    holed = [trial for trial in whole.trials if trial.number not in lost]
+    session = Session(bowl, settings, 24, recorded=holed).run()
+    assert len(session.trials) == 24 and min(trial.iteration for trial in session.fresh) == 3
+    numbers = [trial.number for trial in session.trials]
+    assert len(set(numbers)) == 24 and len(set(configs(session.trials))) == 24
+
+
+def test_the_clock_goes_on_where_it_stopped(bowl, settings):
+    first = Session(bowl, settings, 9).run()
+    late = [replace(trial, elapsed_s=100.0 + trial.number) for trial in first.trials]
+    second = Session(bowl, settings, 20, recorded=late).run()
+    elapsed_s = [trial.elapsed_s for trial in second.fresh]
+    assert 108.0 < elapsed_s[0] and elapsed_s == sorted(elapsed_s) and elapsed_s[-1] < 118.0
+
+
+def test_failures_are_trials_and_never_the_best(bowl, settings):
+    session = Session(bowl, settings, 48).run()
+    failed = [trial for trial in session.trials if trial.measurement.status is not Status.OK]
+    assert failed and all(trial.gflops is None and trial.measurement.error for trial in failed)
+    assert session.best.measurement.latency_s == min(t.measurement.latency_s for t in session.trials if t not in failed)
+
+
+def test_a_run_where_all_fails_ends_without_a_best(bowl, settings):
+    def confirm(batch):
+        raise AssertionError("there is nothing to confirm")
+
+    broken = [Measurement(status) for status in Status if status is not Status.OK]
+    session = Session(bowl, settings, 18, measure=lambda batch: broken[: len(batch)], confirm=confirm).run()
+    assert session.best is None
+    assert len(session.trials) == 18 and {t.measurement.status for t in session.trials} == {m.status for m in broken}
+
+
+def test_a_space_is_measured_to_its_end_and_no_further(formula, settings):
+    small = formula("handful")
+    session = Session(small, settings, 50).run()
+    assert len(session.trials) == len(set(configs(session.trials))) == len(small.space.valid_indices)
+    assert session.best.measurement.latency_s == small.optimum_s
+    again = Session(small, settings, 60, recorded=session.trials).run()
+    assert small.asked == []
+    assert again.best == session.best
+    again = Session(small, settings, 60, recorded=session.trials[:7]).run()
+    assert len(small.asked) == 1
+
+
+def test_no_budget_no_trials(bowl, settings):
+    session = Session(bowl, settings, 0).run()
+    assert session.best is None and session.trials == []
+
+
+def test_a_record_of_another_space_is_refused(bowl, settings):
+    session = Session(bowl, settings, 2).run()
+    foreign = replace(session.trials[0], config={**session.trials[0].config, "tile_rc": [3, 5]})
+    with pytest.raises(ConfigError, match="tile_rc"):
+        Session(bowl, settings, 5, recorded=[foreign]).run()
+
+
+def test_a_measurer_that_loses_measurements_is_found_out(bowl, settings):
+    with pytest.raises(ValueError):
+        Session(bowl, settings, 6, measure=lambda batch: list(bowl.measure(batch))[:-1]).run()
+
+
+class Confirmer:
+    """Measures configs again; `latencies_s` by rank among the asked, None is a failure."""
+
+    def __init__(self, latencies_s):
+        self.latencies_s, self.asked = latencies_s, []
+
+    def __call__(self, batch):
+        self.asked.append(list(batch))
+        return [
+            Measurement(Status.WRONG_ANSWER) if latency_s is None else Measurement(Status.OK, latency_s=latency_s)
+            for latency_s in self.latencies_s[: len(batch)]
+        ]
+
+
+def by_speed(trials):
+    return sorted((t for t in trials if t.measurement.latency_s), key=lambda t: t.measurement.latency_s)
+
+
+def test_the_fastest_are_confirmed_and_the_confirmed_latency_wins(bowl, settings):
+    confirm = Confirmer([5.0, 3.0, None, 4.0, 6.0])
+    session = Session(bowl, replace(settings, n_confirm=5), 20, confirm=confirm).run()
+    fastest = [trial.config for trial in by_speed(session.trials)]
+    assert confirm.asked == [fastest[:5]]
+    assert [c.config for c in session.confirmations] == [fastest[rank] for rank in (1, 3, 0, 4, 2)]
+    assert [c.rank for c in session.confirmations] == [0, 1, 2, 3, 4]
+    assert {c.after_trials for c in session.confirmations} == {20}
+    assert session.best == session.confirmations[0] and session.best.measurement.latency_s == 3.0
+
+
+def test_what_was_confirmed_is_not_confirmed_again_until_there_is_more(bowl, settings):
+    settings = replace(settings, n_confirm=5)
+    first = Session(bowl, settings, 10, confirm=Confirmer([1.0, 2.0, 3.0, 4.0, 5.0])).run()
+    recorded = [Confirmation.from_json(confirmation.to_json()) for confirmation in first.confirmations]
+    idle = Confirmer([])
+    again = Session(bowl, settings, 10, recorded=first.trials, confirmed=recorded[:2], confirm=idle).run()
+    assert idle.asked == [] and again.best == first.best
+    busy = Confirmer([9.0] * 5)
+    more = Session(bowl, settings, 20, recorded=first.trials, confirmed=recorded, confirm=busy).run()
+    assert len(busy.asked) == 1 and len(more.confirmations) == 10
+    assert more.best.after_trials == 20
+
+
+def test_a_refuted_best_gives_way_to_the_next(bowl):
+    settings = replace(BRISK["random"], n_confirm=2)
+    session = Session(bowl, settings, 12, confirm=Confirmer([None, None])).run()
+    assert session.best == by_speed(session.fresh)[2]
+
+
+def test_nothing_is_confirmed_when_none_are_asked_for(bowl):
+    confirm = Confirmer([])
+    session = Session(bowl, replace(BRISK["random"], n_confirm=0), 6, confirm=confirm).run()
+    assert confirm.asked == [] and session.best == by_speed(session.fresh)[0]
+
+
+def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, settings):
+    logs = {}
+    note = logs.__setitem__
+    first = Session(bowl, settings, 12, on_iteration=note).run()
+    assert list(logs) == [0, 1]
+    assert all(log["search_s"] > 0 for log in logs.values())
+    logs.clear()
+    Session(bowl, settings, 15, recorded=first.trials, on_iteration=note).run()
+    assert list(logs) == [2]
+
+
+def test_a_search_that_goes_on_by_steps_is_the_one_that_went_in_one_go(bowl, settings):
+    whole = Session(bowl, settings, 26).run()
+    search = Search(Subject(bowl.space, bowl.flop, "task"), settings, bowl.measure, seed=0)
+    for n_trials in (1, 6, 6, 9, 20, 26):
+        search.advance(n_trials)
+        assert len(search.trials) == n_trials
+    assert outcome(search.trials) == outcome(whole.trials)
+
+
+def test_the_expected_gain_is_what_past_iterations_saved_the_last_weighing_most(bowl):
+    search = Search(Subject(bowl.space, bowl.flop, "task"), BRISK["random"], bowl.measure, seed=0)
+    assert search.expected_gain == 1.0
+    expected, best_s = 1.0, None
+    for n_trials in range(6, 60, 6):
+        search.advance(n_trials)
+        now_s = min((t.measurement.latency_s for t in search.trials if t.measurement.latency_s), default=None)
+        gain = 0.0 if now_s is None else 1.0 if best_s is None else 1.0 - now_s / best_s
+        expected, best_s = 0.5 * expected + 0.5 * gain, now_s
+        assert search.expected_gain == pytest.approx(expected)
+
+
+def test_a_search_stops_when_little_is_to_be_gained_and_says_so(bowl, caplog):
+    caplog.set_level("INFO")
+    settings = replace(BRISK["autotvm"], min_gain=0.02)
+    session = Session(bowl, settings, 600).run()
+    n_trials = len(session.trials)
+    assert 36 <= n_trials < 600 and n_trials % 6 == 0
+    assert f"converged after {n_trials} trials" in caplog.text
+    assert session.best.measurement.latency_s < 1.5 * bowl.optimum_s
+    again = Session(bowl, settings, 600, recorded=session.trials).run()
+    assert again.fresh == [] and again.best == session.best
+    cut = Session(bowl, settings, 600, recorded=session.trials[:20]).run()
+    assert outcome(cut.trials) == outcome(session.trials)
+
+
+def test_what_never_works_is_given_up_where_gain_is_asked_for(bowl):
+    def fail(batch):
+        return [Measurement(Status.RUN_ERROR, "no luck") for _ in batch]
+
+    session = Session(bowl, replace(BRISK["random"], min_gain=0.02), 600, measure=fail).run()
+    assert session.best is None and len(session.trials) == 36

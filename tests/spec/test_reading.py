@@ -1,0 +1,487 @@
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.errors import SpecError
+from anole.project.hardware import describe_target
+from anole.spec.entries import ModelSpec
+from anole.spec.reading import load_spec, parse_spec
+from anole.targets.rpc.address import Remote
+from anole.targets.vta.geometry import Geometry
+
+ISSUE = """
+models:
+  resnet18:      {source: "torchvision:resnet18",      inputs: {x: [1, 3, 224, 224]}}
+  squeezenet1_1: {source: "torchvision:squeezenet1_1", inputs: {x: [1, 3, 224, 224]}}
+targets:
+  cpu: {kind: cpu}
+tuning: {preset: autotvm, trials: 64, seed: 0}
+builds:
+  - {model: resnet18, target: cpu}
+  - {model: squeezenet1_1, target: cpu, trials: 8, seed: 3, preset: random, name: small}
+"""
+
+
+def plain() -> dict[str, Any]:
+    shape = {"x": [1, 3, 32, 32]}
+    return {
+        "models": {
+            "one": {"source": "torchvision:resnet18", "inputs": shape},
+            "two": {"source": "torchvision:alexnet", "inputs": shape},
+        },
+        "targets": {"cpu": {"kind": "cpu"}},
+        "tuning": {"preset": "autotvm", "trials": 4},
+        "builds": [{"model": "one", "target": "cpu"}, {"model": "two", "target": "cpu"}],
+    }
+
+
+def changed(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
+    """The plain spec with one place set, or removed when the value is `...`."""
+    mapping = copy.deepcopy(plain())
+    place: Any = mapping
+    for step in path[:-1]:
+        place = place[step]
+    if value is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return mapping
+
+
+def test_reads_the_example_of_the_readme(tmp_path: Path) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(ISSUE)
+    spec = load_spec(file)
+    assert spec.models["resnet18"] == ModelSpec("resnet18", "torchvision:resnet18", {"x": (1, 3, 224, 224)})
+    first, second = spec.builds.values()
+    assert (first.name, first.model, first.target, first.trials) == (
+        "resnet18-cpu-autotvm",
+        "resnet18",
+        "cpu",
+        64,
+    )
+    assert (first.tuning, first.seed) == ({"preset": "autotvm"}, 0)
+    assert (second.name, second.trials, second.seed) == ("small", 8, 3)
+    assert (second.tuning, spec.tuning) == ({"preset": "random"}, {"preset": "autotvm"})
+
+
+def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
+    builds = parse_spec(changed(("tuning",), ...)).builds
+    assert [build.trials for build in builds.values()] == [64, 64]
+    assert parse_spec(changed(("tuning", "trials"), 0)).builds["one-cpu-autotvm"].trials == 0
+
+
+def test_a_budget_is_for_each_task_or_for_all_together() -> None:
+    shared = {**plain(), "tuning": {"total_trials": 500}}
+    shared["builds"][1]["trials"] = 9
+    first, second = parse_spec(shared).builds.values()
+    assert (first.trials, first.shared, second.trials, second.shared) == (500, True, 9, False)
+    (own, _) = parse_spec(changed(("builds", 0, "total_trials"), 300)).builds.values()
+    assert (own.trials, own.shared) == (300, True)
+    assert "total_trials" not in own.tuning
+
+
+def test_a_build_is_refined_as_all_are_or_in_its_own_way() -> None:
+    assert [build.refine for build in parse_spec(plain()).builds.values()] == [0, 0]
+    own = {**plain(), "tuning": {"refine": 3}}
+    own["builds"][1]["refine"] = 0
+    one, two = parse_spec(own).builds.values()
+    assert (one.refine, two.refine) == (3, 0)
+    assert one.tuning == two.tuning == {"preset": "anole"}
+
+
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [
+        ({"kind": "cuda", "arch": "sm_90"}, "of kind cuda"),
+        ({"kind": "vta"}, "of kind vta"),
+        (
+            {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": {"rpc": "tracker:9190", "key": "zen"}},
+            "elsewhere",
+        ),
+    ],
+)
+def test_only_what_runs_on_this_machines_processor_is_refined(target: dict[str, Any], place: str) -> None:
+    mapping = {**plain(), "targets": {"cpu": {"kind": "cpu"}, "other": target}, "tuning": {"refine": 2}}
+    mapping["builds"][1]["target"] = "other"
+    with pytest.raises(SpecError) as caught:
+        parse_spec(mapping)
+    assert str(caught.value) == (
+        "models.yaml: builds[1]: found refine: 2, which is for this machine's processor; "
+        f"target other is {place}; give the build `refine: 0`"
+    )
+    mapping["builds"][1]["refine"] = 0
+    assert parse_spec(mapping).builds["two-other-anole"].refine == 0
+
+
+@pytest.mark.parametrize("trials", [2, "2"])
+def test_overrides_are_laid_over_the_file(tmp_path: Path, trials: object) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(ISSUE)
+    spec = load_spec(file, {"tuning": {"trials": trials}})
+    assert spec.builds["resnet18-cpu-autotvm"].trials == 2
+    assert spec.builds["resnet18-cpu-autotvm"].tuning["preset"] == "autotvm"
+    with pytest.raises(SpecError, match="extra: is not known"):
+        load_spec(file, {"extra": {"trials": 1}})
+
+
+REMOTE = {"rpc": "tracker:9190", "key": "zen"}
+REMOTE_CPU = {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": REMOTE}
+
+
+def test_where_a_device_is_says_nothing_of_what_it_is() -> None:
+    target = parse_spec(changed(("targets", "cpu"), REMOTE_CPU)).targets["cpu"]
+    assert target.remote == Remote("tracker", 9190, "zen")
+    assert Remote.from_json(target.remote.to_json()) == target.remote
+    elsewhere = parse_spec(changed(("targets", "cpu"), {**REMOTE_CPU, "measure": {**REMOTE, "rpc": "[::1]:9"}}))
+    assert describe_target(elsewhere.targets["cpu"]) == describe_target(target)
+    assert parse_spec(plain()).targets["cpu"].remote is None
+    gpu = {"kind": "cuda", "arch": "sm_90"}
+    there = parse_spec(changed(("targets", "cpu"), {**gpu, "measure": {"rpc": "10.0.0.7:9090"}})).targets["cpu"]
+    assert there.remote == Remote("10.0.0.7", 9090)
+    assert describe_target(there) == describe_target(parse_spec(changed(("targets", "cpu"), gpu)).targets["cpu"])
+
+
+def test_a_processor_elsewhere_is_called_by_its_key_and_not_detected() -> None:
+    features = ["sse4_2", "avx", "f16c", "fma", "avx2"]
+    described = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "zen", "features": features, "threads": 8}
+    assert describe_target(parse_spec(changed(("targets", "cpu"), REMOTE_CPU)).targets["cpu"]) == described
+    single = {**REMOTE_CPU, "measure": {"rpc": "tracker:9190"}, "model": "EPYC 9000", "threads": 4096}
+    described |= {"model": "EPYC 9000", "threads": 4096}
+    assert describe_target(parse_spec(changed(("targets", "cpu"), single)).targets["cpu"]) == described
+
+
+MISTAKES = {
+    "no address": (("targets", "cpu", "measure"), {"key": "zen"}, "targets.cpu.measure: has no `rpc`", ""),
+    "no port": (("targets", "cpu", "measure"), {"rpc": "zen"}, "targets.cpu.measure.rpc: found 'zen'", "`host:port`"),
+    "port 0": (("targets", "cpu", "measure"), {"rpc": "zen:0"}, "targets.cpu.measure.rpc: found 'zen:0'", "`host:"),
+    "empty key": (("targets", "cpu", "measure"), {**REMOTE, "key": ""}, "targets.cpu.measure.key: found ''", "a text"),
+    "key of measure": (("targets", "cpu", "measure"), {**REMOTE, "port": 1}, "targets.cpu.measure.port: is not", "rpc"),
+    "measure a text": (("targets", "cpu", "measure"), "zen:1", "targets.cpu.measure: found 'zen:1'; a mapping", ""),
+    "remote cpu": (("targets", "cpu", "measure"), REMOTE, "targets.cpu: has no `mcpu`", "cannot be detected"),
+    "remote threads": (
+        ("targets", "cpu"),
+        {"kind": "cpu", "mcpu": "x86-64", "measure": REMOTE},
+        "targets.cpu: has no `threads`; what is measured elsewhere",
+        "",
+    ),
+    "remote model": (
+        ("targets", "cpu"),
+        {**REMOTE_CPU, "measure": {"rpc": "zen:1"}},
+        "targets.cpu: has no `model`",
+        "without a `key`",
+    ),
+    "remote arch": (("targets", "cpu"), {"kind": "cuda", "measure": REMOTE}, "targets.cpu: has no `arch`", ""),
+    "model of this machine": (("targets", "cpu", "model"), "zen", "targets.cpu.model: is the name of a", "`measure`"),
+    "unknown top-level key": (("modles",), {}, "modles: is not known", "did you mean 'models'?"),
+    "no models": (("models",), ..., "has no `models`", ""),
+    "empty models": (("models",), {}, "models: is empty", ""),
+    "models a list": (("models",), [1], "models: found [1]; a mapping is expected", ""),
+    "model a text": (("models", "one"), "resnet18", "models.one: found 'resnet18'", "a mapping"),
+    "unknown model key": (("models", "one", "sauce"), "x", "models.one.sauce: is not known", "'source'"),
+    "no source": (("models", "one", "source"), ..., "models.one: has no `source`", ""),
+    "source a number": (("models", "one", "source"), 3, "models.one.source: found 3; a text", ""),
+    "unknown scheme": (
+        ("models", "one", "source"),
+        "keras:x",
+        "models.one.source: found 'keras:x'",
+        "onnx:<path>",
+    ),
+    "no scheme": (
+        ("models", "one", "source"),
+        "alexnet",
+        "models.one.source: found 'alexnet'",
+        "torchvision:<name>",
+    ),
+    "unknown network": (
+        ("models", "one", "source"),
+        "torchvision:resnet81",
+        "models.one.source: found 'resnet81', which is not a torchvision model",
+        "'resnet18'",
+    ),
+    "no ONNX file": (
+        ("models", "one", "source"),
+        "onnx:none.onnx",
+        "models.one.source: found no file 'none.onnx'",
+        "",
+    ),
+    "no inputs": (("models", "one", "inputs"), ..., "models.one: has no `inputs`", "x: [1, 3, 224, 224]"),
+    "inputs a list": (("models", "one", "inputs"), [1, 3], "models.one.inputs: found [1, 3]; a mapping", ""),
+    "empty shape": (("models", "one", "inputs", "x"), [], "models.one.inputs.x: found []; a list", ""),
+    "zero dimension": (
+        ("models", "one", "inputs", "x"),
+        [1, 0],
+        "models.one.inputs.x[1]: found 0; a whole",
+        "1",
+    ),
+    "text dimension": (
+        ("models", "one", "inputs", "x"),
+        [1, "3"],
+        "models.one.inputs.x[1]: found '3'",
+        "whole",
+    ),
+    "bool dimension": (
+        ("models", "one", "inputs", "x"),
+        [True],
+        "models.one.inputs.x[0]: found True",
+        "whole",
+    ),
+    "unknown dtype": (
+        ("models", "one", "inputs", "x"),
+        {"shape": [1, 3], "dtype": "int46"},
+        "models.one.inputs.x.dtype: found 'int46', which is not a type of inputs",
+        "'int64'",
+    ),
+    "dtype without a shape": (
+        ("models", "one", "inputs", "x"),
+        {"dtype": "int64"},
+        "models.one.inputs.x: has no `shape`",
+        "",
+    ),
+    "model name": (("models", "a/b"), {}, "models: found 'a/b'; a name consists of", ""),
+    "number as name": (("models", 5), {}, "models: found the key 5", "quote it"),
+    "no kind": (("targets", "cpu"), {}, "targets.cpu: has no `kind`", ""),
+    "unknown kind": (("targets", "cpu", "kind"), "gpu", "targets.cpu.kind: found 'gpu'", "allowed: cpu"),
+    "unknown target key": (("targets", "cpu", "thread"), 2, "targets.cpu.thread: is not known", "'threads'"),
+    "no threads": (
+        ("targets", "cpu", "threads"),
+        0,
+        "targets.cpu.threads: found 0; a whole number",
+        "at least 1",
+    ),
+    "required a text": (
+        ("targets", "cpu", "required"),
+        "no",
+        "targets.cpu.required: found 'no'; true or false is expected",
+        "",
+    ),
+    "no error at all": (
+        ("targets", "cpu", "max_relative_error"),
+        0,
+        "targets.cpu.max_relative_error: found 0; a number from 1e-05 to 0.01",
+        "",
+    ),
+    "large error": (
+        ("targets", "cpu", "max_relative_error"),
+        0.1,
+        "targets.cpu.max_relative_error: found 0.1",
+        "to 0.01",
+    ),
+    "error a word": (
+        ("targets", "cpu", "max_relative_error"),
+        "small",
+        "targets.cpu.max_relative_error: found 'small'",
+        "a number",
+    ),
+    "error a flag": (
+        ("targets", "cpu", "max_relative_error"),
+        True,
+        "targets.cpu.max_relative_error: found True",
+        "a number",
+    ),
+    "exact a text": (("targets", "cpu", "exact"), "yes", "targets.cpu.exact: found 'yes'; true or false", ""),
+    "threads a text": (("targets", "cpu", "threads"), "all", "targets.cpu.threads: found 'all'", "whole"),
+    "unknown mcpu": (("targets", "cpu", "mcpu"), "znver9", "targets.cpu.mcpu: found 'znver9'", "'znver"),
+    "negative trials": (
+        ("tuning", "trials"),
+        -1,
+        "tuning.trials: found -1; a whole number of at least 0",
+        "",
+    ),
+    "two budgets": (
+        ("tuning", "total_trials"),
+        9,
+        "tuning.total_trials: found beside trials",
+        "`trials` for each task",
+    ),
+    "trials a fraction": (("tuning", "trials"), 1.5, "tuning.trials: found 1.5", "whole"),
+    "negative seed": (("tuning", "seed"), -3, "tuning.seed: found -3", "whole"),
+    "refine a text": (("tuning", "refine"), "all", "tuning.refine: found 'all'; a whole number of at least 0", ""),
+    "refine of a build": (("builds", 1, "refine"), -1, "builds[1].refine: found -1; a whole number", "at least 0"),
+    "tuning a list": (("tuning",), [], "tuning: found []; a mapping is expected", ""),
+    "builds a mapping": (("builds",), {}, "builds: found {}; a list", ""),
+    "no builds": (("builds",), [], "builds: found []; a list with at least one", ""),
+    "build without model": (("builds", 1, "model"), ..., "builds[1]: has no `model`; it has target", ""),
+    "unknown model": (
+        ("builds", 1, "model"),
+        "tow",
+        "builds[1].model: found 'tow', which is not one of the models",
+        "'two'",
+    ),
+    "unknown target": (("builds", 0, "target"), "cuda", "builds[0].target: found 'cuda'", "allowed: cpu"),
+    "trials of a build": (("builds", 0, "trials"), "many", "builds[0].trials: found 'many'", "whole"),
+    "name of a build": (("builds", 0, "name"), "../x", "builds[0].name: found '../x'; a name", ""),
+    "second build of a name": (
+        ("builds", 1, "model"),
+        "one",
+        "builds[1]: found a second build named 'one-cpu-autotvm'",
+        "builds[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "value", "start", "mention"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_named_with_its_place(
+    path: tuple[str | int, ...], value: object, start: str, mention: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(changed(path, value))
+    assert str(caught.value).startswith(f"models.yaml: {start}")
+    assert mention in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("# only a comment\n", "is empty"),
+        ("- a\n- b\n", "found ['a', 'b']; a mapping is expected"),
+        ("models: [1,\ntargets: {}\n", "line 3, column 1: expected ',' or ']'"),
+        ("models: {}\n\ttargets: {}\n", "line 2, column 1: "),
+        ("models: {}\nmodels: {}\n", "line 2, column 1: the key 'models' is given twice"),
+        ("models: \x00\n", "is not YAML"),
+    ],
+)
+def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load_spec(file)
+    assert str(caught.value).startswith(f"{file}: {message}")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="there is no such file"):
+        load_spec(tmp_path / "models.yaml")
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "models.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="cannot be read"):
+        load_spec(tmp_path / "models.yaml")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["models", "targets", "builds", "tuning", "source", "inputs", "model", "x"]),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_nothing_but_a_spec_error_ever_comes_out(value: object) -> None:
+    with pytest.raises(SpecError):
+        parse_spec(value)
+
+
+def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
+    spec = parse_spec(changed(("targets", "cpu", "threads"), 100_000))
+    with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
+        describe_target(spec.targets["cpu"])
+
+
+def test_how_exact_a_processor_must_be_is_said_only_where_it_differs() -> None:
+    def described(**settings: object) -> dict[str, Any]:
+        return describe_target(parse_spec(changed(("targets", "cpu"), {"kind": "cpu", **settings})).targets["cpu"])
+
+    plain = described()
+    assert described(max_relative_error="1e-4", exact=False) == plain
+    assert described(max_relative_error="1e-3") == {**plain, "max_relative_error": 1e-3}
+    assert described(exact=True) == {**plain, "exact": True}
+
+
+ACCELERATORS = {
+    "unknown key": ({"block": 16}, "targets.npu.block: is not known", "geometry"),
+    "key of a cpu": ({"threads": 1}, "targets.npu.threads: is not known", "hardware"),
+    "geometry a name": ({"geometry": "large"}, "targets.npu: geometry: found 'large'; allowed are default, or", ""),
+    "geometry nothing": ({"geometry": None}, "targets.npu: geometry: found None; allowed are default, or", ""),
+    "unknown field": ({"geometry": {"blocks": 16}}, "targets.npu: geometry.blocks: is unknown; allowed", "block_in"),
+    "number as field": ({"geometry": {16: 16}}, "targets.npu: geometry.16: is unknown; allowed", "block_in"),
+    "no power of two": ({"geometry": {"block_in": 24}}, "targets.npu: geometry.block_in: found 24; allowed", "power"),
+    "list as size": ({"geometry": {"block_in": [16]}}, "targets.npu: geometry.block_in: found [16]; allowed", "power"),
+    "unknown variant": ({"geometry": {"variant": "tpu"}}, "targets.npu: geometry.variant: found 'tpu'", "vta++"),
+    "large element": ({"geometry": {"block_in": 4096}}, "targets.npu: geometry: an element of ", "4096 are allowed"),
+    "deep buffers": ({"geometry": {"wgt_bytes": 1 << 30}}, "targets.npu: geometry: the buffers are too deep", ""),
+    "unknown hardware": ({"hardware": "find"}, "targets.npu: hardware: found 'find'; allowed are fixed, search", ""),
+    "hardware a list": ({"hardware": ["search"]}, "targets.npu: hardware: found ['search']; allowed", ""),
+    "unknown place": ({"first_layer": "npu"}, "targets.npu: first_layer: found 'npu'; allowed are host, vta", ""),
+    "bound when fixed": ({"area_max": 2}, "targets.npu: area_max: is for `hardware: search`; this hardware", ""),
+    "bound of nothing": ({"hardware": "search", "area_max": 0}, "targets.npu: area_max: found 0; a number", "above 0"),
+    "text as bound": ({"hardware": "search", "penalty": "1"}, "targets.npu: penalty: found '1'; a number", "above 0"),
+    "no clock": ({"frequency_mhz": 0}, "targets.npu: frequency_mhz: found 0; a number above 0", ""),
+    "clock a text": ({"frequency_mhz": "fast"}, "targets.npu: frequency_mhz: found 'fast'; a number", ""),
+    "clock a bool": ({"frequency_mhz": True}, "targets.npu: frequency_mhz: found True; a number", ""),
+    "endless clock": ({"frequency_mhz": float("inf")}, "targets.npu: frequency_mhz: found inf; a number", ""),
+}
+
+
+@pytest.mark.parametrize(("settings", "start", "mention"), ACCELERATORS.values(), ids=ACCELERATORS.keys())
+def test_a_mistake_in_an_accelerator_is_named_with_its_place(
+    settings: dict[str, Any], start: str, mention: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        describe_target(parse_spec(changed(("targets", "npu"), {"kind": "vta", **settings})).targets["npu"])
+    assert str(caught.value).startswith(f"models.yaml: {start}")
+    assert mention in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_accelerator_is_described_whole() -> None:
+    settings = {"kind": "vta", "geometry": {"block_out": 32}, "hardware": "search", "memory_max": 2}
+    description = describe_target(parse_spec(changed(("targets", "npu"), settings)).targets["npu"])
+    assert description["geometry"] == Geometry(block_out=32).to_json()
+    assert (description["hardware"], description["memory_max"], description["area_max"]) == ("search", 2.0, 2.0)
+
+
+def test_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
+    mapping = changed(("models", "one", "calibration"), "data/samples.npz")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(mapping, project=tmp_path)
+    assert str(caught.value).startswith(
+        f"models.yaml: models.one.calibration: found no file data/samples.npz in {tmp_path}"
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/samples.npz").write_bytes(b"")
+    assert parse_spec(mapping, project=tmp_path).models["one"].calibration == "data/samples.npz"
+    with pytest.raises(SpecError, match=r"models\.one\.calibration: found \[1\]"):
+        parse_spec(changed(("models", "one", "calibration"), [1]), project=tmp_path)
+
+
+@pytest.mark.parametrize("calibration", [None, "samples.npz"])
+def test_a_model_survives_its_plain_form(calibration: str | None) -> None:
+    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)}, calibration, {"y": "int64"})
+    assert ModelSpec.from_json("m", model.to_json()) == model
+    assert ("calibration" in model.to_json()) == (calibration is not None)
+    assert (model.scheme, model.location) == ("torch", "nets:tiny")
+
+
+def test_inputs_may_have_types(tmp_path: Path) -> None:
+    typed = {"ids": {"shape": [1, 4], "dtype": "int64"}, "x": {"shape": [2], "dtype": "float32"}, "y": [3]}
+    (model, _) = parse_spec(changed(("models", "one", "inputs"), typed)).models.values()
+    assert model.inputs == {"ids": (1, 4), "x": (2,), "y": (3,)} and model.dtypes == {"ids": "int64"}
+    (tmp_path / "net.onnx").touch()
+    of_file = {"source": "onnx:net.onnx", "inputs": typed}
+    with pytest.raises(SpecError, match=r"models\.one\.inputs\.ids\.dtype: an ONNX file names the types"):
+        parse_spec(changed(("models", "one"), of_file), project=tmp_path)
+
+
+def test_reading_a_spec_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'tvm', 'numpy', 'torchvision', 'xgboost'}"
+    code = f"import sys, anole.spec.entries; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import resource
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from anole.errors import StoreError
+from anole.store import replacement
+from anole.store.replacement import rewritten
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "db" / "x.sqlite"
+    with rewritten(path) as db:
+        db.execute("create table note (text)")
+    return path
+
+
+def notes(database: Path) -> list[str]:
+    connection = sqlite3.connect(database)
+    found = [text for (text,) in connection.execute("select text from note order by text")]
+    connection.close()
+    return found
+
+
+def test_a_rewriting_adds_to_what_is_there(database: Path) -> None:
+    database.chmod(0o640)
+    for text in ("a", "b"):
+        with rewritten(database) as db:
+            db.execute("insert into note values (?)", [text])
+    assert notes(database) == ["a", "b"]
+    assert database.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]
+
+
+def test_a_failure_leaves_the_database_as_it_was(database: Path) -> None:
+    before = database.read_bytes()
+    with pytest.raises(KeyError), rewritten(database) as db:
+        db.execute("insert into note values ('lost')")
+        raise KeyError
+    with pytest.raises(StoreError, match="no such table: absent; the database was left as it was"):
+        with rewritten(database) as db:
+            db.execute("insert into note values ('lost')")
+            db.execute("insert into absent values (1)")
+    assert database.read_bytes() == before
+    assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]
+
+
+def test_a_full_disk_leaves_the_database_as_it_was(database: Path) -> None:
+    before = database.read_bytes()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
+    try:
+        with pytest.raises(StoreError, match="the database was left as it was"), rewritten(database) as db:
+            db.execute("insert into note values (?)", ["x" * 1_000_000])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert database.read_bytes() == before
+    assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "db").write_text("a file where the folder should be")
+    with pytest.raises(StoreError, match=r"db/x\.sqlite: "), rewritten(tmp_path / "db" / "x.sqlite"):
+        pass
+
+
+def test_what_is_no_database_is_left_alone(database: Path) -> None:
+    database.write_text("these are not the bytes of a database, but a user's notes\n" * 100)
+    before = database.read_bytes()
+    with pytest.raises(StoreError, match="file is not a database"), rewritten(database):
+        pass
+    assert database.read_bytes() == before
+
+
+def test_what_a_crash_left_behind_is_swept_away(database: Path) -> None:
+    for name in ("x.sqlite.tmp", "x.sqlite.tmp-journal"):
+        database.with_name(name).write_text("half written")
+    with rewritten(database) as db:
+        db.execute("insert into note values ('a')")
+    assert notes(database) == ["a"]
+    assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]
+
+
+def test_a_link_stays_a_link(database: Path) -> None:
+    link = database.with_name("link.sqlite")
+    link.symlink_to(database)
+    with rewritten(link) as db:
+        db.execute("insert into note values ('a')")
+    assert link.is_symlink()
+    assert notes(database) == ["a"]
+
+
+def test_many_at_once_take_turns(database: Path) -> None:
+    def add(text: str) -> None:
+        with rewritten(database) as db:
+            db.execute("insert into note values (?)", [text])
+
+    threads = [threading.Thread(target=add, args=[text]) for text in "abcdef"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert notes(database) == list("abcdef")
+
+
+def test_another_programs_transaction_is_not_overrun(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replacement, "_PATIENCE_S", 0.05)
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("begin immediate")
+    other.execute("insert into note values ('other')")
+    with pytest.raises(StoreError, match="database is locked"), rewritten(database):
+        pass
+    other.execute("commit")
+    other.close()
+    assert notes(database) == ["other"]
+
+
+def test_another_programs_late_writing_is_refused_and_not_lost_silently(database: Path) -> None:
+    other = sqlite3.connect(database, isolation_level=None, timeout=0.05)
+    assert other.execute("select count(*) from note").fetchone() == (0,)
+    with rewritten(database) as db:
+        db.execute("insert into note values ('a')")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("insert into note values ('other')")
+        assert other.execute("select count(*) from note").fetchone() == (0,)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        other.execute("insert into note values ('other')")
+    other.close()
+    assert notes(database) == ["a"]
+
+
+def test_a_write_ahead_log_is_taken_over(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replacement, "_PATIENCE_S", 0.05)
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("pragma journal_mode = wal")
+    other.execute("insert into note values ('logged')")
+    with pytest.raises(StoreError, match="locked"), rewritten(database):
+        pass
+    other.close()
+    with rewritten(database) as db:
+        db.execute("insert into note values ('a')")
+    assert notes(database) == ["a", "logged"]
+    assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]

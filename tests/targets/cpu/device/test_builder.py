@@ -1,0 +1,58 @@
+"""Candidates compile in less time than whole networks, to the same loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+from anole.host.machine import describe_cpu
+from anole.targets import get_device
+from anole.targets.cpu.device.builder import candidate_context
+from anole.targets.shared.kernel import define
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from build_seconds import loop_instructions
+
+TARGET = get_device(describe_cpu())
+WORKLOADS = [
+    Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1)),
+    Conv2d(1, 14, 14, 32, 32, (3, 3), padding=(1, 1, 1, 1), groups=32),
+    Dense(2, 64, 100),
+    BatchMatmul(2, 12, 8, 24),
+]
+
+
+@pytest.fixture(params=WORKLOADS, ids=lambda workload: workload.label)
+def workload(request: pytest.FixtureRequest) -> Workload:
+    return request.param
+
+
+def assembly(workload: Workload, config: Mapping[str, Any], context: tvm.transform.PassContext) -> str:
+    template = TARGET.template(workload)
+    func = template.schedule(define(template, workload, config), workload, config)
+    with context:
+        target, pipeline = TARGET.compiler_target(), TARGET.compiler_pipeline()
+        library = tvm.compile(tvm.IRModule({"main": func}), target, tir_pipeline=pipeline)
+    return str(library.mod.inspect_source("s"))
+
+
+def test_a_candidate_has_the_loops_that_a_network_has(workload: Workload) -> None:
+    space = TARGET.space(workload)
+    for vector in space.sample(3, np.random.default_rng(0)):
+        config = space.config(vector)
+        plain = assembly(workload, config, tvm.transform.PassContext())
+        lean = assembly(workload, config, candidate_context())
+        assert loop_instructions(lean) == loop_instructions(plain)
+        assert len(lean) < len(plain)
+
+
+def test_other_loops_are_told_apart() -> None:
+    workload = WORKLOADS[0]
+    space = TARGET.space(workload)
+    one, other = (space.config(vector) for vector in space.sample(2, np.random.default_rng(0)))
+    texts = {loop_instructions(assembly(workload, config, candidate_context())) for config in (one, other)}
+    assert len(texts) == 2
+    assert all("main_compute_:" in text and len(text.splitlines()) > 50 for text in texts)

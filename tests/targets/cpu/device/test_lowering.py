@@ -1,0 +1,55 @@
+"""Where kernels keep what is local to a thread."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm import s_tir, te, tirx
+
+from anole.host.machine import describe_cpu
+from anole.targets import get_device
+from anole.targets.cpu.device.builder import llvm_target
+from anole.targets.shared.kernel import define
+from anole.task import Conv2d
+
+DESCRIPTION = describe_cpu()
+TARGET = get_device(DESCRIPTION)
+
+ALLOCATION = "TVMBackendAllocWorkspace"
+
+
+def ir_of(func: tirx.PrimFunc, pipeline: str) -> str:
+    """LLVM's intermediate code of a function."""
+    library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(DESCRIPTION), tir_pipeline=pipeline)
+    return str(library.mod.inspect_source("ll"))
+
+
+def buffered(kib: int) -> tirx.PrimFunc:
+    """Copies an array through a local buffer of so many KiB."""
+    source = te.placeholder((kib * 256,), "float32", name="source")
+    sch = s_tir.Schedule(te.create_prim_func([source, te.compute(source.shape, lambda i: source[i], name="copy")]))
+    sch.cache_read(sch.get_sblock("copy"), 0, "local")
+    return sch.mod["main"]
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_a_large_register_tile_is_not_on_the_heap(prefetch: int) -> None:
+    workload = Conv2d(1, 14, 14, 512, 512, (1, 1))
+    space = TARGET.space(workload)
+    panel = TARGET.unit.lanes * 2
+    config = dict(space.best_drawn, tile_f=[512 // panel, 1, panel], tile_y=[2, 7, 1], tile_x=[1, 14])
+    config |= {"tile_rc": [1, 512], "unroll_explicit": 0, "prefetch": prefetch}
+    template = TARGET.template(workload)
+    func = template.schedule(define(template, workload, config), workload, config)
+    made = ir_of(func, TARGET.compiler_pipeline())
+    assert ALLOCATION not in made
+    assert ("llvm.prefetch" in made) == bool(prefetch)
+
+
+@pytest.mark.parametrize(("kib", "allocated"), [(8, False), (64, True)])
+def test_only_what_is_small_goes_to_the_stack(kib: int, allocated: bool) -> None:
+    assert (ALLOCATION in ir_of(buffered(kib), TARGET.compiler_pipeline())) == allocated
+
+
+def test_tvm_by_itself_puts_even_a_tile_on_the_heap() -> None:
+    assert ALLOCATION in ir_of(buffered(8), "default")

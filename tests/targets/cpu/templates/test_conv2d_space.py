@@ -1,0 +1,74 @@
+"""What a direct convolution should take, before anything is measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.templates.conv2d_space import conv2d_space
+from anole.task import Conv2d
+
+UNIT = VectorUnit(lanes=16, registers=32)
+POINTWISE = Conv2d(1, 14, 14, 512, 1024, (1, 1))
+CONFIG = {
+    "tile_f": (2, 16, 32),
+    "tile_y": (2, 7, 1),
+    "tile_x": (2, 7),
+    "tile_rc": (1, 512),
+    "tile_ry": (1, 1),
+    "tile_rx": (1, 1),
+    "auto_unroll_max_step": 0,
+    "unroll_explicit": 0,
+    "parallel_order": "fy",
+    "tile_order": "fyx",
+    "pad_at": "none",
+    "prefetch": 1,
+}
+"""Two threads share it evenly; weights are read once, and a tile fills the registers."""
+
+
+def merit(workload: Conv2d, **changes: Any) -> float:
+    space = conv2d_space(UNIT, 2, workload)
+    assert space.merit is not None
+    return float(space.merit(space.columns(space.vector(CONFIG | changes)[None, :]))[0])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"tile_f": (1, 32, 32), "tile_y": (7, 2, 1)}, id="seven chunks for two threads"),
+        pytest.param({"tile_order": "yxf"}, id="all weights again for every tile"),
+        pytest.param({"tile_x": (7, 2)}, id="few accumulators, more loads"),
+        pytest.param({"tile_f": (2, 4, 128), "tile_x": (14, 1)}, id="each weight is used for one pixel"),
+        pytest.param({"prefetch": 0}, id="weights are waited for"),
+    ],
+)
+def test_what_takes_longer_is_of_less_merit(changes: dict[str, Any]) -> None:
+    assert merit(POINTWISE, **changes) < merit(POINTWISE)
+
+
+def test_pixels_that_share_a_set_of_the_cache_are_of_less_merit() -> None:
+    alike, apart = (Conv2d(1, 14, 14, channels, 1024, (1, 1)) for channels in (1024, 1040))
+    wide = {"tile_x": (1, 14)}
+    ratios = [
+        merit(workload, tile_rc=(1, workload.in_channels), **wide) / merit(workload, tile_rc=(1, workload.in_channels))
+        for workload in (alike, apart)
+    ]
+    assert ratios[0] > 1.1 > ratios[1]
+
+
+def test_the_default_is_about_as_fast_as_the_multiply_adds_are() -> None:
+    multiply_adds = 14 * 14 * 512 * 1024 / 16 / 2 / 2
+    space = conv2d_space(UNIT, 2, POINTWISE)
+    assert merit(POINTWISE, **space.best_drawn) > -1.25 * multiply_adds
+
+
+def test_the_estimate_is_that_of_each_config_alone() -> None:
+    space = conv2d_space(UNIT, 2, Conv2d(1, 28, 28, 64, 96, (3, 3), (2, 2), (1, 1, 1, 1)))
+    assert space.merit is not None
+    columns = space.columns(space.sample(20, np.random.default_rng(0)))
+    alone = [space.merit({name: values[[at]] for name, values in columns.items()})[0] for at in range(20)]
+    np.testing.assert_allclose(space.merit(columns), alone)

@@ -1,0 +1,215 @@
+"""A network as files: what is loaded is what was saved, and what was tampered with is refused or found to differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from anole.errors import AnoleError, BuildError
+from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
+from anole.targets.vta.isa import Alu, AluOpcode, decode, encode
+from anole.targets.vta.network.artifact import BuiltNetwork, save_network
+from anole.targets.vta.network.hardware import can_pool, load_layer, load_pool
+from anole.targets.vta.network.integer import IntegerReference
+from anole.targets.vta.network.network import HostCall, Layer, Network, Pool, Quantized
+from anole.targets.vta.templates.design import default_config
+from anole.task import Conv2d
+
+PLUS = Geometry(variant="vta++")
+
+
+def saved(folder, network, loaded):
+    folder.mkdir()
+    save_network(folder, network, loaded)
+    return BuiltNetwork.load(folder)
+
+
+def agree(built, inputs, name):
+    found, expected = built.run(inputs), built.run(inputs, IntegerReference())
+    return np.array_equal(found[name].numbers, expected[name].numbers)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_layer_is_loaded_as_it_was_saved(layers, tmp_path_factory, data):
+    case = data.draw(layers)
+    loaded = load_layer(case.step, case.geometry)
+    built = saved(tmp_path_factory.mktemp("layer") / "net", case.network, {"y": loaded})
+    assert built.network == case.network
+    (step,) = built.network.steps
+    np.testing.assert_array_equal(step.weight, case.step.weight)
+    np.testing.assert_array_equal(step.bias, case.step.bias)
+    assert built.hardware.loaded["y"].program == loaded.program
+    assert agree(built, case.inputs, "y")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_pooling_is_loaded_as_it_was_saved(pools, tmp_path_factory, data):
+    case = data.draw(pools)
+    shape = case.inputs[0].numbers.shape
+    assume(can_pool(case.step, shape, case.geometry))
+    built = saved(
+        tmp_path_factory.mktemp("pool") / "net", case.network, {"y": load_pool(case.step, shape, case.geometry)}
+    )
+    assert built.network == case.network and agree(built, case.inputs, "y")
+
+
+def make_network(tail=()):
+    """Returns a layer and a pooling, and their programs."""
+    rng = np.random.default_rng(0)
+    w = Conv2d(1, 6, 6, 5, 20, (3, 3), padding=(1, 1, 1, 1))
+    layer = Layer(
+        *("layer", w, default_config(w, PLUS), "x", "y", None, -4, -4, 0, 0, -127, 127, (1, 6, 6, 20)),
+        rng.integers(-128, 128, (3, 3, 5, 20), np.int8),
+        rng.integers(-5000, 5000, 20).astype(np.int32),
+    )
+    pool = Pool("pool", (2, 2), (2, 2), (0, 0, 0, 0), "y", "z", 0)
+    network = Network(("x",), ("z",), (layer, pool, *tail))
+    return network, {"y": load_layer(layer, PLUS), "z": load_pool(pool, (1, 6, 6, 20), PLUS)}
+
+
+INPUTS = [Quantized(np.random.default_rng(1).integers(-127, 128, (1, 6, 6, 5), np.int8), -4)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    network, loaded = make_network()
+    built = saved(tmp_path / "net", network, loaded)
+    assert agree(built, INPUTS, "y") and agree(built, INPUTS, "z")
+    return tmp_path / "net"
+
+
+def test_outputs_are_floating_point(folder: Path) -> None:
+    built = BuiltNetwork.load(folder)
+    (output,) = built.outputs(built.run(INPUTS))
+    assert (output.dtype, output.shape) == (np.float32, (1, 3, 3, 20))
+
+
+def test_the_folder_holds_streams_and_constants_beside_what_is_said_of_them(folder: Path) -> None:
+    plain = json.loads((folder / "network.json").read_text())
+    assert [step["kind"] for step in plain["steps"]] == ["layer", "pool"]
+    assert sorted(path.name for path in (folder / "steps").iterdir()) == [
+        "000.npz", "000.stream", "001.npz", "001.stream",
+    ]  # fmt: skip
+    _, loaded = make_network()
+    assert (folder / "steps/000.stream").stat().st_size == INSTRUCTION_BYTES * len(loaded["y"].program.instructions)
+
+
+def test_a_function_of_the_host_needs_its_library(tmp_path: Path) -> None:
+    network, loaded = make_network([HostCall("host2", ("z",), ("end",))])
+    built = saved(tmp_path / "net", network, loaded)
+    assert built.network == network
+    with pytest.raises(BuildError, match="there is no library with the host's function host2"):
+        built.run(INPUTS)
+
+
+def test_a_library_that_is_none_is_refused(folder: Path) -> None:
+    (folder / "host.so").write_bytes(b"\x7fELF and no more")
+    with pytest.raises(BuildError, match=r"host\.so: cannot be loaded"):
+        BuiltNetwork.load(folder)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="net: is no build for vta: FileNotFoundError"):
+        BuiltNetwork.load(tmp_path / "net")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b'{"schema": 1}', b'{"schema": 1, "steps": [1]}', b"\xff"])
+def test_a_manifest_that_is_none_is_refused(folder: Path, content: bytes) -> None:
+    (folder / "network.json").write_bytes(content)
+    with pytest.raises(BuildError, match="net: is no build for vta: "):
+        BuiltNetwork.load(folder)
+
+
+def test_a_later_schema_is_refused(folder: Path) -> None:
+    edit(folder, lambda plain: plain.update(schema=2))
+    with pytest.raises(BuildError, match="found schema 2; this Anole reads 1"):
+        BuiltNetwork.load(folder)
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"", lambda old: old[: len(old) // 2], lambda _: b"no archive"])
+def test_damaged_constants_are_refused(folder: Path, damage) -> None:
+    path = folder / "steps/000.npz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(BuildError, match="net: is no build for vta: "):
+        BuiltNetwork.load(folder)
+
+
+def test_every_flipped_byte_of_the_weights_is_noticed(folder: Path) -> None:
+    path = folder / "steps/000.npz"
+    whole = path.read_bytes()
+    middle = whole.index(b"weight.npy") + 300
+    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    with pytest.raises(BuildError, match="CRC"):
+        BuiltNetwork.load(folder)
+
+
+def test_constants_of_another_shape_are_refused(folder: Path) -> None:
+    rewrite(folder / "steps/000.npz", weight=lambda weight: weight[0])
+    with pytest.raises(BuildError, match="is no build for vta: ValueError"):
+        BuiltNetwork.load(folder)
+    rewrite(folder / "steps/000.npz", bias=lambda bias: bias.ravel())
+    with pytest.raises(BuildError, match="is no build for vta: "):
+        BuiltNetwork.load(folder)
+
+
+@pytest.mark.parametrize("instruction", range(8))
+def test_an_unknown_opcode_is_refused(folder: Path, instruction: int) -> None:
+    flip(folder / "steps/000.stream", instruction * INSTRUCTION_BYTES, 7)
+    with pytest.raises(BuildError, match="StreamError: unknown opcode 7"):
+        BuiltNetwork.load(folder)
+
+
+def test_a_stream_without_its_end_is_refused(folder: Path) -> None:
+    path = folder / "steps/001.stream"
+    path.write_bytes(path.read_bytes()[:-INSTRUCTION_BYTES])
+    with pytest.raises(AnoleError, match="does not end with FINISH"):
+        BuiltNetwork.load(folder).run(INPUTS)
+
+
+@pytest.mark.parametrize("opcode", [AluOpcode.SHR, AluOpcode.CLP])
+def test_another_number_in_a_stream_is_found_to_differ(folder: Path, opcode: AluOpcode) -> None:
+    path = folder / "steps/000.stream"
+    stream = path.read_bytes()
+    words = [stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES)]
+    program = [decode(int.from_bytes(word, "little"), PLUS) for word in words]
+    changed = [
+        each._replace(imm=each.imm - 1) if isinstance(each, Alu) and each.opcode == opcode else each for each in program
+    ]
+    assert changed != program
+    path.write_bytes(b"".join(encode(each, PLUS).to_bytes(INSTRUCTION_BYTES, "little") for each in changed))
+    assert not agree(BuiltNetwork.load(folder), INPUTS, "y")
+
+
+def test_other_micro_operations_are_found_to_differ(folder: Path) -> None:
+    rewrite(folder / "steps/000.npz", uop=lambda uop: uop + 1)
+    assert not agree(BuiltNetwork.load(folder), INPUTS, "y")
+
+
+@pytest.mark.parametrize(("field", "value"), [("result_exponent", 1), ("high", 5), ("low", -3)])
+def test_a_program_must_do_what_the_manifest_says_of_its_layer(folder: Path, field: str, value: int) -> None:
+    edit(folder, lambda plain: plain["steps"][0].update({field: value}))
+    assert not agree(BuiltNetwork.load(folder), INPUTS, "y")
+
+
+def edit(folder, change):
+    plain = json.loads((folder / "network.json").read_text())
+    change(plain)
+    (folder / "network.json").write_text(json.dumps(plain))
+
+
+def rewrite(path, **changes):
+    with np.load(path) as arrays:
+        plain = dict(arrays)
+    np.savez(path, **{**plain, **{name: change(plain[name]) for name, change in changes.items()}})
+
+
+def flip(path, at, bits):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:at] + bytes([whole[at] | bits]) + whole[at + 1 :])

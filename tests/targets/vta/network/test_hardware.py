@@ -1,0 +1,104 @@
+"""Layers and poolings on the simulated hardware are, bit for bit, what the reference of whole numbers computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from anole.errors import ConfigError
+from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.isa import AluOpcode
+from anole.targets.vta.network.hardware import Hardware, can_add, can_pool, epilogue_of, load_layer, load_pool
+from anole.targets.vta.network.integer import IntegerReference
+from anole.targets.vta.network.network import Layer, Pool, run_network
+from anole.targets.vta.simulator.timing import simulate
+from anole.targets.vta.templates.conv2d import Immediate
+from anole.targets.vta.templates.design import default_config
+from anole.task import Conv2d
+
+
+def no_host(function, arguments):
+    raise AssertionError("there is nothing for the host")
+
+
+def agree(case, loaded):
+    """Asserts that hardware and reference compute the same numbers, and that the program runs to its end."""
+    hardware = Hardware({case.step.result: loaded})
+    found, expected = (
+        run_network(case.network, case.inputs, no_host, accelerator)["y"]
+        for accelerator in (hardware, IntegerReference())
+    )
+    assert found.numbers.dtype == expected.numbers.dtype == np.int8 and found.exponent == expected.exponent
+    np.testing.assert_array_equal(found.numbers, expected.numbers)
+    assert simulate(loaded.program.instructions, case.geometry).cycles > 0
+
+
+@settings(max_examples=250, deadline=None)
+@given(data=st.data())
+def test_a_layer_is_bit_equal_to_the_reference(layers, data):
+    case = data.draw(layers)
+    agree(case, load_layer(case.step, case.geometry))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_pooling_is_bit_equal_to_the_reference(pools, data):
+    case = data.draw(pools)
+    assume(can_pool(case.step, case.inputs[0].numbers.shape, case.geometry))
+    agree(case, load_pool(case.step, case.inputs[0].numbers.shape, case.geometry))
+
+
+def layer(geometry=DEFAULT, **changes):
+    """Returns a pointwise layer of as many channels as a block has, which shifts by 4."""
+    w = changes.pop("workload", Conv2d(1, 4, 4, geometry.block_in, geometry.block_out, (1, 1)))
+    fields = {"residual": None, "result_exponent": 4, "low": -127, "high": 127} | changes
+    return Layer(
+        *("layer", w, default_config(w, geometry), "x", "y"),
+        **{"data_exponent": 0, "weight_exponent": 0, "residual_exponent": 0} | fields,
+        result_shape=(w.batch, w.out_height, w.out_width, w.out_channels),
+        weight=np.ones((*w.kernel, w.in_channels, w.out_channels), np.int8),
+        bias=np.zeros(w.out_channels, np.int32),
+    )
+
+
+def test_what_is_not_shifted_has_no_shift():
+    opcodes = [step.opcode for step in epilogue_of(layer(result_exponent=0), DEFAULT) if isinstance(step, Immediate)]
+    assert opcodes == [AluOpcode.MIN, AluOpcode.MAX]
+
+
+@pytest.mark.parametrize(
+    ("variant", "low", "opcodes"),
+    [
+        ("vta", -127, [AluOpcode.SHR, AluOpcode.MIN, AluOpcode.MAX]),
+        ("vta++", -127, [AluOpcode.SHR, AluOpcode.CLP]),
+        ("vta++", 0, [AluOpcode.SHR, AluOpcode.MIN, AluOpcode.MAX]),
+    ],
+)
+def test_a_symmetric_range_is_one_instruction_on_vta_plus_plus(variant, low, opcodes):
+    steps = epilogue_of(layer(low=low), Geometry(variant=variant))
+    assert [step.opcode for step in steps if isinstance(step, Immediate)] == opcodes
+
+
+def test_a_residual_takes_room_among_the_accumulators():
+    small = Geometry(acc_bytes=1 << 13)
+    w = Conv2d(1, 9, 9, 16, 16, (1, 1))
+    whole, rows = (
+        {"tile_b": 1, "tile_ci": 16, "tile_co": 16, "h_threading": 1, "oc_threading": 1, "tile_h": h, "tile_w": 9}
+        for h in (9, 3)
+    )
+    assert not can_add(w, whole, small) and can_add(w, rows, small) and can_add(w, whole, DEFAULT)
+
+
+def test_a_layer_whose_config_does_not_fit_the_geometry_is_refused():
+    with pytest.raises(ConfigError, match="scratchpad overflow"):
+        load_layer(layer(workload=Conv2d(1, 12, 12, 16, 16, (1, 1))), Geometry(acc_bytes=1 << 10))
+
+
+def test_only_vta_plus_plus_pools():
+    pool = Pool("pool", (2, 2), (2, 2), (0, 0, 0, 0), "x", "y", 0)
+    assert can_pool(pool, (1, 8, 8, 16), Geometry(variant="vta++"))
+    assert not can_pool(pool, (1, 8, 8, 16), DEFAULT)
+    with pytest.raises(ConfigError, match="vta cannot surround a tile"):
+        load_pool(pool, (1, 8, 8, 16), DEFAULT)

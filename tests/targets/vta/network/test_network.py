@@ -1,0 +1,118 @@
+"""Values with scales, and how a network's steps hand them on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.targets.vta.network.integer import IntegerReference
+from anole.targets.vta.network.network import (
+    HostCall,
+    Layer,
+    Network,
+    Pool,
+    Quantized,
+    float_of,
+    numbers_of,
+    run_network,
+)
+from anole.task import Conv2d
+
+INT8 = st.integers(-127, 127)
+
+
+def quantized(*numbers, exponent=0):
+    return Quantized(np.array(numbers, np.int8), exponent)
+
+
+@given(st.lists(INT8, min_size=1), st.integers(-40, 40))
+def test_a_value_survives_the_way_over_floating_point(numbers, exponent):
+    value = quantized(*numbers, exponent=exponent)
+    assert float_of(value).dtype == np.float32
+    assert numbers_of(float_of(value), exponent).tolist() == numbers
+    assert numbers_of(value, exponent) is value.numbers
+
+
+@given(st.lists(INT8, min_size=1), st.integers(1, 7))
+def test_a_coarser_scale_rounds_to_the_nearest_and_a_finer_one_clips(numbers, distance):
+    value = quantized(*numbers)
+    assert numbers_of(value, distance).tolist() == [round(number / 2**distance) for number in numbers]
+    finer = numbers_of(value, -distance).tolist()
+    assert finer == [max(-127, min(127, number << distance)) for number in numbers]
+
+
+def test_floating_point_is_rounded_to_the_nearest_ties_to_even_and_clipped():
+    values = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.74, 1e30, -1e30, 200], np.float32)
+    assert numbers_of(values, 0).tolist() == [0, 2, 2, 0, -2, 1, 127, -127, 127]
+    assert numbers_of(values, -1).tolist() == [1, 3, 5, -1, -3, 1, 127, -127, 127]
+
+
+def pointwise(**changes):
+    """Returns a layer that hands its two channels on as they are."""
+    fields = {"residual": None, "residual_exponent": 0, "result_shape": (1, 2, 2, 2)} | changes
+    return Layer(
+        *("layer", Conv2d(1, 2, 2, 2, 2, (1, 1)), {}),
+        **{"data": "x", "result": "y", "data_exponent": 0, "weight_exponent": 0, "result_exponent": 0} | fields,
+        low=-127,
+        high=127,
+        weight=np.eye(2, dtype=np.int8)[None, None],
+        bias=np.zeros(2, np.int32),
+    )
+
+
+def run(step, inputs, names=("x",)):
+    return run_network(Network(names, ("y",), (step,)), inputs, None, IntegerReference())["y"]
+
+
+def test_data_and_result_have_the_networks_own_shapes():
+    step = replace(pointwise(), result_shape=(4, 2))
+    value = run(step, [quantized(*range(8))])
+    assert value.numbers.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_what_a_layer_reads_is_brought_to_its_scale():
+    found = run(pointwise(), [np.full((1, 2, 2, 2), 2.6, np.float32)])
+    assert (found.numbers == 3).all()
+    found = run(pointwise(), [Quantized(np.full((1, 2, 2, 2), 5, np.int8), -1)])
+    assert (found.numbers == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("number", "exponent", "expected"),
+    [(-5, 0, -5 + 1), (-5, 2, -20 + 1), (-5, -1, -3 + 1), (-5, -9, -1 + 1), (-4, 40, -127), (4, 40, 127)],
+)
+def test_a_residual_is_shifted_to_the_scale_of_the_sum_and_rounded_down(number, exponent, expected):
+    step = pointwise(residual="r", residual_exponent=exponent)
+    ones = np.ones((1, 2, 2, 2), np.int8)
+    found = run(step, [Quantized(ones, 0), Quantized(number * ones, exponent)], ("x", "r"))
+    assert (found.numbers == expected).all()
+
+
+def test_steps_read_what_steps_before_them_made():
+    calls = []
+
+    def host(function, arguments):
+        calls.append((function, [array.tolist() for array in arguments]))
+        return [arguments[0] * 2, arguments[0].sum(keepdims=True)]
+
+    steps = (
+        replace(pointwise(), result="a"),
+        Pool("pool", (2, 2), (1, 1), (0, 0, 0, 0), "a", "b", 0),
+        HostCall("twice", ("b",), ("c", "d")),
+        HostCall("thrice", ("d", "x"), ("e", "f")),
+    )
+    inputs = [np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)]
+    values = run_network(Network(("x",), ("f",), steps), inputs, host, IntegerReference())
+    assert [name for name, _ in calls] == ["twice", "thrice"]
+    assert calls[0][1] == [[[[[6.0, 7.0]]]]] and calls[1][1][0] == [[[[13.0]]]]
+    assert list(values) == ["x", "a", "b", "c", "d", "e", "f"]
+    assert (values["b"].exponent, values["b"].numbers.ravel().tolist()) == (0, [6, 7])
+
+
+def test_shifts_follow_from_the_scales():
+    step = replace(pointwise(), data_exponent=-3, weight_exponent=-6, result_exponent=-2)
+    assert (step.sum_exponent, step.shift) == (-9, 7)

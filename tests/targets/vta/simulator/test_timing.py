@@ -1,0 +1,179 @@
+"""When instructions run, against what the generated hardware did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from anole.errors import ConfigError, StreamError
+from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
+from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, decode
+from anole.targets.vta.simulator.timing import Clock, simulate
+from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
+from anole.task import Conv2d
+
+DATA = Path(__file__).parents[1] / "data"
+STREAMS = sorted(DATA.glob("stream_*.json"))
+SHAPES = {
+    "16x16": DEFAULT,
+    # Block 32 with every depth of the default divided by 16, and short queues.
+    "32x32_div16": Geometry(
+        block_in=32,
+        block_out=32,
+        uop_bytes=1 << 11,
+        inp_bytes=1 << 12,
+        wgt_bytes=1 << 16,
+        acc_bytes=1 << 14,
+        queue_entries=32,
+    ),
+}
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_every_instruction_runs_when_the_hardware_ran_it(path):
+    stream = json.loads(path.read_text())
+    program = [decode(int(row["hex"], 16), DEFAULT) for row in stream["rows"]]
+    timeline = simulate(program, DEFAULT)
+    assert timeline.cycles == stream["total_cycles"]
+    assert list(zip(timeline.start, timeline.end, strict=True)) == [
+        (row["exe_start"], row["exe_end"]) for row in stream["rows"]
+    ]
+
+
+def rows(rejected):
+    found = json.loads((DATA / "conv2d_rtl_cycles.json").read_text())
+    return [
+        pytest.param(row, id=f"{number}-{row['shape']}")
+        for number, row in enumerate(found)
+        if ("rejected" in row) == rejected
+    ]
+
+
+def lowered(row):
+    plain = row["workload"]
+    workload = Conv2d(
+        1,
+        plain["h"],
+        plain["w"],
+        plain["ci"],
+        plain["co"],
+        (plain["kh"], plain["kw"]),
+        (plain["stride"],) * 2,
+        (plain["pad"],) * 4,
+    )
+    schedule = Schedule(row["tile_h"], row["tile_w"], row["tile_ci"], row["tile_co"], row["h_nt"], row["oc_nt"])
+    shift, *clip = SHIFT_AND_CLIP
+    epilogue = (shift, Bias(), *clip) if row["bias"] else SHIFT_AND_CLIP
+    return lower_conv2d(workload, schedule, SHAPES[row["shape"]], epilogue)
+
+
+@pytest.mark.parametrize("row", rows(rejected=False))
+def test_a_convolution_takes_the_hardwares_cycles(row):
+    program = lowered(row)
+    timeline = simulate(program.instructions, program.geometry)
+    assert timeline.cycles == pytest.approx(row["rtl_cycles"], rel=0.001)
+    assert len(program.instructions) == row["instructions"]
+    # The hardware's reads count the instructions, of two beats each, eight in a burst.
+    assert timeline.read_beats + 2 * row["instructions"] == row["read_beats"]
+    assert timeline.read_bursts - (-row["instructions"] // 8) == row["read_bursts"]
+    assert (timeline.write_beats, timeline.write_bursts) == (row["write_beats"], row["write_bursts"])
+
+
+@pytest.mark.parametrize("row", rows(rejected=True))
+def test_a_schedule_that_cannot_be_is_rejected_with_its_reason(row):
+    with pytest.raises(ConfigError, match=row["rejected"] or "does not divide"):
+        lowered(row)
+
+
+PIPELINED = Clock()
+
+
+def alone(instruction, geometry=DEFAULT, clock=PIPELINED):
+    """Returns the cycles of an instruction that nothing else disturbs."""
+    # Fetching is over when the first of two is done.
+    before = Load(Memory.UOP, 0, 0, 1, 8192, 8192, dependence=Dependence(push_prev=True, push_next=True))
+    program = [before, Load(Memory.UOP), instruction, Finish()]
+    if isinstance(instruction, Load) and instruction.memory in (Memory.INP, Memory.WGT):
+        program[2] = instruction._replace(dependence=Dependence(pop_next=True))
+    if isinstance(instruction, Store):
+        program[2] = instruction._replace(dependence=Dependence(pop_prev=True))
+    timeline = simulate(program, geometry, clock)
+    return timeline.end[2] - timeline.start[2]
+
+
+WIDE = Geometry(bus_bytes=16)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "geometry", "cycles"),
+    [
+        (Gemm(False, 0, 7, 5, 3), DEFAULT, 7 * 15 + 6),
+        (Gemm(True, 0, 1, 14, 7), DEFAULT, 98 + 6),
+        (Alu(AluOpcode.SHR, 0, 1, 1, 98, use_imm=True), DEFAULT, 98 + 6),
+        (Alu(AluOpcode.ADD, 0, 1, 1, 98), DEFAULT, 2 * 98 + 6),
+        (Load(Memory.UOP), DEFAULT, 1),
+        (Load(Memory.UOP, 0, 0, 1, 1, 1), DEFAULT, 1 + 21),
+        (Load(Memory.ACC, 0, 0, 1, 2, 2), DEFAULT, 16 + 22),
+        (Load(Memory.WGT, 0, 0, 4, 9, 18), DEFAULT, 4 * 9 * 32 + 22),
+        (Load(Memory.INP, 0, 0, 3, 5, 14), DEFAULT, 3 * 5 * 2 + 22),
+        (Load(Memory.INP, 0, 0, 3, 5, 14), WIDE, 3 * 5 + 21),
+        # Many columns of border are written one after the other, between the beats.
+        (Load(Memory.INP, 0, 0, 8, 14, 14, 1, 0, 1, 1), DEFAULT, 8 * 28 + (9 * 16 - 8 * 14) + 2),
+        # The last rows of a border wait for the data.
+        (Load(Memory.INP, 0, 0, 56, 8, 56, 1, 1), DEFAULT, 56 * 16 + 1 + 22 + 8),
+        (Store(0, 0, 1, 1, 1), DEFAULT, 6),
+        (Store(0, 0, 1, 8, 8), DEFAULT, 27),
+        (Store(0, 4, 1, 8, 8), DEFAULT, 15 + 15),
+        (Store(0, 0, 2, 8, 8), WIDE, 2 * (4 + 8)),
+    ],
+)
+def test_one_instruction_alone(instruction, geometry, cycles):
+    assert alone(instruction, geometry) == cycles
+
+
+def test_the_first_hardware_was_not_pipelined():
+    slow = Clock(pipelined=False)
+    assert alone(Gemm(False, 0, 7, 5, 3), clock=slow) == 4 * 105 + 2
+    assert alone(Alu(AluOpcode.SHR, 0, 1, 1, 98, use_imm=True), clock=slow) == 5 * 98 + 1
+    assert alone(Alu(AluOpcode.ADD, 0, 1, 1, 98), clock=slow) == 6 * 98 + 1
+
+
+def test_finish_alone_takes_the_hardwares_time():
+    assert simulate([Finish()], DEFAULT).cycles == 25
+
+
+def test_a_program_without_finish_is_refused():
+    for program in ([], [Gemm(True, 0, 1)]):
+        with pytest.raises(StreamError, match="does not end with FINISH"):
+            simulate(program, DEFAULT)
+
+
+def test_a_deadlock_names_who_waits_for_what():
+    program = [
+        Load(Memory.INP, 0, 0, 1, 1, 1, dependence=Dependence(pop_next=True)),
+        Gemm(True, 0, 1, dependence=Dependence(pop_prev=True)),
+        Finish(),
+    ]
+    with pytest.raises(StreamError, match=r"deadlock: instruction 0 \(load\) waits for compute to load") as caught:
+        simulate(program, DEFAULT)
+    assert "instruction 1 (compute) waits for load to compute" in str(caught.value)
+
+
+def test_a_full_queue_holds_up_those_behind():
+    """The hardware fetches in order: a load behind too many computations waits until there is room."""
+    busy = [Gemm(True, 0, 100)] * 6
+    load = Load(Memory.INP, 0, 0, 1, 1, 1)
+    roomy, narrow = (simulate([*busy, load, Finish()], Geometry(queue_entries=entries)).start[6] for entries in (8, 2))
+    assert roomy < 100 < 400 < narrow
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("bus_bytes", "published"), [(8, 97e6), (16, 58e6), (32, 39e6), (64, 29e6)])
+def test_the_published_widths_of_the_memory(bus_bytes, published):
+    """ResNet-18's second convolution in single blocks and pixels, launched five times (apache/tvm-vta, PR 32)."""
+    workload = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
+    shift, *clip = SHIFT_AND_CLIP
+    program = lower_conv2d(workload, Schedule(1, 1), Geometry(bus_bytes=bus_bytes), (shift, Bias(), *clip))
+    assert 5 * simulate(program.instructions, program.geometry).cycles == pytest.approx(published, rel=0.03)

@@ -1,0 +1,101 @@
+"""Recorded tables, and searches on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.errors import StoreError
+from anole.record import Status
+from anole.search.presets import read_tuner
+from anole.targets import get_target
+from anole.task import Conv2d
+from anole.testing.tables import read_table, replay
+
+TABLES = Path(__file__).parents[2] / "benchmarks/tables"
+WORKLOAD = Conv2d(1, 8, 8, 4, 16, (1, 1))
+TARGET = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "any", "features": ["avx2", "fma"], "threads": 1}
+RESTRICTION = {"auto_unroll_max_step": [0], "tile_rc": [[1, 4], [4, 1]]}
+RANDOM = read_tuner({"preset": "random", "batch": 5})
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a table in which every third config failed and the others took as many microseconds as their index."""
+    space = get_target(TARGET).space(WORKLOAD).restricted(RESTRICTION)
+    assert space.valid_indices is not None
+
+    def write(**changes: Any) -> Path:
+        table = {
+            "workload": asdict(WORKLOAD),
+            "restriction": RESTRICTION,
+            "target": TARGET,
+            "cardinalities": space.cardinalities.tolist(),
+            "latency_us": [None if row % 3 == 0 else 1.0 + index for row, index in enumerate(space.valid_indices)],
+        }
+        path = tmp_path / "table.json"
+        path.write_text(json.dumps({**table, **changes}))
+        return path
+
+    return write
+
+
+def test_every_valid_config_has_its_own_latency(recorded: Callable[..., Path]) -> None:
+    table = read_table(recorded())
+    indices = table.space.valid_indices
+    assert indices is not None
+    configs = [table.space.config(vector) for vector in table.space.vectors(indices)]
+    for row, (index, measurement) in enumerate(zip(indices, table.measure(configs), strict=True)):
+        failed = row % 3 == 0
+        assert (measurement.status == Status.OK) is not failed
+        assert measurement.latency_s == (None if failed else pytest.approx((1 + index) * 1e-6))
+    assert table.best_s == pytest.approx((1 + indices[1]) * 1e-6)
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda path: path.stem)
+def test_what_was_recorded_for_benchmarks_is_still_of_its_space(path: Path) -> None:
+    table = read_table(path)
+    assert len(table.latencies_s) == len(table.space.valid_indices)
+
+
+def test_a_replay_tunes_on_the_table(recorded: Callable[..., Path]) -> None:
+    table = read_table(recorded())
+    first, again, other = (replay(table, RANDOM, 12, seed) for seed in (0, 0, 1))
+    assert [trial.number for trial in first.trials] == list(range(12))
+    assert sorted(first.iterations) == [0, 1, 2] and all("search_s" in log for log in first.iterations.values())
+    assert [trial.config for trial in first.trials] == [trial.config for trial in again.trials]
+    assert [trial.config for trial in first.trials] != [trial.config for trial in other.trials]
+
+
+def test_a_whole_table_can_be_searched(recorded: Callable[..., Path]) -> None:
+    table = read_table(recorded())
+    trials = replay(table, RANDOM, 10_000, 0).trials
+    assert len(trials) == len(table.latencies_s)
+    assert min(trial.measurement.latency_s or np.inf for trial in trials) == table.best_s
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cardinalities": [1, 2]}, r"cardinalities \[1, 2\].* record it again"),
+        ({"latency_us": [1.0]}, "with 1 valid configs"),
+        ({"workload": {"height": 3}}, "is no table"),
+        ({"latency_us": ["fast"]}, "is no table"),
+    ],
+)
+def test_a_table_of_another_space_is_refused(
+    recorded: Callable[..., Path], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(StoreError, match=message):
+        read_table(recorded(**changes))
+
+
+def test_a_missing_table_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"none.json: is no table \(FileNotFoundError"):
+        read_table(tmp_path / "none.json")

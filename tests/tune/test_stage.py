@@ -1,0 +1,285 @@
+"""Tuning from files to files on the real processor, with few trials of tiny tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.errors import ExtractError, StoreError
+from anole.host.machine import describe_cpu
+from anole.search.presets import read_tuner
+from anole.store.shard import read_shard
+from anole.store.stage import merge_builds
+from anole.targets import get_target
+from anole.targets.vta.target import VtaTarget
+from anole.task import Conv2d, Dense, Task, Workload
+from anole.tune.stage import tune_model, tune_task
+
+RANDOM = read_tuner({"preset": "random", "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1})
+
+
+class Project:
+    """A task and what tuning leaves."""
+
+    def __init__(self, folder: Path, workload: Workload, target: Mapping[str, Any] | None = None) -> None:
+        self.task = Task(workload, target or describe_cpu(threads=1), 1)
+        self.path = folder / f"{self.task.key}.json"
+        self.path.write_text(json.dumps(self.task.to_json()))
+        self.shards, self.folder = folder / "shards", folder
+
+    def tune(self, trials: int) -> dict[str, Any]:
+        receipt = self.folder / f"{trials}.json"
+        tune_task(self.path, RANDOM, 7, trials, self.shards, receipt)
+        return dict(json.loads(receipt.read_text()))
+
+    @property
+    def shard(self) -> Path:
+        (path,) = self.shards.glob("*/*.jsonl")
+        return path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("tune"), Dense(1, 32, 64))
+
+
+@pytest.fixture(scope="module")
+def two(project: Project) -> dict[str, Any]:
+    return project.tune(2)
+
+
+@pytest.fixture(scope="module")
+def shard_of_two(project: Project, two: dict[str, Any]) -> bytes:
+    return project.shard.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def four(project: Project, shard_of_two: bytes) -> dict[str, Any]:
+    return project.tune(4)
+
+
+def test_a_receipt_tells_what_came_of_it(project: Project, two: dict[str, Any]) -> None:
+    assert (two["status"], two["trials"], two["measured"], two["confirmed"]) == ("tuned", 2, 2, True)
+    assert (two["task_key"], two["label"]) == (project.task.key, "dense 32->64")
+    assert sum(two["statuses"].values()) == 2
+    assert two["gflops"] == pytest.approx(project.task.workload.flop / two["latency_s"] / 1e9)
+    confirmed = [each for each in read_shard(project.shard).confirmations if each.after_trials == 2]
+    assert [each.rank for each in confirmed] == [0, 1, 2][: len(confirmed)] and two["config"] == confirmed[0].config
+    assert two["designs"] == []
+    assert two["rivals"][0] == {"config": two["config"], "latency_s": two["latency_s"]}
+
+
+def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: dict[str, Any]) -> None:
+    run = read_shard(project.shard).run
+    assert (run.key, run.preset, run.seed, run.threads) == (two["run_key"], "random", 7, 1)
+    assert {"python", "apache-tvm", "numpy"} <= set(run.versions)
+    assert run.host["cores"] >= 1
+
+
+def test_a_record_says_once_which_share_of_the_space_can_never_work(project: Project, four: dict[str, Any]) -> None:
+    content = read_shard(project.shard)
+    space = get_target(content.task.target).space(content.task.workload)
+    assert content.space is not None and content.space.size == space.size
+    assert set(content.space.rejections) <= {constraint.reason for constraint in space.constraints}
+    everything = space.vectors(np.arange(space.size))
+    rejected_share = 1 - space.valid(everything).mean()
+    assert sum(content.space.rejections.values()) / content.space.sampled == pytest.approx(rejected_share, abs=0.05)
+    assert project.shard.read_text().count('"kind":"space"') == 1
+
+
+def test_the_default_config_is_confirmed_with_the_fastest(project: Project, four: dict[str, Any]) -> None:
+    content = read_shard(project.shard)
+    default = get_target(content.task.target).default_config(content.task.workload)
+    confirmed = [dict(each.config) for each in content.confirmations if each.after_trials == 4]
+    assert json.loads(json.dumps(default)) in confirmed and four["config"] == confirmed[0]
+
+
+def test_a_larger_budget_measures_the_difference(project: Project, shard_of_two: bytes, four: dict[str, Any]) -> None:
+    assert (four["trials"], four["measured"]) == (4, 4)
+    assert project.shard.read_bytes().startswith(shard_of_two)
+    configs = [json.dumps(trial.config) for trial in read_shard(project.shard).trials]
+    assert len(set(configs)) == len(configs) == 4
+
+
+def test_a_smaller_budget_measures_nothing(project: Project, two: dict[str, Any], four: dict[str, Any]) -> None:
+    before = project.shard.read_bytes()
+    three = project.tune(3)
+    assert (three["trials"], three["measured"], three["confirmed"]) == (3, 3, False)
+    assert three["latency_s"] == min(
+        trial.measurement.latency_s
+        for trial in read_shard(project.shard).trials[:3]
+        if trial.measurement.latency_s is not None
+    )
+    assert project.tune(2) == two
+    assert project.shard.read_bytes() == before
+
+
+def test_an_equal_budget_measures_nothing(project: Project, four: dict[str, Any]) -> None:
+    before = project.shard.read_bytes()
+    assert project.tune(4) == four
+    assert project.shard.read_bytes() == before
+
+
+def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    told_s = []
+
+    def measurer(task: Task, evaluator: object, best_s: float | None, *_: object) -> None:
+        told_s.append(best_s)
+        raise InterruptedError
+
+    monkeypatch.setattr("anole.tune.job.measurer_of", measurer)
+    with pytest.raises(InterruptedError):
+        project.tune(5)
+    latencies_s = [trial.measurement.latency_s for trial in read_shard(project.shard).trials]
+    assert len(latencies_s) == 4 and told_s == [min(filter(None, latencies_s))]
+
+
+def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None:
+    huge = Project(tmp_path, Dense(1, 1 << 22, 1 << 22))
+    receipt = huge.tune(2)
+    assert (receipt["status"], receipt["config"], receipt["latency_s"]) == ("failed", None, None)
+    assert receipt["statuses"] == {"build_error": 2}
+
+
+def test_a_corrupt_shard_stops_the_task_and_loses_nothing(tmp_path: Path, project: Project, four: object) -> None:
+    other = Project(tmp_path, project.task.workload)
+    shard = other.shards / project.shard.relative_to(project.shards)
+    shard.parent.mkdir(parents=True)
+    lines = project.shard.read_text().splitlines(keepends=True)
+    shard.write_text(lines[0] + "{}\n" + "".join(lines[1:]))
+    before = shard.read_bytes()
+    with pytest.raises(StoreError, match=f"{shard.name}:2"):
+        other.tune(4)
+    assert shard.read_bytes() == before
+
+
+def test_a_task_under_a_wrong_name_is_refused(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / ("0" * 64 + ".json")
+    path.write_text(project.path.read_text())
+    with pytest.raises(ExtractError, match=f"holds the task {project.task.key}"):
+        tune_task(path, RANDOM, 0, 1, tmp_path / "shards")
+
+
+def test_merging_folds_the_trials(project: Project, four: dict[str, Any], tmp_path: Path) -> None:
+    from sqlite_utils import Database
+
+    merge_builds([], project.shards, tmp_path / "tuning.sqlite")
+    rows = list(Database(tmp_path / "tuning.sqlite").query("select count(*) as n from trial"))
+    assert rows == [{"n": 4}]
+
+
+SMALL, LARGE = Dense(1, 32, 64), Dense(1, 256, 512)
+SMALL_LABEL, LARGE_LABEL = "dense 32->64", "dense 256->512"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    """A manifest of two tasks."""
+    tasks = [Task(workload, describe_cpu(threads=1), 1) for workload in (SMALL, LARGE)]
+    for task in tasks:
+        (tmp_path / f"{task.key}.json").write_text(json.dumps(task.to_json()))
+    entries = [{"key": task.key, "weight": weight} for task, weight in zip(tasks, (1, 3), strict=True)]
+    (tmp_path / "manifest.json").write_text(json.dumps({"model": "pair", "tasks": entries}))
+    return tmp_path
+
+
+def tune_pair(folder: Path, trials: int) -> dict[str, dict[str, Any]]:
+    out = folder / f"together-{trials}.json"
+    settings = replace(RANDOM, batch=2)
+    tune_model(folder / "manifest.json", folder, settings, 7, trials, folder / "shards", out)
+    return {receipt["label"]: receipt for receipt in json.loads(out.read_text())["receipts"]}
+
+
+def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path) -> None:
+    receipts = tune_pair(pair, 7)
+    assert {receipt["status"] for receipt in receipts.values()} == {"tuned"}
+    assert sum(receipt["measured"] for receipt in receipts.values()) == 7
+    assert receipts[LARGE_LABEL]["measured"] > receipts[SMALL_LABEL]["measured"] >= 2
+    stored = [read_shard(path) for path in (pair / "shards").glob("*/*.jsonl")]
+    assert {content.task.label: len(content.trials) for content in stored} == {
+        label: receipt["measured"] for label, receipt in receipts.items()
+    }
+
+
+def test_a_shared_budget_is_resumed_and_raised_without_measuring_twice(pair: Path) -> None:
+    tune_pair(pair, 5)
+    before = {path: path.read_bytes() for path in (pair / "shards").glob("*/*.jsonl")}
+    assert tune_pair(pair, 5) and {path: path.read_bytes() for path in before} == before
+    receipts = tune_pair(pair, 8)
+    assert sum(receipt["measured"] for receipt in receipts.values()) == 8
+    assert all(path.read_bytes().startswith(content) for path, content in before.items())
+
+
+def test_a_warm_start_says_what_it_learned_from_and_keeps_to_it(tmp_path: Path, project: Project, four: object) -> None:
+    from anole.search.surrogate.boosted_trees import BoostedTrees
+
+    warm = replace(RANDOM, warm_start=True, surrogate=BoostedTrees(max_rounds=5), batch=2)
+    task = Task(Dense(1, 48, 64), describe_cpu(threads=1), 1)
+    path = tmp_path / f"{task.key}.json"
+    path.write_text(json.dumps(task.to_json()))
+    for trials in (2, 3):
+        tune_task(path, warm, 0, trials, project.shards, tmp_path / "receipt.json")
+        (shard,) = (project.shards / task.key).glob("*.jsonl")
+        content = read_shard(shard)
+        assert [(source.task_key, source.trials) for source in content.sources or ()] == [(project.task.key, 4)]
+        assert len(content.trials) == trials
+    assert shard.read_text().count('"warm_start","sources"') == 1
+
+
+def simulated(folder: Path, **settings: Any) -> Project:
+    folder.mkdir()
+    return Project(folder, Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)), VtaTarget.describe(**settings))
+
+
+def test_what_is_simulated_is_not_confirmed_and_yet_certain(tmp_path: Path) -> None:
+    project = simulated(tmp_path / "fixed")
+    receipt = project.tune(4)
+    content = read_shard(project.shard)
+    assert RANDOM.n_confirm > 0 and content.confirmations == ()
+    assert (receipt["status"], receipt["confirmed"], receipt["designs"]) == ("tuned", True, [])
+    assert receipt["latency_s"] == min(trial.measurement.latency_s or 1.0 for trial in content.trials)
+    assert receipt["latency_s"] == VtaTarget(project.task.target).simulate(project.task.workload, receipt["config"])
+    assert (len(content.trials), content.run.threads) == (4, 1)
+    before = project.shard.read_bytes()
+    assert project.tune(4) == receipt and project.shard.read_bytes() == before
+
+
+def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None:
+    project = simulated(tmp_path / "search", hardware="search", area_max=1.5)
+    receipt = project.tune(30)
+    trials = [trial for trial in read_shard(project.shard).trials if trial.measurement.latency_s is not None]
+    blocks: dict[Any, list[float]] = {}
+    for trial in trials:
+        block = tuple(trial.config[name] for name in ("tile_b", "tile_ci", "tile_co"))
+        blocks.setdefault(block, []).append(trial.measurement.latency_s or 0.0)
+    assert len(blocks) > 3
+    found = {
+        tuple(design["config"][name] for name in ("tile_b", "tile_ci", "tile_co")): design["latency_s"]
+        for design in receipt["designs"]
+    }
+    assert found == {block: min(latencies_s) for block, latencies_s in blocks.items()}
+    assert len(receipt["designs"]) == len(found)
+    # The best is not the fastest of all, but that of what it is worth.
+    worth = VtaTarget(project.task.target).space(project.task.workload).worth
+    costs = [(trial.measurement.latency_s or 0.0) / max(worth(trial.config), 1e-9) for trial in trials]
+    assert receipt["latency_s"] / max(worth(receipt["config"]), 1e-9) == min(costs)
+    again = simulated(tmp_path / "again", hardware="search", area_max=1.5).tune(30)
+    assert {**again, "elapsed_s": 0} == {**receipt, "elapsed_s": 0}
+
+
+def test_tasks_of_a_simulator_may_share_a_budget(tmp_path: Path) -> None:
+    tasks = [Task(workload, VtaTarget.describe(), 1) for workload in (SMALL, LARGE)]
+    for task in tasks:
+        (tmp_path / f"{task.key}.json").write_text(json.dumps(task.to_json()))
+    entries = [{"key": task.key, "weight": 1} for task in tasks]
+    (tmp_path / "manifest.json").write_text(json.dumps({"model": "pair", "tasks": entries}))
+    receipts = tune_pair(tmp_path, 4)
+    assert {receipt["status"] for receipt in receipts.values()} == {"tuned"}
+    assert all(receipt["confirmed"] and receipt["designs"] == [] for receipt in receipts.values())
+    assert all(not read_shard(path).confirmations for path in (tmp_path / "shards").glob("*/*.jsonl"))
