@@ -54,9 +54,11 @@ def start_engine(name: str, folder: Path, scratch: Path) -> Engine:
 
 def _compile_untuned(build: dict[str, Any], model: ModelSpec, device: Device, folder: Path) -> Path:
     from anole.compile.build import BuildSettings, compile_build
-    from anole.extract.tasks import extract
+    from anole.extract.tasks import extract_tasks
 
-    manifest, _ = extract(model, build["target"], build["target_description"], device.template_version, device.takes)
+    manifest, _ = extract_tasks(
+        model, build["target"], build["target_description"], device.template_version, device.takes
+    )
     # That nothing is tuned is no news here.
     logging.disable(logging.WARNING)
     compile_build(model, manifest, BuildSettings("untuned", "random", 0, False, 0), {}, folder)

@@ -128,7 +128,7 @@ def accelerate() -> Callable[..., dict[str, Any]]:
     The network's project, with ``tiny.py``, is the working directory; the build is ``<name>`` in it.
     """
     from anole.compile.build import BuildSettings, compile_build
-    from anole.extract.tasks import extract
+    from anole.extract.tasks import extract_tasks
     from anole.spec.entries import ModelSpec
     from anole.targets.vta.target import VtaTarget
 
@@ -142,7 +142,7 @@ def accelerate() -> Callable[..., dict[str, Any]]:
     ) -> dict[str, Any]:
         model = ModelSpec(name, source, {"x": shape}, calibration)
         target = VtaTarget(VtaTarget.describe(**settings))
-        manifest, tasks = extract(model, "npu", target.description, target.template_version, target.takes)
+        manifest, tasks = extract_tasks(model, "npu", target.description, target.template_version, target.takes)
         build = BuildSettings(f"{name}-npu", "random", 2, False, 0)
         return compile_build(model, manifest, build, receipts(tasks), Path(name))
 

@@ -16,14 +16,14 @@ HOME = Path(__file__).parents[2]
 COMPILE = """
 from pathlib import Path
 from anole.compile.build import BuildSettings, compile_build
-from anole.extract.tasks import extract
+from anole.extract.tasks import extract_tasks
 from anole.host.machine import describe_cpu
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 
 target = get_target(describe_cpu(threads=1))
 model = ModelSpec("net", "torch:tiny:residual", {"x": (2, 3, 32, 32)})
-manifest, _ = extract(model, "cpu", target.description, target.template_version)
+manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
 compile_build(model, manifest, BuildSettings("net", "autotvm", 0, False, 0), {}, Path("net"))
 """
 

@@ -17,7 +17,7 @@ import tvm_ffi
 from anole.compile.build import BuildSettings, compile_build
 from anole.documents.documents import read_build
 from anole.errors import BuildError
-from anole.extract.tasks import extract
+from anole.extract.tasks import extract_tasks
 from anole.host.machine import describe_cpu
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
@@ -28,7 +28,7 @@ SETTINGS = BuildSettings("net-cpu", "autotvm", 64, False, 7)
 def compiled(name: str, shape: tuple[int, ...], folder: Path) -> dict[str, Any]:
     model = ModelSpec(name, f"torch:tiny:{name}", {"x": shape})
     target = get_target(describe_cpu())
-    manifest, tasks = extract(model, "cpu", target.description, target.template_version)
+    manifest, tasks = extract_tasks(model, "cpu", target.description, target.template_version)
     config = target.default_config(tasks[0].workload)
     tuned = {"config": config, "run_key": "r" * 64, "latency_s": 1e-4, "trials": 64}
     return compile_build(model, manifest, SETTINGS, {tasks[0].key: tuned}, folder)
@@ -99,7 +99,7 @@ def test_a_place_that_cannot_be_written(project: Path) -> None:
 def test_the_model_must_be_what_was_extracted(project: Path) -> None:
     model = ModelSpec("residual", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
     target = get_target(describe_cpu())
-    manifest, _ = extract(model, "cpu", target.description, target.template_version)
+    manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
     file = project / "tiny.py"
     file.write_text(file.read_text().replace("nn.Linear(16, 10)", "nn.Linear(16, 12)"))
     with pytest.raises(BuildError, match=r"not what was extracted: dense 16->12; extract it again"):

@@ -27,7 +27,7 @@ from anole.compile.build import BuildSettings, compile_build
 from anole.errors import AnoleError
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.interleave import Pace
-from anole.extract.tasks import extract
+from anole.extract.tasks import extract_tasks
 from anole.host.machine import describe_cpu
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
@@ -38,7 +38,7 @@ target = get_target(describe_cpu(threads=1))
 said = {}
 for name, source in (("torch", "torch:tiny:residual"), ("onnx", "onnx:net.onnx"), ("wrong", "torch:tiny:residual")):
     model = ModelSpec("net", source, {"x": (1, 3, 16, 16)})
-    manifest, _ = extract(model, "cpu", target.description, target.template_version)
+    manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
     build = compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
     if name == "wrong":
         build["entry"]["source"] = "torch:tiny:residual_of_other_weights"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anole.extract.tasks import extract
+from anole.extract.tasks import extract_tasks
 from anole.spec.entries import ModelSpec
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 
@@ -17,7 +17,7 @@ DESCRIPTION = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
 
 
 def extracted(model: ModelSpec) -> tuple[dict[str, Any], list[Task]]:
-    return extract(model, "cpu", DESCRIPTION, template_version)
+    return extract_tasks(model, "cpu", DESCRIPTION, template_version)
 
 
 def template_version(workload: Workload) -> int:

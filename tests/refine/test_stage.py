@@ -18,7 +18,7 @@ from anole.documents.documents import read_build
 from anole.documents.receipt import read_receipts
 from anole.errors import BuildError
 from anole.evaluate.interleave import Pace
-from anole.extract.tasks import extract
+from anole.extract.tasks import extract_tasks
 from anole.host.machine import describe_cpu
 from anole.measure.site import site_of
 from anole.refine.candidates import candidates_of
@@ -72,7 +72,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         # A folder of its own for the lock on the device, which a tuning run may hold for minutes.
         monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
         model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
-        manifest, tasks = extract(model, "cpu", target.description, target.template_version)
+        manifest, tasks = extract_tasks(model, "cpu", target.description, target.template_version)
         origin = {"entry": model.to_json(), "target_description": dict(target.description)}
         order = {"model": "net", "origin": origin, "preset": "random", "trials": 4, "shared": False, "seed": 0}
         made = Project(folder, order, manifest, list(tasks))

@@ -26,7 +26,7 @@ import json, os, sys
 os.environ["TVM_NUM_THREADS"] = "1"
 from pathlib import Path
 from anole.compile.build import BuildSettings, compile_build
-from anole.extract.tasks import extract
+from anole.extract.tasks import extract_tasks
 from anole.host.machine import describe_cpu
 from anole.report.profile import profile_build
 from anole.spec.entries import ModelSpec
@@ -34,7 +34,7 @@ from anole.targets import get_target
 
 target = get_target(describe_cpu(threads=1))
 model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 96, 96)})
-manifest, _ = extract(model, "cpu", target.description, target.template_version)
+manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
 compile_build(model, manifest, BuildSettings("net", "autotvm", 0, False, 0), {}, Path("net"))
 print(json.dumps(profile_build(Path("net"), float(sys.argv[1])).to_json()))
 """

@@ -15,7 +15,7 @@ from typing import Any
 from anole.errors import BuildError
 from anole.files import document
 
-_SNIPPETS = files("anole.compile.build").joinpath("snippets")
+_SNIPPETS = files("anole.compile").joinpath("snippets")
 _DEVICES = {"cpu": "kDLCPU", "cuda": "kDLCUDA"}
 _LIBRARIES = {"cpu": ("tvm_runtime",), "cuda": ("tvm_runtime", "tvm_runtime_cuda")}
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}

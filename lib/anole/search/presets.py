@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from anole.errors import SpecError
+from anole.search import DEFAULT_PRESET
 from anole.search.evaluators import EVALUATORS
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed
@@ -26,9 +27,6 @@ from anole.search.surrogate import SURROGATES
 from anole.search.surrogate.blind import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
-
-DEFAULT_PRESET = "anole"
-"""The tuner of a models.yaml that names none."""
 
 _PLANNED = 64
 """Candidates among which RELEASE, Chameleon and DCOC sample: their b_GBT, which the authors' code plans with."""

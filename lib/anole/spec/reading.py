@@ -10,7 +10,7 @@ from typing import Any
 
 from anole.host.processor import known_processors
 from anole.node import Node, read_yaml
-from anole.search.presets import DEFAULT_PRESET
+from anole.search import DEFAULT_PRESET
 from anole.spec.entries import BuildSpec, ModelSpec, Spec, TargetSpec
 from anole.spec.source import check_source
 from anole.targets.rpc.address import Remote

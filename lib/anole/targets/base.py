@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from numpy.typing import NDArray
-
 from anole.errors import TargetError
 from anole.record import Config
-from anole.space.space import Space
 from anole.task import Workload
 
 if TYPE_CHECKING:
     import tvm
+    from numpy.typing import NDArray
     from tvm import te, tirx
+
+    from anole.space.space import Space
 
 ANCHOR = "anole.anchor"
 """The block attribute that marks the anchor operator's block; its value is the operator's name."""

@@ -1,0 +1,220 @@
+"""A project's folder filled with records as the stages fill it, without running them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anole.record import Confirmation, Measurement, Run, SpaceFacts, Status, Trial
+from anole.store.database import Merged, merge
+from anole.store.shard import Shard, shard_path
+from anole.task import Conv2d, Dense, Task
+
+CPU = {"kind": "cpu", "mcpu": "znver4", "threads": 2}
+CONV = Task(Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1)), CPU, 1)
+WIDE = Task(Conv2d(1, 28, 28, 128, 128, (3, 3), padding=(1, 1, 1, 1)), CPU, 1)
+DENSE = Task(Dense(1, 512, 1000), CPU, 1)
+OTHER = Task(Dense(1, 256, 10), CPU, 1)
+
+
+def run_of(task: Task, preset: str = "autotvm", seed: int = 0) -> Run:
+    host = {"cpu": "EPYC", "cores": 2}
+    return Run(task.key, preset, seed, 1, {"explorer": {"chains": 128}}, 2, host, {"tvm": "0.27.0"})
+
+
+def trial_of(number: int, latency_s: float | None = 1e-3, flop: int = 10**9, **config: Any) -> Trial:
+    """Returns a trial; a failure when there is no latency."""
+    if latency_s is None:
+        measurement = Measurement(Status.RUN_ERROR, f"Segmentation fault\nat trial {number}", build_s=0.1, run_s=0.2)
+    else:
+        measurement = Measurement(Status.OK, None, latency_s, latency_s / 50, 0.02, 5, 0.1, 0.2)
+    gflops = flop / latency_s / 1e9 if latency_s else None
+    knobs = {"tile_f": [number + 1, 1, 1, 16], "unroll_explicit": number % 2, **config}
+    created_at = f"2026-11-21T10:00:{number % 60:02d}.000Z"
+    return Trial(number, number // 4, knobs, measurement, 0.35 * (number + 1), gflops, created_at)
+
+
+def confirmation_of(trial: Trial, latency_s: float | None, after_trials: int, rank: int = 0) -> Confirmation:
+    ok = latency_s is not None
+    measurement = Measurement(
+        Status.OK if ok else Status.WRONG_ANSWER, None if ok else "differs by 0.3", latency_s, repeats=20
+    )
+    return Confirmation(trial.config, measurement, after_trials, rank, "2026-11-21T10:05:00.000Z")
+
+
+def tried_of(latency_alone_s: float, latency_s: float | None, chosen: bool = False) -> dict[str, Any]:
+    """Returns a candidate as a build tells of it: what it takes alone, and in the network if it works there."""
+    config = {"tile_f": [1, 1, 1, 16], "alone_us": round(1e6 * latency_alone_s)}
+    return {"config": config, "latency_s": latency_s, "latency_alone_s": latency_alone_s, "chosen": chosen}
+
+
+class Project:
+    """A project's folder, filled as the stages fill it; and samples to fill it with."""
+
+    CONV, WIDE, DENSE, OTHER = CONV, WIDE, DENSE, OTHER
+    run_of = staticmethod(run_of)
+    trial_of = staticmethod(trial_of)
+    confirmation_of = staticmethod(confirmation_of)
+    tried_of = staticmethod(tried_of)
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.shards = folder / "work" / "shards"
+        self.database = folder / "db" / "tuning.sqlite"
+
+    def tune(
+        self,
+        run: Run,
+        task: Task,
+        latencies_s: Iterable[float | None],
+        confirmed_s: Sequence[float | None] = (),
+    ) -> Path:
+        """Appends trials; confirms as many of the fastest as there are confirmed latencies."""
+        with Shard.open(self.shards, run, task) as shard:
+            for latency_s in latencies_s:
+                trial = trial_of(len(shard.trials), latency_s, task.workload.flop)
+                if trial.number % 4 == 0:
+                    shard.append_iteration(trial.iteration, {"steps": 500.0, "loss": 0.25})
+                shard.append_trial(trial)
+            successes = [trial for trial in shard.trials if trial.measurement.latency_s]
+            fastest = sorted(successes, key=lambda trial: trial.measurement.latency_s or 0.0)
+            for rank, latency_s in enumerate(confirmed_s):
+                shard.append_confirmation(confirmation_of(fastest[rank], latency_s, len(shard.trials), rank))
+        return shard_path(self.shards, run)
+
+    def extract(self, model: str, tasks: Sequence[tuple[Task, int]], target: str = "cpu") -> Path:
+        for task, _ in tasks:
+            self._write(f"work/tasks/{task.key}.json", task.to_json())
+        manifest = {
+            "schema": 1,
+            "model": model,
+            "target": target,
+            "source": f"torchvision:{model}",
+            "inputs": {"x": [1, 3, 224, 224]},
+            "target_description": CPU,
+            "tasks": [{"key": task.key, "weight": weight, "layers": ["conv1"]} for task, weight in tasks],
+            "flop": sum(weight * task.workload.flop for task, weight in tasks),
+        }
+        return self._write(f"work/models/{model}/{target}.json", manifest)
+
+    def compile(
+        self,
+        model: str,
+        tasks: Sequence[tuple[Task, int, Run | None]],
+        created_at: str = "2026-11-21T11:00:00.000Z",
+        preset: str = "autotvm",
+        refined: Mapping[str, Sequence[dict[str, Any]]] | None = None,
+    ) -> Path:
+        """Writes a build; `refined` says of tasks, by their keys, what was tried within the network."""
+        total = sum(weight * task.workload.flop for task, weight, _ in tasks)
+        tuned = sum(weight * task.workload.flop for task, weight, run in tasks if run)
+        build = {
+            "schema": 1,
+            "name": f"{model}-cpu",
+            "model": model,
+            "target": "cpu",
+            "preset": preset,
+            "trials": 8,
+            "seed": 0,
+            "created_at": created_at,
+            "inputs": [{"name": "x", "shape": [1, 3, 224, 224]}],
+            "outputs": [{"name": "y", "shape": [1, 1000]}],
+            "target_description": CPU,
+            "coverage": {"tuned_flop": tuned, "total_flop": total, "share": tuned / total},
+            "tasks": [
+                {
+                    "key": task.key,
+                    "label": task.label,
+                    "flop": task.workload.flop,
+                    "weight": weight,
+                    "config": {"tile_f": [1, 1, 1, 16]} if run else None,
+                    "matched": "tuned" if run else "default",
+                    "run_key": run.key if run else None,
+                    "latency_s": 2e-3 if run else None,
+                    "reason": None if run else "no trial succeeded",
+                    "refined": (refined or {}).get(task.key, []),
+                }
+                for task, weight, run in tasks
+            ],
+            "versions": {"tvm": "0.27.0"},
+            "size_bytes": 123456,
+        }
+        return self._write(f"builds/{model}-cpu/build.json", build)
+
+    def evaluate(self, build: str, latency_s: float = 0.017, created_at: str = "2026-11-21T12:00:00.000Z") -> Path:
+        latencies = [
+            {
+                "reference": reference,
+                "latency_s": latency_s,
+                "latency_std_s": 1e-4,
+                "reference_latency_s": reference_s,
+                "reference_latency_std_s": 2e-4,
+                "speedup": reference_s / latency_s,
+                "relative_error": 4e-6,
+                "rounds": 50,
+            }
+            for reference, reference_s in (("torch", 0.0244), ("onnxruntime", 0.017))
+        ]
+        evaluation = {
+            "schema": 1,
+            "build": build,
+            "created_at": created_at,
+            "threads": 2,
+            "host": {"cpu": "EPYC"},
+            "versions": {"torch": "2.15.0"},
+            "coverage_share": 0.9,
+            "latencies": latencies,
+        }
+        return self._write(f"work/evaluations/{build}.json", evaluation)
+
+    def fill(self) -> None:
+        """Tunes, extracts, compiles and evaluates two models that share a task."""
+        runs = {task.key: run_of(task) for task in (CONV, WIDE, DENSE)}
+        self.tune(runs[CONV.key], CONV, [4e-3, None, 2e-3, 3e-3, 2.1e-3, None], [2.2e-3, 2.05e-3])
+        with Shard.open(self.shards, runs[CONV.key], CONV) as shard:
+            shard.append_space(SpaceFacts(50_000, 4096, {"too many threads": 1024, "too wide": 512}))
+        self.tune(run_of(CONV, "random"), CONV, [4e-3, 5e-3, None, 6e-3])
+        self.tune(runs[WIDE.key], WIDE, [3e-3, 2.9e-3, 1e-3])
+        self.tune(runs[DENSE.key], DENSE, [None, None])
+        self.extract("resnet18", [(CONV, 4), (DENSE, 1)])
+        self.extract("resnet34", [(CONV, 6), (WIDE, 2), (DENSE, 1)])
+        tried = [tried_of(2e-3, 2.2e-3), tried_of(2.1e-3, 1.9e-3, chosen=True), tried_of(3e-3, None)]
+        self.compile("resnet18", [(CONV, 4, runs[CONV.key]), (DENSE, 1, None)], refined={CONV.key: tried})
+        self.compile("resnet34", [(CONV, 6, runs[CONV.key]), (WIDE, 2, runs[WIDE.key]), (DENSE, 1, None)])
+        self.evaluate("resnet18-cpu")
+        self.evaluate("resnet34-cpu")
+
+    def merge(self, shards: Path | None = None, database: Path | None = None) -> Merged:
+        return merge(
+            shards or self.shards,
+            sorted(self.folder.glob("work/models/*/*.json")),
+            sorted(self.folder.glob("builds/*/build.json")),
+            sorted(self.folder.glob("work/evaluations/*.json")),
+            database or self.database,
+        )
+
+    def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
+        connection = sqlite3.connect(self.database)
+        connection.row_factory = sqlite3.Row
+        rows = [dict(row) for row in connection.execute(sql, parameters)]
+        connection.close()
+        return rows
+
+    def _write(self, place: str, plain: dict[str, Any]) -> Path:
+        path = self.folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(plain))
+        return path
+
+
+def dump_of(database: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Returns the schema and all rows but the times of migrations, whatever the order in which they came."""
+    connection = sqlite3.connect(database)
+    schema = connection.execute("select name, type, sql from sqlite_master where sql is not null").fetchall()
+    tables = [name for name, kind, _ in schema if kind == "table" and name != "_sqlite_migrations"]
+    rows = {table: connection.execute(f"select * from {table}").fetchall() for table in tables}
+    connection.close()
+    return {table: sorted(found, key=repr) for table, found in {**rows, "schema": schema}.items()}
