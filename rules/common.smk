@@ -10,11 +10,12 @@ if str(_HOME / "lib") not in sys.path:
     sys.path.insert(0, str(_HOME / "lib"))
 
 from anole.documents import layout
+from anole.documents.document import argument_of
 from anole.errors import AnoleError
 from anole.keys import canonical_json
 from anole.extract.stage import extract_versions
-from anole.project.pipeline import Pipeline, Place
-from anole.targets.cuda.device.gpus import present_gpus
+from anole.project.needs import n_gpus, needs_of
+from anole.project.pipeline import Pipeline
 
 
 def give_up(error):
@@ -49,8 +50,7 @@ shell.prefix(
 
 # A default that a profile or the command line may raise: candidates must not be timed side by side.
 workflow.global_resources.setdefault("device", 1)
-N_GPUS = max(1, len(present_gpus()))
-workflow.global_resources.setdefault("gpu", N_GPUS)
+workflow.global_resources.setdefault("gpu", n_gpus())
 
 
 wildcard_constraints:
@@ -79,59 +79,31 @@ onstart:
     hold_project()
 
 
-def device(wildcards):
-    """How much of the processor's speed a job on a target measures: all of it, or none."""
-    return int(pipeline.place(wildcards.target) == Place.PROCESSOR)
-
-
-def gpu(wildcards):
-    """How many of this machine's GPUs a job on a target measures."""
-    return int(pipeline.place(wildcards.target) == Place.GPU)
+def needs(wildcards):
+    """What a job on a target, for a build or for a run takes of this machine while it measures."""
+    if hasattr(wildcards, "target"):
+        target = wildcards.target
+    elif hasattr(wildcards, "build"):
+        target = build_of(wildcards).target
+    else:
+        target = pipeline.build_of(wildcards.task, wildcards.run).target
+    return needs_of(pipeline, target, workflow.cores)
 
 
 def cores(wildcards):
-    """How many cores: all where the processor is measured, so that nothing runs beside it, else what is built with."""
-    shares = {
-        Place.PROCESSOR: 1,
-        Place.GPU: N_GPUS,
-        Place.ELSEWHERE: 2,
-        Place.SIMULATOR: workflow.cores,
-    }
-    return max(1, workflow.cores // shares[pipeline.place(wildcards.target)])
+    return needs(wildcards).threads
+
+
+def device(wildcards):
+    return needs(wildcards).device
+
+
+def gpu(wildcards):
+    return needs(wildcards).gpu
 
 
 def measure(wildcards):
-    """Where candidates run, as `anole tune --measure` takes it; nothing is said of this machine."""
-    remote = pipeline.spec.targets[wildcards.target].remote
-    return canonical_json(remote.to_json() if remote is not None else {})
-
-
-def tuning_device(wildcards):
-    return _of_tuning(device, wildcards)
-
-
-def tuning_gpu(wildcards):
-    return _of_tuning(gpu, wildcards)
-
-
-def tuning_cores(wildcards):
-    return _of_tuning(cores, wildcards)
-
-
-def tuning_measure(wildcards):
-    return _of_tuning(measure, wildcards)
-
-
-def build_device(wildcards):
-    return device(build_of(wildcards))
-
-
-def build_gpu(wildcards):
-    return gpu(build_of(wildcards))
-
-
-def build_cores(wildcards):
-    return cores(build_of(wildcards))
+    return needs(wildcards).measure
 
 
 def build_of(wildcards):
@@ -176,7 +148,7 @@ def build_files(wildcards):
 
 
 def build_order(wildcards):
-    return canonical_json(pipeline.order(build_of(wildcards)))
+    return argument_of(pipeline.order(build_of(wildcards)))
 
 
 def manifest(wildcards):
@@ -220,10 +192,6 @@ def _receipts(builds):
         )
     except AnoleError as error:
         give_up(error)
-
-
-def _of_tuning(needs, wildcards):
-    return needs(pipeline.build_of(wildcards.task, wildcards.run))
 
 
 def _wait_for_extraction():

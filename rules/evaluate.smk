@@ -7,9 +7,9 @@ rule evaluate:
         "logs/evaluate/{build}.log",
     conda:
         "../environment.yml"
-    threads: build_cores
+    threads: cores
     resources:
-        device=build_device,
-        gpu=build_gpu,
+        device=device,
+        gpu=gpu,
     shell:
         "python -m anole evaluate {input} --output {output} 2> {log}"

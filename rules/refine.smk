@@ -9,10 +9,10 @@ rule refine:
         "logs/refine/{build}.log",
     conda:
         "../environment.yml"
-    threads: build_cores
+    threads: cores
     resources:
-        device=build_device,
-        gpu=build_gpu,
+        device=device,
+        gpu=gpu,
     params:
         order=build_order,
         candidates=candidates,

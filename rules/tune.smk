@@ -7,12 +7,12 @@ rule tune:
         "logs/tune/{task}/{run}/{trials}.log",
     conda:
         "../environment.yml"
-    threads: tuning_cores
+    threads: cores
     resources:
-        device=tuning_device,
-        gpu=tuning_gpu,
+        device=device,
+        gpu=gpu,
     params:
-        measure=tuning_measure,
+        measure=measure,
         tuner=tuner_settings,
         seed=tuner_seed,
     shell:

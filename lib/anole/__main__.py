@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from anole.documents import layout
-from anole.errors import AnoleError
+from anole.errors import AnoleError, SpecError
+
+if TYPE_CHECKING:
+    from anole.spec.entries import ModelSpec
 
 _NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -48,6 +52,21 @@ class _Json(click.ParamType[dict[str, Any]]):
         return plain
 
 
+class _Order(_Json):
+    """The order of a build, in JSON."""
+
+    name = "order"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        from anole.documents.order import Order
+        from anole.documents.plain import Misfit, from_plain
+
+        try:
+            return from_plain(Order, super().convert(value, param, context))
+        except Misfit as error:
+            self.fail(f"{error}", param, context)
+
+
 _PATH = click.Path(path_type=Path)
 _MEASURE = click.option("--measure", type=_Json(), help="The `measure` of a target: another machine's device.")
 _BUILDERS = click.option(
@@ -55,7 +74,14 @@ _BUILDERS = click.option(
     type=click.IntRange(1),
     help="Candidates built at once; by default the target's threads on the processor, all cores elsewhere.",
 )
-_SPEC = click.option("--spec", type=_PATH, default=Path("models.yaml"), show_default=True, help="What to build.")
+_SPEC = click.option(
+    "--spec",
+    type=_PATH,
+    default=Path("models.yaml"),
+    show_default=True,
+    help="What to build; a project's files lie in the folder of this file.",
+)
+_ORDER = click.option("--order", type=_Order(), help="What to compile, instead of what models.yaml says of the build.")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -71,10 +97,10 @@ def main() -> None:
 @click.option("--entry", type=_Json(), help="The model's entry, instead of that of models.yaml.")
 @click.option("--target-description", "description", type=_Json(), help="The target's whole description.")
 @click.option("--manifest", type=_PATH, help="The model's list of tasks, which is written.")
-@click.option("--tasks", type=_PATH, default=layout.TASKS, show_default=True, help="Folder of all tasks.")
+@click.option("--tasks", type=_PATH, help=f"Folder of all tasks.  [default: {layout.TASKS}]")
 @_SPEC
 def extract(
-    model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path, spec: Path
+    model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path | None, spec: Path
 ) -> None:
     """Split MODEL into its distinct tasks on a target."""
     from anole.extract.stage import extract_model
@@ -82,11 +108,12 @@ def extract(
     from anole.spec.entries import ModelSpec
 
     if entry is None or description is None:
-        found, description = find_model(spec, model, target)
+        manifest, tasks = _enter_project(spec, manifest, tasks)
+        found, description = find_model(Path(spec.name), model, target)
     else:
         found = ModelSpec.from_json(model, entry)
-    _spare_torch(found.source)
-    extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks)
+    _spare_torch(found)
+    extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks or layout.TASKS)
 
 
 @main.command()
@@ -154,7 +181,7 @@ def tune_together(
 @main.command()
 @click.argument("build")
 @click.argument("receipts", nargs=-1, type=_PATH)
-@click.option("--order", type=_Json(), help="What to compile, instead of what models.yaml says of the build.")
+@_ORDER
 @click.option("--manifest", type=_PATH, help="The model's list of tasks, with --order.")
 @click.option("--candidates", type=click.IntRange(1), help="How many of each task are tried, with --order.")
 @click.option("--output", type=_PATH, help="Receipts of what serves the network best, which are written.")
@@ -173,16 +200,17 @@ def refine(
     from anole.refine.stage import refine_network
 
     if order is None or manifest is None or candidates is None:
-        found = find_build(spec, build)
+        (output,) = _enter_project(spec, output)
+        found = find_build(Path(spec.name), build)
         order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
-    _spare_torch(order["origin"]["entry"]["source"])
+    _spare_torch(order.model_spec)
     refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))
 
 
 @main.command(name="compile")
 @click.argument("build")
 @click.argument("receipts", nargs=-1, type=_PATH)
-@click.option("--order", type=_Json(), help="What to compile, instead of what models.yaml says of the build.")
+@_ORDER
 @click.option("--manifest", type=_PATH, help="The model's list of tasks, with --order.")
 @click.option("--output", type=_PATH, help="Folder of the build.")
 @_SPEC
@@ -194,9 +222,10 @@ def compile_(
     from anole.project.pipeline import find_build
 
     if order is None or manifest is None:
-        found = find_build(spec, build)
+        (output,) = _enter_project(spec, output)
+        found = find_build(Path(spec.name), build)
         order, manifest, receipts = found.order, found.manifest, found.ingredients
-    _spare_torch(order["origin"]["entry"]["source"])
+    _spare_torch(order.model_spec)
     compile_network(build, order, manifest, receipts, output or layout.build_path(build))
 
 
@@ -241,15 +270,19 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 
 @main.command()
 @click.argument("builds", nargs=-1)
-@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
-@click.option("--database", type=_PATH, default=layout.DATABASE, show_default=True, help="What is written.")
+@click.option("--shards", type=_PATH, help=f"Folder of all trials.  [default: {layout.SHARDS}]")
+@click.option("--database", type=_PATH, help=f"The database, which is written.  [default: {layout.DATABASE}]")
 @_SPEC
-def merge(builds: tuple[str, ...], shards: Path, database: Path, spec: Path) -> None:
+def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, spec: Path) -> None:
     """Fold all trials, and BUILDS, names or folders (by default those of models.yaml), into the database."""
     from anole.spec.reading import load_spec
     from anole.store.stage import merge_builds
 
-    merge_builds([Path(build).name for build in builds] or load_spec(spec).builds, shards, database)
+    given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
+    shards, database = _enter_project(spec, shards, database)
+    names = given or [Path(build) for build in load_spec(Path(spec.name)).builds]
+    folders = [path if path.is_absolute() else layout.build_path(path.name) for path in names]
+    merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE)
 
 
 @main.command(name="import")
@@ -271,7 +304,8 @@ def plan(spec: Path, as_json: bool) -> None:
     from rich.console import Console
 
     from anole.project.pipeline import Pipeline
-    from anole.project.plan import make_plan, render_plan
+    from anole.project.plan import make_plan
+    from anole.report.plan_table import render_plan
 
     made = make_plan(Pipeline.load(spec))
     if as_json:
@@ -302,7 +336,7 @@ def serve(tracker: str | None, key: str | None, host: str, port: int, threads: i
 
     if (tracker is None) != (key is None):
         raise click.UsageError("give --tracker and --key together, or neither")
-    _spare_torch("onnx:")
+    _without_torch()
     named = Remote.from_json({"rpc": tracker, "key": key} if tracker is not None else {})
     serve(host, port, named, threads or available_cores())
 
@@ -377,10 +411,30 @@ def _preset(name: str | None) -> dict[str, str]:
     return {} if name is None else {"preset": name}
 
 
-def _spare_torch(source: str) -> None:
-    """Keeps torch out of TVM's import for models that need none: it takes most of a small model's seconds."""
-    if source.startswith("onnx:"):
-        import_module("anole.measure.without_torch")
+def _enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
+    """Goes to the folder of models.yaml, where a project's files lie, and returns other paths as seen from there.
+
+    Raises:
+        SpecError: there is no such folder.
+    """
+    if spec.parent.resolve() == Path.cwd():
+        return list(paths)
+    if not spec.parent.is_dir():
+        raise SpecError("", f"there is no folder {spec.parent}", str(spec))
+    seen = [path if path is None else path.absolute() for path in paths]
+    os.chdir(spec.parent)
+    return seen
+
+
+def _spare_torch(model: ModelSpec) -> None:
+    """Keeps torch out of TVM's import for a model that needs none."""
+    if model.scheme == "onnx":
+        _without_torch()
+
+
+def _without_torch() -> None:
+    """Keeps torch out of TVM's import, of which it takes most of the seconds."""
+    import_module("anole.measure.without_torch")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class AnoleError(Exception):
     """Root of all errors that Anole raises on purpose; the command line prints them without a traceback."""
@@ -19,6 +21,20 @@ class SpecError(AnoleError):
     def __init__(self, path: str, problem: str, file: str = "models.yaml") -> None:
         self.path, self.problem, self.file = path, problem, file
         super().__init__(f"{file}: {path}: {problem}" if path else f"{file}: {problem}")
+
+
+class DocumentError(AnoleError):
+    """A file that one stage leaves for another is missing, broken or stale.
+
+    Args:
+        path: the file.
+        problem: what was found.
+        stage: the stage that writes such files.
+    """
+
+    def __init__(self, path: Path, problem: str, stage: str) -> None:
+        self.path, self.problem, self.stage = path, problem, stage
+        super().__init__(f"{path}: {problem}; `snakemake --forcerun {stage}` writes it anew")
 
 
 class ExtractError(AnoleError):

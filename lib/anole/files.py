@@ -37,7 +37,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def document(plain: Mapping[str, Any]) -> str:
+def document_text(plain: Mapping[str, Any]) -> str:
     """Returns the text of a JSON file that people may read too.
 
     Raises:

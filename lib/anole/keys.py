@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from typing import Annotated
+
+Key = Annotated[str, re.compile(r"[0-9a-f]{64}")]
+"""A content key."""
+
+Time = Annotated[str, re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")]
+"""A time as ISO 8601 text in UTC."""
 
 
 def canonical_json(value: object) -> str:

@@ -1,18 +1,27 @@
-"""What measuring leaves behind: measurements, trials, confirmations, and the run they belong to."""
+"""Records: measurements, trials, confirmations, and the run they belong to.
+
+A field is written down here once: shards, the database and its exchange derive from these dataclasses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any
 
-from anole.keys import content_key
+from anole.keys import Key, Time, content_key
 
 Config = Mapping[str, Any]
 """One point of a space: the name of each knob and its value, in plain JSON values."""
+
+FLAT = "flat"
+"""Annotates a dataclass whose fields stand, when stored, among those of the dataclass that holds it."""
+
+LATER = "later"
+"""Annotates a field that files of an older version lack; they have its default."""
 
 
 class Status(StrEnum):
@@ -73,20 +82,10 @@ class Trial:
     number: int
     iteration: int
     config: Config = field(hash=False)
-    measurement: Measurement
+    measurement: Annotated[Measurement, FLAT]
     elapsed_s: float
     gflops: float | None
-    created_at: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the plain, flat form, as stored in a shard and in the table ``trial``."""
-        return _flat(self)
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the trial that `to_json` made plain."""
-        own = {name: plain[name] for name in ("number", "iteration", "config", "elapsed_s", "gflops", "created_at")}
-        return cls(measurement=_measurement_from_json(plain), **own)
+    created_at: Time
 
 
 @dataclass(frozen=True)
@@ -99,20 +98,10 @@ class Confirmation:
     """
 
     config: Config = field(hash=False)
-    measurement: Measurement
+    measurement: Annotated[Measurement, FLAT]
     after_trials: int
     rank: int
-    created_at: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the plain, flat form, as stored in a shard and in the table ``confirmation``."""
-        return _flat(self)
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the confirmation that `to_json` made plain."""
-        own = {name: plain[name] for name in ("config", "after_trials", "rank", "created_at")}
-        return cls(measurement=_measurement_from_json(plain), **own)
+    created_at: Time
 
 
 @dataclass(frozen=True)
@@ -138,8 +127,8 @@ class Source:
         trials: how many of its trials, the first ones.
     """
 
-    task_key: str
-    run_key: str
+    task_key: Key
+    run_key: Key
     trials: int
 
 
@@ -152,7 +141,7 @@ class Run:
         host, versions, threads: where and with what it ran; not part of the key.
     """
 
-    task_key: str
+    task_key: Key
     preset: str
     seed: int
     tuner_version: int
@@ -165,23 +154,3 @@ class Run:
     def key(self) -> str:
         """The content key of the task and of everything that decides which configs are proposed."""
         return content_key([self.task_key, self.preset, self.seed, self.tuner_version, dict(self.settings)])
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the plain form, as stored at the head of a shard and in the table ``run``."""
-        return {"key": self.key, **asdict(self)}
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the run that `to_json` made plain."""
-        return cls(**{name: value for name, value in plain.items() if name in cls.__dataclass_fields__})
-
-
-def _flat(record: Trial | Confirmation) -> dict[str, Any]:
-    plain = asdict(record)
-    measurement = plain.pop("measurement")
-    return {**plain, "config": dict(record.config), **measurement}
-
-
-def _measurement_from_json(plain: Mapping[str, Any]) -> Measurement:
-    fields = {name: plain[name] for name in Measurement.__dataclass_fields__ if name in plain}
-    return Measurement(**{**fields, "status": Status(plain["status"])})

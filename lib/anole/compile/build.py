@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from anole.compile.folder import new_folder, write_description, write_library
 from anole.compile.matching import Match, coverage, match_tasks, warn_of_untuned
+from anole.documents.build import Accelerator, Build, BuiltKernel
+from anole.documents.manifest import Manifest
+from anole.documents.order import Order
+from anole.documents.receipt import Receipts
 from anole.errors import BuildError, cause
 from anole.extract.load import load_model
 from anole.host.machine import software_versions
@@ -40,15 +44,37 @@ class BuildSettings:
     shared: bool
     seed: int
 
+    @classmethod
+    def of(cls, name: str, order: Order) -> Self:
+        """Returns the settings of a build that an order asks for."""
+        return cls(name, order.preset, order.trials, order.shared, order.seed)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A network as it was compiled for its target.
+
+    Attributes:
+        matches: its tasks, with the configs that they really have.
+        runs_on, threads, memory, kernels, accelerator: see `anole.documents.build.Build`.
+    """
+
+    matches: list[Match]
+    runs_on: str | None = None
+    threads: int | None = None
+    memory: Mapping[str, int] | None = field(default=None, hash=False)
+    kernels: tuple[BuiltKernel, ...] | None = None
+    accelerator: Accelerator | None = None
+
 
 def compile_build(
     model: ModelSpec,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     settings: BuildSettings,
-    receipts: Mapping[str, Mapping[str, Any]],
+    receipts: Receipts,
     folder: Path,
     imported: Imported | None = None,
-) -> dict[str, Any]:
+) -> Build:
     """Compiles a network into a folder, which appears whole or not at all.
 
     Args:
@@ -61,13 +87,13 @@ def compile_build(
         imported: the network where it was loaded before, which takes seconds; it stays as it is.
 
     Returns:
-        What ``build.json`` says.
+        The build's description.
 
     Raises:
         ExtractError: the network cannot be loaded.
         BuildError: it is not what was extracted, it cannot be compiled, or the folder cannot be written.
     """
-    target = get_target(manifest["target_description"])
+    target = get_target(manifest.origin.target_description)
     imported = imported if imported is not None else load_model(model)
     from anole.extract.graph import find_layers
 
@@ -77,61 +103,66 @@ def compile_build(
     matches = match_tasks(manifest, taken, receipts, target)
     with new_folder(folder) as made:
         if isinstance(target, VtaTarget):
-            matches, parts = _compile_for_accelerator(model, imported, matches, receipts, target, made)
+            compiled = _compile_for_accelerator(model, imported, matches, receipts, target, made)
         else:
-            matches, parts = _compile(model, imported, layers, matches, cast(Device, target), made)
-        warn_of_untuned(settings.name, matches)
-        _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * coverage(matches)["share"])
-        description = _describe(model, imported, manifest, settings, matches)
+            compiled = _compile(model, imported, layers, matches, cast(Device, target), made)
+        build = _describe(model, imported, manifest, settings, compiled)
+        warn_of_untuned(settings.name, compiled.matches)
+        _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
         size_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
-        complete = {**description, **parts, "size_bytes": size_bytes}
-        write_description(made, complete)
-    return complete
+        build = replace(build, size_bytes=size_bytes)
+        write_description(made, build)
+    return build
 
 
 def _describe(
-    model: ModelSpec, imported: Imported, manifest: Mapping[str, Any], settings: BuildSettings, matches: list[Match]
-) -> dict[str, Any]:
-    return {
-        "schema": 1,
-        "name": settings.name,
-        "model": model.name,
-        "entry": model.to_json(),
-        "target": manifest["target"],
-        "target_description": dict(manifest["target_description"]),
-        "preset": settings.preset,
-        "trials": settings.trials,
-        "shared": settings.shared,
-        "seed": settings.seed,
-        "created_at": utc_now(),
-        "inputs": [info.to_json() for info in imported.inputs],
-        "outputs": [info.to_json() for info in imported.outputs],
-        "coverage": coverage(matches),
-        "tasks": [match.to_json() for match in matches],
-        "versions": software_versions(),
-    }
+    model: ModelSpec, imported: Imported, manifest: Manifest, settings: BuildSettings, compiled: Compiled
+) -> Build:
+    return Build(
+        name=settings.name,
+        model=model.name,
+        entry=model.to_json(),
+        target=manifest.target,
+        target_description=manifest.origin.target_description,
+        preset=settings.preset,
+        trials=settings.trials,
+        shared=settings.shared,
+        seed=settings.seed,
+        created_at=utc_now(),
+        inputs=imported.inputs,
+        outputs=imported.outputs,
+        coverage=coverage(compiled.matches),
+        tasks=tuple(match.built for match in compiled.matches),
+        versions=software_versions(),
+        runs_on=compiled.runs_on,
+        threads=compiled.threads,
+        memory=compiled.memory,
+        kernels=compiled.kernels,
+        accelerator=compiled.accelerator,
+    )
 
 
 def _compile_for_accelerator(
     model: ModelSpec,
     imported: Imported,
     matches: list[Match],
-    receipts: Mapping[str, Mapping[str, Any]],
+    receipts: Receipts,
     target: VtaTarget,
     made: Path,
-) -> tuple[list[Match], dict[str, Any]]:
-    """Writes streams and the host's library; returns the layers as they are built, and what is said of the hardware."""
+) -> Compiled:
+    """Writes the streams and the host's library."""
     from anole.compile.vta.common_geometry import choose_geometry
     from anole.compile.vta.compiler import compile_for_accelerator
 
     chosen = choose_geometry(target, matches, receipts)
-    return chosen.matches, {"accelerator": compile_for_accelerator(model, imported, target, chosen, made)}
+    accelerator = compile_for_accelerator(model, imported, target, chosen, made)
+    return Compiled(chosen.matches, accelerator=accelerator)
 
 
 def _compile(
     model: ModelSpec, imported: Imported, layers: Sequence[Layer], matches: list[Match], target: Device, made: Path
-) -> tuple[list[Match], dict[str, Any]]:
-    """Writes the compiled network; returns the tasks as they are built, what it runs on, and its kernels."""
+) -> Compiled:
+    """Writes the compiled network."""
     import tvm
 
     from anole.compile.kernels import describe_kernels
@@ -161,6 +192,5 @@ def _compile(
         for match in matches
     ]
     task_keys = {match.task.workload: match.task.key for match in matches}
-    kernels = [kernel.to_json(task_keys) for kernel in describe_kernels(lowered, layers)]
-    parts = {"runs_on": target.runs_on, "threads": target.threads, "memory": memory.to_json(), "kernels": kernels}
-    return built, parts
+    kernels = tuple(kernel.built(task_keys) for kernel in describe_kernels(lowered, layers))
+    return Compiled(built, target.runs_on, target.threads, memory.to_json(), kernels)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from anole.documents.build import Build, TensorInfo, write_build
 from anole.errors import BuildError
-from anole.files import document
 
 _SNIPPETS = files("anole.compile").joinpath("snippets")
 _DEVICES = {"cpu": "kDLCPU", "cuda": "kDLCUDA"}
@@ -36,12 +36,12 @@ def write_library(folder: Path, executable: Any) -> None:
         raise BuildError(f"cannot link model.so; a C++ compiler is needed: {error}") from error
 
 
-def write_description(folder: Path, description: Mapping[str, Any]) -> None:
-    """Writes ``build.json``, and how the build is loaded."""
-    (folder / "build.json").write_text(document(description), encoding="utf-8")
+def write_description(folder: Path, build: Build) -> None:
+    """Writes ``build.json`` and the snippets that load the build."""
+    write_build(folder, build)
     if (folder / "model.so").exists():
         (folder / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
-        (folder / "load.cc").write_text(_cpp_loader(description))
+        (folder / "load.cc").write_text(_cpp_loader(build))
 
 
 @contextmanager
@@ -69,18 +69,22 @@ def new_folder(folder: Path) -> Iterator[Path]:
             shutil.rmtree(each, ignore_errors=True)
 
 
-def _cpp_loader(description: Mapping[str, Any]) -> str:
-    inputs = ", ".join(f"input({_braced(info['shape'])}, {_dl_type(info['dtype'])})" for info in description["inputs"])
-    single = len(description["outputs"]) == 1
+def _cpp_loader(build: Build) -> str:
+    assert build.runs_on is not None, "only builds for a device have a library"
+    first = "found.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "found.cast<ffi::Array<ffi::Tensor>>()[0]"
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
-        threads=description["threads"],
-        device=_DEVICES[description["runs_on"]],
-        devices=", ".join(_initialized(_DEVICES[name]) for name in dict.fromkeys((description["runs_on"], "cpu"))),
-        libraries=" ".join(f"-l{name}" for name in _LIBRARIES[description["runs_on"]]),
-        inputs=inputs,
-        first="found.cast<ffi::Tensor>()" if single else "found.cast<ffi::Array<ffi::Tensor>>()[0]",
-        name=description["outputs"][0]["name"],
+        threads=build.threads,
+        device=_DEVICES[build.runs_on],
+        devices=", ".join(_initialized(_DEVICES[name]) for name in dict.fromkeys((build.runs_on, "cpu"))),
+        libraries=" ".join(f"-l{name}" for name in _LIBRARIES[build.runs_on]),
+        inputs=", ".join(_input(info) for info in build.inputs),
+        first=first,
+        name=build.outputs[0].name,
     )
+
+
+def _input(info: TensorInfo) -> str:
+    return f"input({_braced(info.shape)}, {_dl_type(info.dtype)})"
 
 
 def _initialized(device: str) -> str:
@@ -88,7 +92,7 @@ def _initialized(device: str) -> str:
     return f"static_cast<int>({device}), 0, /*pooled allocator=*/2"
 
 
-def _braced(shape: list[int]) -> str:
+def _braced(shape: Sequence[int]) -> str:
     return "{" + ", ".join(map(str, shape)) + "}"
 
 

@@ -14,6 +14,7 @@ from tvm_ffi import dtype
 
 from anole.compile.lower import WORKLOAD
 from anole.compile.passes.concat import WRITTEN_BYTES
+from anole.documents.build import BuiltKernel
 from anole.extract.graph import Layer
 from anole.task import Workload, workload_from_json
 
@@ -36,16 +37,16 @@ class Kernel:
     layers: tuple[str, ...]
     size_bytes: int
 
-    def to_json(self, task_keys: Mapping[Workload, str]) -> dict[str, Any]:
-        """Returns the plain form, as in build.json; the operations are those of one call."""
-        return {
-            "name": self.name,
-            "calls": self.calls,
-            "task": None if self.workload is None else task_keys.get(self.workload),
-            "layers": list(self.layers),
-            "flop": 0 if self.workload is None else self.workload.flop,
-            "size_bytes": self.size_bytes,
-        }
+    def built(self, task_keys: Mapping[Workload, str]) -> BuiltKernel:
+        """Returns the kernel as the build's description tells it."""
+        return BuiltKernel(
+            name=self.name,
+            calls=self.calls,
+            task=None if self.workload is None else task_keys.get(self.workload),
+            layers=tuple(self.layers),
+            flop=0 if self.workload is None else self.workload.flop,
+            size_bytes=self.size_bytes,
+        )
 
 
 def describe_kernels(module: tvm.IRModule, layers: Iterable[Layer]) -> list[Kernel]:

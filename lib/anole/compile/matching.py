@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from anole.documents.build import BuiltTask, Coverage
+from anole.documents.manifest import ListedTask, Manifest
+from anole.documents.receipt import Receipt, Receipts, TriedConfig
 from anole.errors import BuildError, ConfigError
 from anole.record import Config
 from anole.targets.base import Target
@@ -24,7 +26,7 @@ class Match:
         reason: why the task is not tuned; None when it is.
         run_key: of the run that found the config.
         latency_s: what the config took when it was measured.
-        refined: what was tried within the network, in plain values as in build.json.
+        refined: the configs that were tried within the network.
     """
 
     task: Task
@@ -34,7 +36,7 @@ class Match:
     reason: str | None
     run_key: str | None = None
     latency_s: float | None = None
-    refined: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
+    refined: tuple[TriedConfig, ...] = ()
 
     @property
     def flop(self) -> int:
@@ -45,27 +47,28 @@ class Match:
         """Returns the task without its tuned config."""
         return replace(self, config=config, reason=reason, run_key=None, latency_s=None)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the plain form, as in build.json."""
-        return {
-            "key": self.task.key,
-            "label": self.task.label,
-            "flop": self.task.workload.flop,
-            "weight": self.weight,
-            "layers": list(self.layers),
-            "config": None if self.config is None else dict(self.config),
-            "matched": "tuned" if self.reason is None else "default",
-            "run_key": self.run_key,
-            "latency_s": self.latency_s,
-            "reason": self.reason,
-            "refined": list(self.refined),
-        }
+    @property
+    def built(self) -> BuiltTask:
+        """The task as the build's description tells it."""
+        return BuiltTask(
+            key=self.task.key,
+            label=self.task.label,
+            flop=self.task.workload.flop,
+            weight=self.weight,
+            layers=self.layers,
+            config=self.config,
+            matched="tuned" if self.reason is None else "default",
+            run_key=self.run_key,
+            latency_s=self.latency_s,
+            reason=self.reason,
+            refined=self.refined,
+        )
 
 
 def match_tasks(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     workloads: Iterable[Workload],
-    receipts: Mapping[str, Mapping[str, Any]],
+    receipts: Receipts,
     target: Target,
 ) -> list[Match]:
     """Returns the config of each task, in the manifest's order.
@@ -84,21 +87,21 @@ def match_tasks(
         for workload in dict.fromkeys(workloads)
         for task in [Task(workload, target.description, target.template_version(workload))]
     }
-    listed = {entry["key"] for entry in manifest["tasks"]}
+    listed = {entry.key for entry in manifest.tasks}
     if listed != set(tasks):
         strange = [task.label for key, task in tasks.items() if key not in listed]
         raise BuildError(
-            f"model {manifest['model']} is not what was extracted: "
+            f"model {manifest.model} is not what was extracted: "
             f"{', '.join(strange) or 'layers are missing'}; extract it again"
         )
-    return [_match(entry, tasks[entry["key"]], receipts.get(entry["key"]), target) for entry in manifest["tasks"]]
+    return [_match(entry, tasks[entry.key], receipts.get(entry.key), target) for entry in manifest.tasks]
 
 
-def coverage(matches: Sequence[Match]) -> dict[str, Any]:
+def coverage(matches: Sequence[Match]) -> Coverage:
     """Returns how much of the work is tuned, in floating-point operations."""
     total = sum(match.flop for match in matches)
     tuned = sum(match.flop for match in matches if match.reason is None)
-    return {"tuned_flop": tuned, "total_flop": total, "share": tuned / total if total else 1.0}
+    return Coverage(tuned, total, tuned / total if total else 1.0)
 
 
 def warn_of_untuned(build: str, matches: Sequence[Match]) -> None:
@@ -112,18 +115,17 @@ def warn_of_untuned(build: str, matches: Sequence[Match]) -> None:
             )  # fmt: skip
 
 
-def _match(entry: Mapping[str, Any], task: Task, receipt: Mapping[str, Any] | None, target: Target) -> Match:
-    refined = receipt.get("refined", ()) if receipt is not None else ()
-    match = Match(task, entry["weight"], tuple(entry["layers"]), None, None, refined=refined)
+def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Target) -> Match:
+    match = Match(task, entry.weight, entry.layers, None, None, refined=receipt.refined if receipt is not None else ())
     default = target.default_config(task.workload)
     if receipt is None:
         return match.untuned("it was not tuned", default)
-    if receipt["config"] is None:
-        return match.untuned(f"none of {receipt['trials']} candidates worked", default)
+    if receipt.config is None:
+        return match.untuned(f"none of {receipt.trials} candidates worked", default)
     try:
-        broken = target.space(task.workload).rejection(receipt["config"])
+        broken = target.space(task.workload).rejection(receipt.config)
     except ConfigError as error:
         broken = str(error)
     if broken is not None:
         return match.untuned(f"its tuned config does not fit: {broken}", default)
-    return replace(match, config=receipt["config"], run_key=receipt["run_key"], latency_s=receipt["latency_s"])
+    return replace(match, config=receipt.config, run_key=receipt.run_key, latency_s=receipt.latency_s)

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from anole.compile.build import BuildSettings, compile_build
 from anole.documents.manifest import read_manifest
+from anole.documents.order import Order
 from anole.documents.receipt import read_receipts
-from anole.spec.entries import ModelSpec
 
 
-def compile_network(
-    build: str, order: Mapping[str, Any], manifest_path: Path, receipt_paths: Iterable[Path], folder: Path
-) -> None:
+def compile_network(build: str, order: Order, manifest_path: Path, receipt_paths: Iterable[Path], folder: Path) -> None:
     """Compiles a build from what extracting and tuning left.
 
     Args:
-        build: its name.
-        order: what `Pipeline.order` says of it.
-        manifest_path: of its model on its target.
-        receipt_paths: of the model's tasks, one by one, together or refined; what has none stays untuned, which is
-            said.
+        build: the build's name.
+        order: what is compiled.
+        manifest_path: the manifest of the model on its target.
+        receipt_paths: the receipts of the model's tasks, one by one, together or refined; a task without one gets a
+            default config, which is logged.
         folder: where the build goes.
 
     Raises:
-        ExtractError: the manifest is missing, broken or stale, or a receipt is.
+        DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
+        ExtractError: the model cannot be loaded.
         BuildError: the network cannot be compiled.
     """
-    manifest = read_manifest(manifest_path, order["origin"])
-    receipts = read_receipts(receipt_paths)
-    model = ModelSpec.from_json(order["model"], order["origin"]["entry"])
-    settings = BuildSettings(build, order["preset"], order["trials"], order["shared"], order["seed"])
-    compile_build(model, manifest, settings, receipts, folder)
+    manifest = read_manifest(manifest_path, order.origin)
+    compile_build(order.model_spec, manifest, BuildSettings.of(build, order), read_receipts(receipt_paths), folder)

@@ -42,3 +42,13 @@ def build_path(build: str) -> Path:
 def evaluation_path(build: str) -> Path:
     """Returns where the evaluation of a build is."""
     return Path("work/evaluations", f"{build}.json")
+
+
+def project_of_manifest(path: Path) -> Path:
+    """Returns the folder of the project that a manifest belongs to."""
+    return path.parent.parent.parent.parent
+
+
+def project_of_build(folder: Path) -> Path:
+    """Returns the folder of the project that a build's folder belongs to."""
+    return folder.parent.parent

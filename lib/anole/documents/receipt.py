@@ -1,38 +1,163 @@
-"""Receipts: what came of tuning, as later stages read it."""
+"""Receipts: the result of tuning tasks, and of trying their best configs within a whole network."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from anole.errors import ExtractError
+from anole.documents.document import document_of, read_document, read_plain, write_document
+from anole.errors import DocumentError
+from anole.keys import Key, Time
+from anole.record import LATER, Config
 
-_REQUIRED = ("task_key", "run_key", "trials", "config", "latency_s")
-_LISTS = ("designs", "rivals", "refined")
+
+@dataclass(frozen=True)
+class MeasuredConfig:
+    """A config and the seconds that one call took when its task was tuned."""
+
+    config: Config = field(hash=False)
+    latency_s: float
 
 
-def read_receipts(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Returns the receipts of tasks by the task's key; lists that one does not have are empty.
+@dataclass(frozen=True)
+class TriedConfig:
+    """A config that was tried within a network.
+
+    Attributes:
+        latency_s: seconds of one call within the network; None where it was not timed, for example because the config
+            cannot be scheduled there.
+        latency_alone_s: seconds of one call when the task was tuned.
+        chosen: whether the network is compiled with it.
+    """
+
+    config: Config = field(hash=False)
+    latency_s: float | None
+    latency_alone_s: float
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The result of tuning one task, as later stages read it.
+
+    Attributes:
+        trials: the budget.
+        config: the fastest config; None when no candidate worked.
+        latency_s: seconds of one call of the fastest config.
+        designs: the fastest config of every hardware that was tried, where the hardware is searched.
+        rivals: the best configs, the fastest first.
+        refined: the configs that were tried within a network; none before that.
+    """
+
+    task_key: Key
+    run_key: Key
+    trials: int
+    config: Config | None = field(hash=False)
+    latency_s: float | None
+    designs: Annotated[tuple[MeasuredConfig, ...], LATER] = ()
+    rivals: Annotated[tuple[MeasuredConfig, ...], LATER] = ()
+    refined: Annotated[tuple[TriedConfig, ...], LATER] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningReceipt(Receipt):
+    """What tuning tells of one task, for later stages and for people.
+
+    Attributes:
+        measured: the number of trials that were measured.
+        status: ``tuned``, or ``failed`` when no candidate worked.
+        confirmed: whether the latency was measured again beside its rivals, or is exact.
+        gflops: billions of floating-point operations a second of the fastest config.
+        statuses: the number of trials that ended in each status.
+        elapsed_s: seconds of tuning.
+    """
+
+    label: str
+    preset: str
+    seed: int
+    measured: int
+    status: str
+    confirmed: bool
+    gflops: float | None
+    statuses: Mapping[str, int] = field(hash=False)
+    elapsed_s: float
+
+    def __str__(self) -> str:
+        if self.gflops is None:
+            return f"{self.label}: none of {self.measured} candidates worked"
+        return f"{self.label}: {self.gflops:.1f} GFLOP/s, the best of {self.measured} trials"
+
+
+@dataclass(frozen=True)
+class SharedReceipts:
+    """The receipts of tasks that share one budget.
+
+    Attributes:
+        trials: the budget of all tasks together.
+    """
+
+    trials: int
+    receipts: tuple[TuningReceipt, ...]
+
+
+@dataclass(frozen=True)
+class Refined:
+    """The receipts of a build's tasks after their candidates were tried within its network.
+
+    Attributes:
+        latency_s: seconds of the network with the candidates that are best within it; None when that is the unrefined
+            network, or did not run.
+        unrefined_latency_s: seconds of the network with the configs that are best alone.
+        ratio: the one over the other, the median over the rounds.
+        kept: whether any task has another config than the best alone.
+    """
+
+    build: str
+    created_at: Time
+    latency_s: float | None
+    unrefined_latency_s: float | None
+    ratio: float | None
+    kept: bool
+    receipts: tuple[Receipt, ...]
+
+
+Receipts = Mapping[str, Receipt]
+"""Receipts by the task's key."""
+
+
+def read_receipts(paths: Iterable[Path]) -> dict[str, Receipt]:
+    """Returns receipts by the task's key.
 
     Args:
-        paths: of the receipt of one task, or of those of several: that shared a budget, or were refined.
+        paths: each of one task's receipt, or of the receipts of tasks that share a budget or were refined together.
 
     Raises:
-        ExtractError: one is missing or broken.
+        DocumentError: a file is missing or broken.
     """
     receipts = [receipt for path in paths for receipt in _read(path)]
-    return {receipt["task_key"]: receipt for receipt in receipts}
+    return {receipt.task_key: receipt for receipt in receipts}
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        return [
-            {**{name: receipt[name] for name in _REQUIRED}, **{name: receipt.get(name, []) for name in _LISTS}}
-            for receipt in plain.get("receipts", [plain])
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        remedy = "delete it and tune again, which measures nothing twice"
-        raise ExtractError(f"{path}: is no receipt ({type(error).__name__}: {error}); {remedy}") from error
+def read_refined(path: Path) -> Refined:
+    """Reads what refining a build found.
+
+    Raises:
+        DocumentError: the file is missing or broken.
+    """
+    return read_document(path, Refined, "refine")
+
+
+def write_receipt(path: Path, receipt: TuningReceipt | SharedReceipts | Refined) -> None:
+    """Writes the receipt of a task, or the receipts of several."""
+    write_document(path, receipt)
+
+
+def _read(path: Path) -> list[Receipt]:
+    stage = "refine" if path.parent.name == "refined" else "tune"
+    plain = read_plain(path, stage)
+    listed = plain.get("receipts", [plain])
+    if not isinstance(listed, list):
+        raise DocumentError(path, "receipts is not a list", stage)
+    return [document_of(each, Receipt, path, stage) for each in listed]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.documents.build import Build
+from anole.documents.evaluation import Latency
 from anole.errors import BuildError
 from anole.evaluate.engines import reference_engines
 from anole.host.machine import available_cores
-from anole.spec.entries import ModelSpec
 from anole.targets.vta.network.artifact import BuiltNetwork
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import Quantized
@@ -22,7 +23,7 @@ from anole.targets.vta.network.network import Quantized
 _log = logging.getLogger(__name__)
 
 
-def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[NDArray[Any]]) -> list[dict[str, Any]]:
+def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> list[Latency]:
     """Runs a build on the simulated accelerator and compares it with the reference and with the network itself.
 
     Args:
@@ -38,38 +39,37 @@ def evaluate_simulated(folder: Path, build: Mapping[str, Any], inputs: Sequence[
         BuildError: the folder cannot be run, or computes something else than the integer reference.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
-    if "accelerator" not in build:
+    if build.accelerator is None:
         raise BuildError(f"{folder}: build.json says nothing of the accelerator; compile it again")
     outputs = _exact_outputs(folder, inputs)
-    model = ModelSpec.from_json(build["model"], build["entry"])
-    with reference_engines(model, inputs, available_cores()) as (reference, *_):
+    with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
         precise = reference.compute()
     if [each.shape for each in precise] != [each.shape for each in outputs]:
         raise BuildError(f"{folder}: has other outputs than the model has now; compile it again")
     error = _relative_error(outputs, precise)
     snr_db = -20 * math.log10(error) if error else None
-    latency_s, untuned_s = (build["accelerator"][name] for name in ("latency_s", "untuned_latency_s"))
+    latency_s, untuned_s = build.accelerator.latency_s, build.accelerator.untuned_latency_s
     speedup = untuned_s / latency_s if latency_s else 1.0
     _log.info(
         "%s: bit-equal to whole numbers in NumPy; outputs beside those of %s: signal to noise %.1f dB",
-        *(build["name"], reference.name, math.inf if snr_db is None else snr_db),
+        *(build.name, reference.name, math.inf if snr_db is None else snr_db),
     )
     _log.info(
         "%s: %.3f ms simulated beside %.3f ms untuned (%.2fx)",
-        *(build["name"], 1e3 * latency_s, 1e3 * untuned_s, speedup),
+        *(build.name, 1e3 * latency_s, 1e3 * untuned_s, speedup),
     )
     return [
-        {
-            "reference": "untuned",
-            "latency_s": latency_s,
-            "latency_std_s": 0.0,
-            "reference_latency_s": untuned_s,
-            "reference_latency_std_s": 0.0,
-            "speedup": speedup,
-            "relative_error": error,
-            "snr_db": snr_db,
-            "rounds": 1,
-        }
+        Latency(
+            reference="untuned",
+            latency_s=latency_s,
+            latency_std_s=0.0,
+            reference_latency_s=untuned_s,
+            reference_latency_std_s=0.0,
+            speedup=speedup,
+            relative_error=error,
+            snr_db=snr_db,
+            rounds=1,
+        )
     ]
 
 

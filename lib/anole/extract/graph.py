@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm import ir, relax, tirx
 
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
-from anole.extract.imported import Imported, TensorInfo
+from anole.extract.imported import Imported
 from anole.extract.passes.absorb_pads import pad_in_convolutions
 from anole.extract.passes.as_conv2d import make_images
 from anole.extract.passes.canonicalize import speak_plainly

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from anole.documents.build import TensorInfo
 
 if TYPE_CHECKING:
     import tvm
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One input or output of a model."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the plain form."""
-        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
 
 
 @dataclass(frozen=True)

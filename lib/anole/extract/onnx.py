@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.imported import Imported, TensorInfo
+from anole.extract.imported import Imported
 
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from anole.documents.manifest import write_manifest
+from anole.documents.task import write_task
 from anole.extract.load import EXTRACT_VERSION
 from anole.extract.tasks import extract_tasks
-from anole.files import document, write_atomically
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 
@@ -32,12 +33,13 @@ def extract_model(
         ExtractError: the model cannot be loaded or turned into tasks.
     """
     hardware = get_target(description)
-    manifest, tasks = extract_tasks(model, target, description, hardware.template_version, hardware.takes)
+    versions = extract_versions(description)
+    manifest, tasks = extract_tasks(model, target, description, hardware.template_version, hardware.takes, versions)
     if not tasks:
         logger.warning("model %s: has no layer that target %s can run", model.name, target)
     for task in tasks:
-        write_atomically(tasks_dir / f"{task.key}.json", document(task.to_json()))
-    write_atomically(manifest_path, document({**manifest, "versions": extract_versions(description)}))
+        write_task(tasks_dir / f"{task.key}.json", task)
+    write_manifest(manifest_path, manifest)
 
 
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:

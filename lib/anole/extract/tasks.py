@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.extract.load import load_model
+from anole.spec.entries import ModelSpec
 from anole.task import Task, Workload
-
-if TYPE_CHECKING:
-    from anole.spec.entries import ModelSpec
 
 
 def extract_tasks(
@@ -18,7 +17,8 @@ def extract_tasks(
     description: Mapping[str, Any],
     template_version: Callable[[Workload], int],
     takes: Callable[[Workload, int], bool] = lambda workload, position: True,
-) -> tuple[dict[str, Any], list[Task]]:
+    versions: Mapping[str, int] | None = None,
+) -> tuple[Manifest, list[Task]]:
     """Extracts the distinct tasks of a model on a target.
 
     Args:
@@ -27,9 +27,10 @@ def extract_tasks(
         description: the target's whole description.
         template_version: the version of the template that handles a workload on this target.
         takes: whether an anchor operator, given its position among all, is a task of this target.
+        versions: the versions of the extraction and of the target's templates.
 
     Returns:
-        The model's manifest, in plain JSON values, and its tasks in the order of their first layer.
+        The model's manifest, and its tasks in the order of their first layer.
 
     Raises:
         ExtractError: the model cannot be loaded or imported.
@@ -41,25 +42,17 @@ def extract_tasks(
         if takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)
     tasks = [Task(workload, description, template_version(workload)) for workload in layers]
-    listed = [
-        {
-            "key": task.key,
-            "label": task.label,
-            "flop": task.workload.flop,
-            "weight": len(layers[task.workload]),
-            "layers": layers[task.workload],
-        }
+    listed = tuple(
+        ListedTask(task.key, task.label, task.workload.flop, len(layers[task.workload]), tuple(layers[task.workload]))
         for task in tasks
-    ]
-    manifest = {
-        "schema": 1,
-        "model": model.name,
-        "target": target_name,
-        "source": model.source,
-        "inputs": {name: list(shape) for name, shape in model.inputs.items()},
-        "target_description": dict(description),
-        "entry": model.to_json(),
-        "tasks": listed,
-        "flop": sum(task.workload.flop * len(layers[task.workload]) for task in tasks),
-    }
+    )
+    manifest = Manifest(
+        model=model.name,
+        target=target_name,
+        source=model.source,
+        inputs={name: list(shape) for name, shape in model.inputs.items()},
+        origin=Origin(model.to_json(), dict(description), dict(versions or {})),
+        tasks=listed,
+        flop=sum(task.weight * task.flop for task in listed),
+    )
     return manifest, tasks

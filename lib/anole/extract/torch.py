@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
 from anole.extract.decompose import decompose
-from anole.extract.imported import Imported, TensorInfo
+from anole.extract.imported import Imported
 from anole.spec.source import model_files
 
 if TYPE_CHECKING:

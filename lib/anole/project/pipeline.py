@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
 from anole.documents import layout
-from anole.documents.manifest import REMEDY, read_manifest
-from anole.errors import ExtractError, SpecError
+from anole.documents.manifest import Manifest, Origin, read_manifest
+from anole.documents.order import Order
+from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
 from anole.keys import content_key
 from anole.node import Node
@@ -103,31 +104,28 @@ class Pipeline:
         """Returns the manifests of all builds, each once."""
         return list(dict.fromkeys(self.manifest(build) for build in self.spec.builds.values()))
 
-    def origin(self, model: str, target: str) -> dict[str, Any]:
-        """Returns what a manifest is made from, as it says itself, so that a stale one is known."""
-        return {
-            "entry": self.spec.models[model].to_json(),
-            "target_description": dict(self.descriptions[target]),
-            "versions": extract_versions(self.descriptions[target]),
-        }
+    def origin(self, model: str, target: str) -> Origin:
+        """Returns what an up-to-date manifest is extracted from."""
+        description = self.descriptions[target]
+        return Origin(self.spec.models[model].to_json(), dict(description), extract_versions(description))
 
-    def order(self, build: BuildSpec) -> dict[str, Any]:
-        """Returns all that compiling a build depends on, beside its receipts, in plain JSON values."""
-        return {
-            "model": build.model,
-            "target": build.target,
-            "origin": self.origin(build.model, build.target),
-            "preset": self.tuners[build.name].preset,
-            "trials": build.trials,
-            "shared": build.shared,
-            "seed": build.seed,
-        }
+    def order(self, build: BuildSpec) -> Order:
+        """Returns all that compiling a build depends on, beside its receipts."""
+        return Order(
+            model=build.model,
+            target=build.target,
+            origin=self.origin(build.model, build.target),
+            preset=self.tuners[build.name].preset,
+            trials=build.trials,
+            shared=build.shared,
+            seed=build.seed,
+        )
 
-    def read_manifest(self, model: str, target: str) -> dict[str, Any]:
-        """Returns what extracting a model for a target found.
+    def read_manifest(self, model: str, target: str) -> Manifest:
+        """Returns the manifest of a model on a target.
 
         Raises:
-            ExtractError: it is missing, broken or stale.
+            DocumentError: it is missing, broken or stale.
         """
         return read_manifest(self.project / layout.manifest_path(model, target), self.origin(model, target))
 
@@ -142,46 +140,45 @@ class Pipeline:
         There is none for a build without trials.
 
         Raises:
-            ExtractError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
+            DocumentError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
             SpecError: trials are left to measure, and the target is absent.
         """
         self._refuse_unmeasurable(build)
         of_tasks = self.receipts_of_tasks(build)
         for key, receipt in of_tasks.items() if build.trials else ():
             if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
-                raise ExtractError(f"{layout.task_path(key)}: is missing; {REMEDY}")
+                raise DocumentError(layout.task_path(key), "there is no such file", "extract")
         return list(dict.fromkeys(of_tasks.values())) if build.trials else []
 
     def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
         """Returns, by task key, where each task's receipt is: its own, or that of all where they share a budget.
 
         Raises:
-            ExtractError: the manifest is missing, broken or stale.
+            DocumentError: the manifest is missing, broken or stale.
         """
-        tasks = self.read_manifest(build.model, build.target)["tasks"]
-        keys = [task["key"] for task in tasks]
+        weights = self.read_manifest(build.model, build.target).weights
         if build.shared:
-            key = self.shared_key(build, tasks)
-            return dict.fromkeys(keys, layout.shared_receipts_path(build.model, build.target, key, build.trials))
-        return {key: layout.receipt_path(key, self.run(build, key).key, build.trials) for key in keys}
+            key = self.shared_key(build, weights)
+            return dict.fromkeys(weights, layout.shared_receipts_path(build.model, build.target, key, build.trials))
+        return {key: layout.receipt_path(key, self.run(build, key).key, build.trials) for key in weights}
 
     def unmeasured(self, build: BuildSpec) -> list[str]:
         """Returns the labels of a build's tasks of which trials are left to measure.
 
         Raises:
-            ExtractError: the manifest is missing, broken or stale.
+            DocumentError: the manifest is missing, broken or stale.
             StoreError: a shard is corrupt.
         """
         receipts = self.receipts_of_tasks(build)
         tasks = [
             task
-            for task in self.read_manifest(build.model, build.target)["tasks"]
-            if not (self.project / receipts[task["key"]]).exists()
+            for task in self.read_manifest(build.model, build.target).tasks
+            if not (self.project / receipts[task.key]).exists()
         ]
-        counts = {task["key"]: self._n_recorded(build, task["key"]) for task in tasks}
+        counts = {task.key: self._n_recorded(build, task.key) for task in tasks}
         if build.shared:
             counts = dict.fromkeys(counts, sum(counts.values()))
-        return [task["label"] for task in tasks if counts[task["key"]] < build.trials]
+        return [task.label for task in tasks if counts[task.key] < build.trials]
 
     def _n_recorded(self, build: BuildSpec, task_key: str) -> int:
         shard = shard_path(self.project / layout.SHARDS, self.run(build, task_key))
@@ -195,7 +192,7 @@ class Pipeline:
         try:
             missing = self.unmeasured(build)
             lacking = f"{len(missing)} tasks, of which the first is {missing[0]}" if missing else ""
-        except ExtractError:
+        except DocumentError:
             lacking = "" if any_records(self.project / layout.SHARDS, self.descriptions[build.target]) else "any task"
         if lacking:
             raise SpecError(
@@ -205,9 +202,9 @@ class Pipeline:
                 self.spec.file,
             )
 
-    def shared_key(self, build: BuildSpec, tasks: Sequence[Mapping[str, Any]]) -> str:
-        """Returns the content key of all that decides how tasks share a budget: runs and weights."""
-        return content_key([[self.run(build, task["key"]).key, task["weight"]] for task in tasks])
+    def shared_key(self, build: BuildSpec, weights: Mapping[str, int]) -> str:
+        """Returns the content key of all that decides how tasks share a budget: their runs and weights, in order."""
+        return content_key([[self.run(build, key).key, weight] for key, weight in weights.items()])
 
     def place(self, target: str) -> Place:
         """Returns where candidates for a target run."""
@@ -246,8 +243,7 @@ class Pipeline:
         """
         for build in self.spec.builds.values():
             if build.shared and (build.model, build.target) == (model, target):
-                tasks = self.read_manifest(model, target)["tasks"]
-                if self.shared_key(build, tasks) == key:
+                if self.shared_key(build, self.read_manifest(model, target).weights) == key:
                     return self.tuners[build.name], build.seed
         raise KeyError(key)
 
@@ -269,13 +265,14 @@ class Found:
     """A build of a models.yaml, and what of its files a stage takes that is called by hand.
 
     Attributes:
-        order: see `Pipeline.order`.
-        receipts: of its tasks, those that are there.
-        ingredients: what it is compiled from, as far as it is there; what is not refined yet are the receipts.
+        order: what is compiled.
+        manifest: the manifest's path.
+        receipts: the receipts of its tasks that exist.
+        ingredients: what it is compiled from: the refined receipts where they exist, else `receipts`.
         refine: how many candidates of each task are tried within the network.
     """
 
-    order: Mapping[str, Any] = field(hash=False)
+    order: Order
     manifest: Path
     receipts: tuple[Path, ...]
     ingredients: tuple[Path, ...]
@@ -287,7 +284,7 @@ def find_build(path: Path, name: str) -> Found:
 
     Raises:
         SpecError: the file has a mistake, or no such build.
-        ExtractError: the manifest is missing, broken or stale.
+        DocumentError: the manifest is missing, broken or stale.
     """
     pipeline = Pipeline.load(path)
     Node(name, "builds", pipeline.spec.file).choice(pipeline.spec.builds, "one of the builds")

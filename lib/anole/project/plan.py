@@ -7,12 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from anole.documents import layout
-from anole.errors import ExtractError
+from anole.documents.manifest import ListedTask
+from anole.errors import DocumentError
 from anole.project.pipeline import Pipeline
 from anole.spec.entries import BuildSpec
 from anole.store.shard import read_shard, shard_path
@@ -53,7 +50,7 @@ class PlannedTask:
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedStep:
     """A job that would run.
 
     Attributes:
@@ -76,7 +73,7 @@ class Plan:
     """
 
     tasks: tuple[PlannedTask, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -107,42 +104,16 @@ def make_plan(pipeline: Pipeline) -> Plan:
         ready = build in extracted and not untuned.intersection(pipeline.receipts(build))
         steps += _build_steps(pipeline.project, build, ready)
     if steps or not (pipeline.project / layout.DATABASE).exists():
-        steps.append(Step("merge", str(layout.DATABASE), "new results" if steps else "missing"))
+        steps.append(PlannedStep("merge", str(layout.DATABASE), "new results" if steps else "missing"))
     return Plan(tuple(tasks), tuple(steps), pipeline.skipped)
 
 
-def render_plan(plan: Plan) -> RenderableType:
-    """Returns the plan as a table and a list of steps for a terminal."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("task", "GFLOP", "used by", "preset", "trials", "failed", "best GFLOP/s"):
-        text = name in ("task", "used by", "preset")
-        table.add_column(name, justify="left" if text else "right", no_wrap=name != "used by")
-    for task in plan.tasks:
-        table.add_row(
-            Text(task.label, style="" if task.tuned else "yellow"),
-            f"{task.flop / 1e9:.3f}",
-            ", ".join(f"{model} x{times}" for model, times in task.used_by.items()),
-            task.preset,
-            task.spent,
-            str(task.failures) if task.failures else "",
-            "" if task.best_gflops is None else f"{task.best_gflops:.1f}",
-        )
-    skipped = [Text(f"skips {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
-    if not plan.steps:
-        return Group(table, *skipped, Text("\nNothing to do."))
-    steps = Table(box=None, show_header=False, pad_edge=False)
-    for step in plan.steps:
-        steps.add_row(Text(step.stage, style="bold"), step.subject, Text(step.reason, style="dim"))
-    shown: list[RenderableType] = [table, Text()] if plan.tasks else []
-    return Group(*shown, *skipped, Text("Next:", style="bold"), steps)
-
-
-def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, Step]]:
+def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
     for build in pipeline.spec.builds.values():
         path = pipeline.manifest(build)
         reason = _extract_reason(pipeline, build, pipeline.project / path)
         if reason is not None:
-            yield path, Step("extract", f"{build.model} for {build.target}", reason)
+            yield path, PlannedStep("extract", f"{build.model} for {build.target}", reason)
 
 
 def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str | None:
@@ -154,8 +125,8 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str
         return f"{', '.join(newer)} changed"
     try:
         pipeline.read_manifest(build.model, build.target)
-    except ExtractError as error:
-        return str(error).removeprefix(f"{manifest}: ").rpartition("; ")[0]
+    except DocumentError as error:
+        return error.problem
     return None
 
 
@@ -163,23 +134,23 @@ def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec]) -> list[PlannedTask]
     tasks: dict[tuple[Path, str], PlannedTask] = {}
     for build in builds:
         receipts = pipeline.receipts_of_tasks(build)
-        for entry in pipeline.read_manifest(build.model, build.target)["tasks"]:
-            receipt = receipts[entry["key"]]
-            task = tasks.get((receipt, entry["key"])) or _planned(pipeline, build, entry, receipt)
-            used_by = {**task.used_by, build.model: entry["weight"]}
-            tasks[receipt, entry["key"]] = replace(task, used_by=used_by)
+        for entry in pipeline.read_manifest(build.model, build.target).tasks:
+            receipt = receipts[entry.key]
+            task = tasks.get((receipt, entry.key)) or _planned(pipeline, build, entry, receipt)
+            used_by = {**task.used_by, build.model: entry.weight}
+            tasks[receipt, entry.key] = replace(task, used_by=used_by)
     return list(tasks.values())
 
 
-def _planned(pipeline: Pipeline, build: BuildSpec, entry: Mapping[str, Any], receipt: Path) -> PlannedTask:
-    run = pipeline.run(build, entry["key"])
+def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: Path) -> PlannedTask:
+    run = pipeline.run(build, entry.key)
     shard = shard_path(pipeline.project / layout.SHARDS, run)
     trials = read_shard(shard).trials[: build.trials] if shard.exists() and shard.stat().st_size else ()
     gflops = [trial.gflops for trial in trials if trial.gflops is not None]
     return PlannedTask(
-        key=entry["key"],
-        label=entry["label"],
-        flop=entry["flop"],
+        key=entry.key,
+        label=entry.label,
+        flop=entry.flop,
         used_by={},
         preset=run.preset,
         trials=build.trials,
@@ -192,7 +163,7 @@ def _planned(pipeline: Pipeline, build: BuildSpec, entry: Mapping[str, Any], rec
     )
 
 
-def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[Step]:
+def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
     sharing: dict[Path, list[PlannedTask]] = {}
     for task in tasks:
         if not task.tuned:
@@ -201,10 +172,10 @@ def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[Step]:
         left = max(first.trials - sum(task.measured for task in (first, *others)), 0)
         work = f"{left} of {first.trials} trials with {first.preset}"
         subject = f"{len(others) + 1} tasks of {', '.join(first.used_by)}" if first.shared else first.label
-        yield Step("tune", subject, work)
+        yield PlannedStep("tune", subject, work)
 
 
-def _build_steps(project: Path, build: BuildSpec, ready: bool) -> Iterator[Step]:
+def _build_steps(project: Path, build: BuildSpec, ready: bool) -> Iterator[PlannedStep]:
     refined = [("refine", layout.refined_path(build.name), "its tasks change")] if build.refine else []
     stages = [
         *refined,
@@ -215,4 +186,4 @@ def _build_steps(project: Path, build: BuildSpec, ready: bool) -> Iterator[Step]
         exists = (project / path).exists()
         ready = ready and exists
         if not ready:
-            yield Step(stage, build.name, reason if exists else "new")
+            yield PlannedStep(stage, build.name, reason if exists else "new")

@@ -6,13 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
 
-from anole.errors import ExtractError
+from anole.documents.build import Build
+from anole.documents.receipt import Receipt, Receipts
+from anole.errors import BuildError
 from anole.record import Config
-
-Receipts = Mapping[str, Mapping[str, Any]]
-"""What came of tuning each task, by the task's key, see `anole.documents.receipt`."""
 
 Positions = Mapping[str, int]
 """By the task's key, which of its candidates a network is compiled with."""
@@ -41,16 +39,16 @@ def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
     """Returns the first n candidates of every task that is tuned.
 
     Raises:
-        ExtractError: a receipt does not say what else there is than the best.
+        BuildError: a receipt names only the fastest config.
     """
     found = {}
     for key, receipt in receipts.items():
-        if receipt["config"] is None:
+        if receipt.config is None:
             continue
-        if not receipt["rivals"]:
-            remedy = "delete it and tune again, which measures nothing twice"
-            raise ExtractError(f"the receipt of the task {key} names no rivals of its config; {remedy}")
-        found[key] = [Candidate(rival["config"], rival["latency_s"]) for rival in receipt["rivals"][:n]]
+        if not receipt.rivals:
+            remedy = "`snakemake --forcerun tune` writes it anew, which measures nothing twice"
+            raise BuildError(f"the receipt of the task {key} names no rivals of its config; {remedy}")
+        found[key] = [Candidate(rival.config, rival.latency_s) for rival in receipt.rivals[:n]]
     return found
 
 
@@ -59,30 +57,30 @@ def positions_of_round(candidates: Candidates, number: int) -> dict[str, int]:
     return {key: number if number < len(of_task) else 0 for key, of_task in candidates.items()}
 
 
-def with_candidates(receipts: Receipts, candidates: Candidates, positions: Positions) -> dict[str, dict[str, Any]]:
+def with_candidates(receipts: Receipts, candidates: Candidates, positions: Positions) -> dict[str, Receipt]:
     """Returns the receipts as if these candidates had been the best alone."""
-    made = {key: dict(receipt) for key, receipt in receipts.items()}
+    made = dict(receipts)
     for key, position in positions.items():
         candidate = candidates[key][position]
-        made[key] |= {"config": dict(candidate.config), "latency_s": candidate.latency_alone_s}
+        made[key] = replace(made[key], config=candidate.config, latency_s=candidate.latency_alone_s)
     return made
 
 
-def seconds_per_call(build: Mapping[str, Any], kernels_s: Mapping[str, float]) -> dict[str, float]:
+def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, float]:
     """Returns what one call of each tuned task takes in a build, averaged over all kernels that hold the task.
 
     Args:
-        build: what ``build.json`` says; a task that could not be scheduled as it was tuned is left out.
+        build: the build's description; a task that could not be scheduled as it was tuned is left out.
         kernels_s: by the kernel's name, the seconds of all of its calls together.
     """
-    tuned = {task["key"] for task in build["tasks"] if task["matched"] == "tuned"}
+    tuned = {task.key for task in build.tasks if task.matched == "tuned"}
     calls: dict[str, int] = {}
     seconds: dict[str, float] = {}
-    for kernel in build["kernels"]:
-        key = kernel["task"]
-        if key in tuned and kernel["name"] in kernels_s:
-            calls[key] = calls.get(key, 0) + kernel["calls"]
-            seconds[key] = seconds.get(key, 0.0) + kernels_s[kernel["name"]]
+    for kernel in build.kernels or ():
+        key = kernel.task
+        if key in tuned and kernel.name in kernels_s:
+            calls[key] = calls.get(key, 0) + kernel.calls
+            seconds[key] = seconds.get(key, 0.0) + kernels_s[kernel.name]
     return {key: seconds[key] / calls[key] for key in calls}
 
 

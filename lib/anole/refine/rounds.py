@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anole.compile.build import BuildSettings, compile_build
+from anole.documents.build import Build
+from anole.documents.manifest import Manifest
+from anole.documents.order import Order
+from anole.documents.receipt import Receipts
 from anole.errors import BuildError
 from anole.extract.load import load_model
 from anole.measure.site import Site
 from anole.refine.candidates import (
     Candidates,
     Positions,
-    Receipts,
     positions_of_round,
     seconds_per_call,
     with_candidates,
 )
-from anole.refine.clock import Clock
-from anole.spec.entries import ModelSpec
+from anole.refine.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported
@@ -45,21 +46,20 @@ class Compiler:
     def __init__(
         self,
         build: str,
-        order: Mapping[str, Any],
-        manifest: Mapping[str, Any],
+        order: Order,
+        manifest: Manifest,
         receipts: Receipts,
         candidates: Candidates,
         site: Site,
         scratch: Path,
     ) -> None:
-        self._model = ModelSpec.from_json(order["model"], order["origin"]["entry"])
-        self._settings = BuildSettings(build, order["preset"], order["trials"], order["shared"], order["seed"])
+        self._model, self._settings = order.model_spec, BuildSettings.of(build, order)
         self._manifest, self._receipts, self._candidates = manifest, receipts, candidates
         self._site, self._scratch = site, scratch
-        self._made: dict[tuple[int, ...], tuple[Path, Mapping[str, Any]]] = {}
+        self._made: dict[tuple[int, ...], tuple[Path, Build]] = {}
 
-    def compile(self, positions: Positions) -> tuple[Path, Mapping[str, Any]]:
-        """Returns the folder of a build and what it says of itself.
+    def compile(self, positions: Positions) -> tuple[Path, Build]:
+        """Returns the folder of a build and the build's description.
 
         Raises:
             ExtractError: the network cannot be loaded.
@@ -80,7 +80,7 @@ class Compiler:
 
 
 def time_rounds(
-    compiler: Compiler, clock: Clock, candidates: Candidates, n_rounds: int, n_turns: int, seconds: float
+    compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, n_rounds: int, n_turns: int, seconds: float
 ) -> list[list[dict[str, float]]]:
     """Returns, by round and turn, the seconds of one call of each task; no turns of a round that fails.
 
@@ -88,7 +88,7 @@ def time_rounds(
 
     Args:
         compiler: of the network.
-        clock: times its kernels.
+        stopwatch: times its kernels.
         candidates: of its tasks.
         n_rounds: how many there are.
         n_turns: how often each is timed.
@@ -103,7 +103,7 @@ def time_rounds(
         for number in tuple(left):
             try:
                 folder, described = compiler.compile(positions_of_round(candidates, number))
-                kernels_s = clock.kernels_s(folder, seconds)
+                kernels_s = stopwatch.kernels_s(folder, seconds)
             except BuildError as error:
                 if number == 0:
                     raise

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from anole.documents.manifest import read_manifest
-from anole.documents.receipt import read_receipts
+from anole.documents.order import Order
+from anole.documents.receipt import read_receipts, write_receipt
 from anole.errors import BuildError
 from anole.evaluate.interleave import Pace
-from anole.files import document, write_atomically
 from anole.measure.site import site_of
 from anole.refine.candidates import Candidates, candidates_of, choose, positions_of_round, timed
-from anole.refine.clock import Clock
 from anole.refine.outcome import Refinement
 from anole.refine.rounds import Compiler, time_rounds
+from anole.refine.stopwatch import Stopwatch
 from anole.targets import get_target
 from anole.targets.cpu.target import CpuTarget
 
@@ -42,7 +41,7 @@ class Effort:
 
 def refine_network(
     build: str,
-    order: Mapping[str, Any],
+    order: Order,
     manifest_path: Path,
     receipt_paths: Iterable[Path],
     n_candidates: int,
@@ -56,7 +55,7 @@ def refine_network(
 
     Args:
         build: its name.
-        order: what `Pipeline.order` says of it.
+        order: what is compiled.
         manifest_path: of its model on its target.
         receipt_paths: of the model's tasks.
         n_candidates: how many of each task are tried.
@@ -64,13 +63,13 @@ def refine_network(
         effort: how long is measured.
 
     Raises:
-        ExtractError: the manifest or a receipt is missing, broken or stale.
+        DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
         BuildError: the build is not for the processor or not to be refined, or the network cannot be compiled or run.
     """
     if n_candidates < 1:
         raise BuildError(f"{build}: is not to be refined; `refine` says how many candidates of each task are tried")
-    manifest, receipts = read_manifest(manifest_path, order["origin"]), read_receipts(receipt_paths)
-    target = get_target(manifest["target_description"])
+    manifest, receipts = read_manifest(manifest_path, order.origin), read_receipts(receipt_paths)
+    target = get_target(manifest.origin.target_description)
     if not isinstance(target, CpuTarget):
         raise BuildError(f"{build}: is for {target.description['kind']}; only builds for the processor are refined")
     candidates = candidates_of(receipts, n_candidates)
@@ -82,24 +81,24 @@ def refine_network(
     with tempfile.TemporaryDirectory(prefix=f".{build}.", dir=output.parent) as scratch:
         site = site_of(target)
         compiler = Compiler(build, order, manifest, receipts, candidates, site, Path(scratch))
-        with Clock(target, site) as clock:
-            found = _refine(compiler, clock, candidates, effort)
+        with Stopwatch(target, site) as stopwatch:
+            found = _refine(compiler, stopwatch, candidates, effort)
     _report(build, found)
-    write_atomically(output, document(found.to_json(build, receipts)))
+    write_receipt(output, found.receipts(build, receipts))
 
 
-def _refine(compiler: Compiler, clock: Clock, candidates: Candidates, effort: Effort) -> Refinement:
+def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, effort: Effort) -> Refinement:
     n_rounds = max(map(len, candidates.values()), default=0)
     alone = positions_of_round(candidates, 0)
     if not n_rounds:
         return Refinement(candidates, alone)
-    within = timed(candidates, time_rounds(compiler, clock, candidates, n_rounds, effort.turns, effort.seconds))
+    within = timed(candidates, time_rounds(compiler, stopwatch, candidates, n_rounds, effort.turns, effort.seconds))
     chosen = {key: choose(of_task) for key, of_task in within.items()}
     if chosen == alone:
         return Refinement(within, alone)
     try:
         (refined, _), (unrefined, _) = compiler.compile(chosen), compiler.compile(alone)
-        comparison = clock.compare(refined, unrefined, effort.pace)
+        comparison = stopwatch.compare(refined, unrefined, effort.pace)
     except BuildError as error:
         _log.warning("the best candidates do not go together: %s", error)
         return Refinement(within, alone)

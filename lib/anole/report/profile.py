@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anole.documents.build import Build, BuiltKernel, read_build
 from anole.errors import BuildError
+from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import KernelTimes, time_kernels
-from anole.evaluate.stage import draw_inputs, read_build
 from anole.measure.site import site_of
 from anole.targets import get_target
 from anole.targets.base import Simulator
@@ -100,17 +100,17 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     """
     build = read_build(folder)
     target = _processor(folder, build)
-    if "kernels" not in build:
+    if build.kernels is None:
         raise BuildError(f"{folder}: build.json lacks kernels; compile it again")
     os.environ.update(target.environment())
     with site_of(target).timing():
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
         peak = Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s())
     # A reshape that is listed may have been compiled to a view, which is not called.
-    called = (kernel for kernel in build["kernels"] if kernel["name"] in times.kernels_s)
+    called = (kernel for kernel in build.kernels if kernel.name in times.kernels_s)
     rows = tuple(_row(kernel, times, peak) for kernel in called)
     kernels_s = sum(row.seconds for row in rows)
-    return Profile(build["name"], target.threads, rows, kernels_s, times.whole_s, peak)
+    return Profile(build.name, target.threads, rows, kernels_s, times.whole_s, peak)
 
 
 def render_profile(profile: Profile) -> Table:
@@ -137,11 +137,11 @@ def render_profile(profile: Profile) -> Table:
     return table
 
 
-def _processor(folder: Path, build: Mapping[str, Any]) -> CpuTarget:
+def _processor(folder: Path, build: Build) -> CpuTarget:
     """The target of a build that runs on the processor."""
-    target = get_target(build["target_description"])
+    target = get_target(build.target_description)
     if isinstance(target, Simulator):
-        kind = build["target_description"]["kind"]
+        kind = build.target_description["kind"]
         raise BuildError(f"{folder}: is for {kind}, which is simulated; see `anole vta report` for its layers")
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
@@ -150,11 +150,11 @@ def _processor(folder: Path, build: Mapping[str, Any]) -> CpuTarget:
     return target
 
 
-def _row(kernel: Mapping[str, Any], times: KernelTimes, peak: Roofline) -> Row:
-    seconds, calls = times.kernels_s[kernel["name"]], kernel["calls"]
-    flop, size_bytes = calls * kernel["flop"], calls * kernel["size_bytes"]
+def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
+    seconds, calls = times.kernels_s[kernel.name], kernel.calls
+    flop, size_bytes = calls * kernel.flop, calls * kernel.size_bytes
     share, roofline = seconds / times.whole_s, peak.least_s(flop, size_bytes) / seconds
-    return Row(kernel["name"], tuple(kernel["layers"]), calls, seconds, share, flop, size_bytes, roofline)
+    return Row(kernel.name, kernel.layers, calls, seconds, share, flop, size_bytes, roofline)
 
 
 def _cut(words: str) -> Text:

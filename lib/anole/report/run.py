@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.documents.build import TensorInfo, read_build
 from anole.errors import BuildError
 from anole.evaluate.engines import build_engine
-from anole.evaluate.stage import read_build
 from anole.targets import get_target
 from anole.targets.base import Simulator
 from anole.targets.vta.network.artifact import BuiltNetwork
@@ -33,26 +33,26 @@ def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = N
         BuildError: the folder is not a build that can run here, or the inputs do not fit it.
     """
     build = read_build(folder)
-    inputs = _read_inputs(build["inputs"], input_paths)
-    target = get_target(build["target_description"])
-    if isinstance(target, Simulator):
+    inputs = _read_inputs(build.inputs, input_paths)
+    target = get_target(build.target_description)
+    if isinstance(target, Simulator) and build.accelerator is not None:
         built = BuiltNetwork.load(folder)
         found = built.outputs(built.run(inputs))
-        accelerator = build["accelerator"]
-        cycles, latency_s = accelerator["cycles"], accelerator["latency_s"]
-        _log.info("%s: %d cycles on the accelerator, %.3f ms", build["name"], cycles, 1e3 * latency_s)
+        cycles, latency_s = build.accelerator.cycles, build.accelerator.latency_s
+        _log.info("%s: %d cycles on the accelerator, %.3f ms", build.name, cycles, 1e3 * latency_s)
     else:
+        assert not isinstance(target, Simulator), f"{folder}: compiled for an accelerator without a description of it"
         if (absence := target.absence()) is not None:
             raise BuildError(f"{folder}: {absence}")
         os.environ.update(target.environment())
         found = build_engine(folder, inputs, target.runs_on, target.threads).compute()
-    outputs = {info["name"]: array for info, array in zip(build["outputs"], found, strict=True)}
+    outputs = {info.name: array for info, array in zip(build.outputs, found, strict=True)}
     if output is not None:
         _write(output, outputs)
     return outputs
 
 
-def _read_inputs(infos: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> list[NDArray[Any]]:
+def _read_inputs(infos: Sequence[TensorInfo], paths: Sequence[Path]) -> list[NDArray[Any]]:
     """Returns the inputs of a build, in order."""
     arrays: dict[str, NDArray[Any]] = {}
     for path, info in zip(paths, [*infos, *[None] * len(paths)], strict=False):
@@ -61,17 +61,15 @@ def _read_inputs(infos: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> l
         except (OSError, ValueError) as error:
             raise BuildError(f"{path}: is neither .npy nor .npz: {error}") from error
         if isinstance(loaded, np.ndarray) and info is not None:
-            arrays[info["name"]] = loaded
+            arrays[info.name] = loaded
         elif not isinstance(loaded, np.ndarray):
             arrays |= dict(loaded)
     for info in infos:
-        found = arrays.get(info["name"])
-        if found is None or list(found.shape) != info["shape"]:
+        found = arrays.get(info.name)
+        if found is None or found.shape != info.shape:
             shown = "none" if found is None else f"shape {list(found.shape)}"
-            raise BuildError(
-                f"input {info['name']}: found {shown}; expected is {info['dtype']} of shape {info['shape']}"
-            )
-    return [np.ascontiguousarray(arrays[info["name"]], info["dtype"]) for info in infos]
+            raise BuildError(f"input {info.name}: found {shown}; expected is {info.dtype} of shape {list(info.shape)}")
+    return [np.ascontiguousarray(arrays[info.name], info.dtype) for info in infos]
 
 
 def _write(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar, cast
 
-from anole.documents.shape import (
-    KEY,
-    NOTHING,
-    NUMBER,
-    OBJECT,
-    TEXT,
-    TIME,
-    WHOLE,
-    Shape,
-    misfit,
-    parse_json,
-    shown,
-)
+from anole.documents.plain import Misfit, from_plain, parse_json, shown, to_plain
 from anole.errors import StoreError
 from anole.files import read_bytes
-from anole.keys import canonical_json
-from anole.record import Confirmation, Run, Source, SpaceFacts, Status, Trial
+from anole.keys import Key, Time, canonical_json
+from anole.record import FLAT, Confirmation, Run, Source, SpaceFacts, Trial
 from anole.task import Task
+
+T = TypeVar("T")
 
 SCHEMA = 1
 """The version of the lines; a reader refuses newer ones."""
@@ -33,53 +24,49 @@ SCHEMA = 1
 SearchLog = Mapping[str, float | None]
 """Figures of one iteration's search (steps, queries, losses); None where there was no finite figure."""
 
-_MEASUREMENT: Shape = {
-    "status": TEXT,
-    "error": TEXT | NOTHING,
-    "latency_s": NUMBER | NOTHING,
-    "latency_std_s": NUMBER | NOTHING,
-    "cv": NUMBER | NOTHING,
-    "repeats": WHOLE,
-    "build_s": NUMBER,
-    "run_s": NUMBER,
-    "relative_error": NUMBER | NOTHING,
+
+@dataclass(frozen=True)
+class Head:
+    """The first line of a shard: whose it is.
+
+    Attributes:
+        key: the run's key, which must be the one that follows from its fields.
+        task: the task in plain JSON values.
+    """
+
+    schema: int
+    started_at: Time
+    key: Key
+    run: Annotated[Run, FLAT]
+    task: Mapping[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The figures of one iteration's search."""
+
+    number: int
+    log: SearchLog = field(hash=False)
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """The runs of similar tasks that a run learned from."""
+
+    sources: tuple[Source, ...]
+
+
+LINES: Mapping[str, type] = {
+    "run": Head,
+    "trial": Trial,
+    "confirmation": Confirmation,
+    "iteration": Iteration,
+    "space": SpaceFacts,
+    "warm_start": WarmStart,
 }
-_SHAPES: dict[str, Shape] = {
-    "run": {
-        "schema": WHOLE,
-        "started_at": TIME,
-        "key": KEY,
-        "task_key": KEY,
-        "preset": TEXT,
-        "seed": WHOLE,
-        "tuner_version": WHOLE,
-        "settings": OBJECT,
-        "threads": WHOLE,
-        "host": OBJECT,
-        "versions": OBJECT,
-        "task": OBJECT,
-    },
-    "trial": {
-        "number": WHOLE,
-        "iteration": WHOLE,
-        "config": OBJECT,
-        "elapsed_s": NUMBER,
-        "gflops": NUMBER | NOTHING,
-        "created_at": TIME,
-        **_MEASUREMENT,
-    },
-    "confirmation": {
-        "config": OBJECT,
-        "after_trials": WHOLE,
-        "rank": WHOLE,
-        "created_at": TIME,
-        **_MEASUREMENT,
-    },
-    "iteration": {"number": WHOLE, "log": OBJECT},
-    "space": {"size": WHOLE, "sampled": WHOLE, "rejections": OBJECT},
-    "warm_start": {"sources": [{"task_key": KEY, "run_key": KEY, "trials": WHOLE}]},
-}
-_STATUSES = frozenset(Status)
+"""What a line of a shard holds, by its ``kind``."""
+
+_KINDS = {cls: kind for kind, cls in LINES.items()}
 
 
 @dataclass(frozen=True)
@@ -160,7 +147,7 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
     lines = [_Line(path, number, text) for number, text in enumerate(data.split(b"\n")[:-1], start=1)]
     if not lines:
         return None
-    head = lines[0].read(("run",))
+    head = lines[0].read(Head)
     run, task = _run_and_task(lines[0], head)
     trials: list[Trial] = []
     confirmations: list[Confirmation] = []
@@ -169,25 +156,39 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
     space: SpaceFacts | None = None
     measured: dict[str, int] = {}
     for line in lines[1:]:
-        plain = line.read(("trial", "confirmation", "iteration", "space", "warm_start"))
-        if plain["kind"] == "trial":
-            first = measured.setdefault(canonical_json(plain["config"]), line.number)
-            if first != line.number:
-                line.fail(f"the config of line {first} is measured again")
-            if plain["number"] != len(trials):
-                line.fail(f"trial {plain['number']} stands where trial {len(trials)} is expected")
-            trials.append(Trial.from_json(plain))
-        elif plain["kind"] == "confirmation":
-            confirmations.append(Confirmation.from_json(plain))
-        elif plain["kind"] == "iteration":
-            iterations[plain["number"]] = plain["log"]
-        elif plain["kind"] == "space":
-            space = SpaceFacts(plain["size"], plain["sampled"], plain["rejections"])
-        else:
-            sources = tuple(Source(**source) for source in plain["sources"])
+        match line.read(Trial, Confirmation, Iteration, SpaceFacts, WarmStart):
+            case Trial() as trial:
+                first = measured.setdefault(canonical_json(trial.config), line.number)
+                if first != line.number:
+                    line.fail(f"the config of line {first} is measured again")
+                if trial.number != len(trials):
+                    line.fail(f"trial {trial.number} stands where trial {len(trials)} is expected")
+                trials.append(trial)
+            case Confirmation() as confirmation:
+                confirmations.append(confirmation)
+            case Iteration(number, log):
+                iterations[number] = log
+            case SpaceFacts() as facts:
+                space = facts
+            case WarmStart(sources=found):
+                sources = found
     return ShardContent(
-        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head["started_at"], sources, space
+        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head.started_at, sources, space
     )
+
+
+def encode_line(record: Any, path: Path) -> bytes:
+    """Returns the line that holds a record of one of the classes in `LINES`, with its newline.
+
+    Raises:
+        StoreError: the record holds a value that JSON cannot say; the message names the file that it was for.
+    """
+    try:
+        plain = {"kind": _KINDS[type(record)], **to_plain(record)}
+        text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{path}: a {_KINDS[type(record)]} cannot be stored: {error}") from error
+    return text.encode(errors="replace") + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,24 +197,24 @@ class _Line:
     number: int
     text: bytes
 
-    def read(self, kinds: tuple[str, ...]) -> dict[str, Any]:
-        """Returns the line's object, which is of one of the kinds and of that kind's shape."""
+    def read(self, *classes: type[T]) -> T:
+        """Returns what the line holds, which is of one of the classes."""
         try:
             plain = parse_json(self.text)
         except ValueError:
             self.fail(f"{shown(self.text.decode(errors='replace'))} is not JSON")
         kind = plain.get("kind") if isinstance(plain, dict) else None
-        if kind not in kinds:
+        cls = LINES.get(kind) if isinstance(kind, str) else None
+        if cls not in classes:
+            kinds = [name for name, each in LINES.items() if each in classes]
             self.fail(f"{shown(plain)} is not of the kind {' or '.join(kinds)}")
-        if kind == "run" and isinstance(plain.get("schema"), int) and plain["schema"] > SCHEMA:
+        if cls is Head and isinstance(plain.get("schema"), int) and plain["schema"] > SCHEMA:
             found = plain["schema"]
             raise StoreError(f"{self.path}: was written by a newer Anole (schema {found}; this one reads {SCHEMA})")
-        problem = misfit(plain, _SHAPES[kind])
-        if problem is None and "status" in _SHAPES[kind] and plain["status"] not in _STATUSES:
-            problem = f"status is {shown(plain['status'])}, not one of {', '.join(Status)}"
-        if problem is not None:
-            self.fail(f"{kind}: {problem}")
-        return dict(plain)
+        try:
+            return cast(T, from_plain(cls, plain))
+        except Misfit as error:
+            self.fail(f"{kind}: {error}")
 
     def fail(self, problem: str) -> NoReturn:
         """Raises the error of this line, with the cure."""
@@ -225,15 +226,15 @@ class _Line:
         raise StoreError(f"{self.path}:{self.number}: {problem}; nothing was changed. To mend it, {cure}.")
 
 
-def _run_and_task(line: _Line, head: dict[str, Any]) -> tuple[Run, Task]:
-    run = Run.from_json(head)
+def _run_and_task(line: _Line, head: Head) -> tuple[Run, Task]:
+    run = head.run
     try:
-        task = Task.from_json(head["task"])
+        task = Task.from_json(head.task)
         label = task.label
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         line.fail(f"the task cannot be read ({type(error).__name__}: {error})")
-    if run.key != head["key"]:
-        line.fail(f"the run's key is {head['key']}, its settings have the key {run.key}")
+    if run.key != head.key:
+        line.fail(f"the run's key is {head.key}, its settings have the key {run.key}")
     if task.key != run.task_key:
         line.fail(f"the run is of the task {run.task_key}, but the task {label} has the key {task.key}")
     return run, task

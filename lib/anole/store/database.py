@@ -11,7 +11,6 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from anole.documents.documents import read_build, read_evaluation, read_manifest
 from anole.errors import StoreError
 from anole.files import read_bytes
 from anole.store.content import parse_shard, whole_lines
@@ -34,7 +33,7 @@ class Merged:
     trials: int
 
 
-def merge(
+def merge_files(
     shards_dir: Path,
     manifests: Iterable[Path],
     builds: Iterable[Path],
@@ -50,18 +49,19 @@ def merge(
     Args:
         shards_dir: of all shards; none are merged when it is not there.
         manifests: paths of ``<model>/<target>.json``, with the tasks' bodies in ``../../tasks/<key>.json``.
-        builds: paths of ``build.json``.
+        builds: folders of builds.
         evaluations: paths of ``<build>.json``.
         database_path: made when it is not there.
 
     Raises:
-        StoreError: something cannot be read, is corrupt or was written by a newer Anole, or the database
+        DocumentError: a document is missing or broken.
+        StoreError: a shard cannot be read, is corrupt or was written by a newer Anole, or the database
             cannot be written. The database is then as it was.
     """
     documents = [
-        *((fold_manifest, read_manifest(path)) for path in manifests),
-        *((fold_build, read_build(path)) for path in builds),
-        *((fold_evaluation, read_evaluation(path)) for path in evaluations),
+        *((fold_manifest, path) for path in manifests),
+        *((fold_build, folder) for folder in builds),
+        *((fold_evaluation, path) for path in evaluations),
     ]
     with rewritten(database_path) as db:
         _refuse_newer(db, database_path)
@@ -69,9 +69,9 @@ def merge(
             db.execute("pragma defer_foreign_keys = on")
             migrations.apply(db)
             changed_runs = _fold_shards(db, shards_dir)
-            for fold, document in documents:
-                with _naming(document.path):
-                    fold(db, document)
+            for fold, path in documents:
+                with _naming(path):
+                    fold(db, path)
             create_views(db)
         return Merged(changed_runs, db.table("run").count, db.table("trial").count)
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from anole.errors import StoreError
 from anole.files import read_bytes, write_atomically
-from anole.store.content import SCHEMA, ShardContent, parse_shard, whole_lines
+from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
+from anole.store.content import SCHEMA, Head, Iteration, ShardContent, WarmStart, encode_line, parse_shard, whole_lines
+from anole.store.rows import Row, plain_of, record_of
 from anole.store.shard import Shard, shard_path
 
-_JSON = frozenset({"config", "log", "settings", "host", "versions", "workload", "target", "rejections"})
+_TASK_JSON = frozenset({"workload", "target"})
+"""Columns of the table ``task`` that hold JSON."""
 
 
 @dataclass(frozen=True)
-class Imported:
+class TakenOver:
     """What came of an import.
 
     Attributes:
@@ -33,7 +34,7 @@ class Imported:
     trials: int
 
 
-def import_records(source: Path, shards_dir: Path) -> Imported:
+def import_records(source: Path, shards_dir: Path) -> TakenOver:
     """Takes over all runs of a database or of a folder of shards; of two states of a run the longer one is kept.
 
     A tuner that is at work on one of the runs is not disturbed: it has the run's shard locked.
@@ -51,7 +52,7 @@ def import_records(source: Path, shards_dir: Path) -> Imported:
             runs, trials = runs + 1, trials + len(content.trials)
         else:
             known += 1
-    return Imported(runs, known, trials)
+    return TakenOver(runs, known, trials)
 
 
 def _take_over(content: ShardContent, data: bytes, shards_dir: Path) -> bool:
@@ -80,7 +81,7 @@ def _runs(database: Path) -> Iterator[tuple[ShardContent, bytes]]:
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
             for run in connection.execute("select * from run order by key").fetchall():
-                data = b"".join(json.dumps(line).encode() + b"\n" for line in _lines(connection, run))
+                data = b"".join(encode_line(line, database) for line in _lines(connection, dict(run)))
                 content = parse_shard(database, data)
                 assert content is not None, "a run has a first line"
                 yield content, data
@@ -88,29 +89,20 @@ def _runs(database: Path) -> Iterator[tuple[ShardContent, bytes]]:
         raise StoreError(f"{database}: is no database of trials: {error}") from error
 
 
-def _lines(connection: sqlite3.Connection, run: sqlite3.Row) -> Iterator[dict[str, Any]]:
+def _lines(connection: sqlite3.Connection, run: Row) -> Iterator[object]:
     """Yields the lines of a run's shard: its head, what it learned from, its iterations, trials and confirmations."""
 
-    def rows(table: str, order: str) -> list[dict[str, Any]]:
-        found = connection.execute(f"select * from {table} where run_key = ? order by {order}", [run["key"]])
-        return [_without_json(row) for row in found.fetchall()]
+    def rows(table: str, order: str, column: str = "run_key", key: str = run["key"]) -> list[Row]:
+        found = connection.execute(f"select * from {table} where {column} = ? order by {order}", [key])
+        return [dict(row) for row in found.fetchall()]
 
-    (task,) = connection.execute("select * from task where key = ?", [run["task_key"]]).fetchall()
-    yield {"kind": "run", "schema": SCHEMA, **_without_json(run), "task": _without_json(task)}
-    for space in connection.execute("select * from space where task_key = ?", [run["task_key"]]).fetchall():
-        yield {"kind": "space", **_without_json(space)}
+    (task,) = rows("task", "key", "key", run["task_key"])
+    yield Head(SCHEMA, run["started_at"], run["key"], record_of(Run, run), plain_of(task, _TASK_JSON))
+    for space in rows("space", "task_key", "task_key", run["task_key"]):
+        yield record_of(SpaceFacts, space)
     sources = rows("warm_start", "source_run_key")
     if sources:
-        named = [
-            {"task_key": row["source_task_key"], "run_key": row["source_run_key"], "trials": row["trials"]}
-            for row in sources
-        ]
-        yield {"kind": "warm_start", "sources": named}
-    for kind, order in (("iteration", "number"), ("trial", "number"), ("confirmation", "number")):
-        for row in rows(kind, order):
-            yield {"kind": kind, **row}
-
-
-def _without_json(row: sqlite3.Row) -> dict[str, Any]:
-    """A row, with what its columns of JSON say."""
-    return {name: json.loads(row[name]) if name in _JSON else row[name] for name in row.keys()}
+        yield WarmStart(tuple(Source(row["source_task_key"], row["source_run_key"], row["trials"]) for row in sources))
+    for cls, table in ((Iteration, "iteration"), (Trial, "trial"), (Confirmation, "confirmation")):
+        for row in rows(table, "number"):
+            yield record_of(cls, row)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from sqlite_utils import Database
 
-from anole.documents.documents import Document, read_task
+from anole.documents.build import FILE, Build, BuiltTask, read_build
+from anole.documents.document import argument_of
+from anole.documents.evaluation import read_evaluation
+from anole.documents.manifest import read_listed_task, read_manifest
+from anole.errors import StoreError
 from anole.keys import canonical_json
-from anole.record import Measurement
 from anole.store.content import ShardContent
+from anole.store.rows import Row, row_of
 from anole.task import Task, workload_to_json
-
-Row = Mapping[str, Any]
 
 
 class Recording(NamedTuple):
@@ -37,48 +40,12 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
     """Puts a run, its task and all that its shard tells in place of what was known of the run."""
     run, key = content.run, content.run.key
     _fold_task(db, content.task)
-    _fold_space(db, content)
-    _upsert(
-        db,
-        "run",
-        {
-            "key": key,
-            "task_key": run.task_key,
-            "preset": run.preset,
-            "seed": run.seed,
-            "tuner_version": run.tuner_version,
-            "settings": canonical_json(run.settings),
-            "threads": run.threads,
-            "host": canonical_json(run.host),
-            "versions": canonical_json(run.versions),
-            **recording._asdict(),
-        },
-        key="key",
-    )
-    trials = (
-        {
-            "run_key": key,
-            "number": trial.number,
-            "task_key": run.task_key,
-            "iteration": trial.iteration,
-            "config": config,
-            **_measured(trial.measurement),
-            "gflops": trial.gflops,
-            "elapsed_s": trial.elapsed_s,
-            "created_at": trial.created_at,
-        }
-        for trial, config in zip(content.trials, content.configs, strict=True)
-    )
+    if content.space is not None:
+        _upsert(db, "space", {"task_key": content.task.key, **row_of(content.space)}, key="task_key")
+    _upsert(db, "run", {"key": key, **row_of(run), **recording._asdict()}, key="key")
+    trials = ({"run_key": key, "task_key": run.task_key, **row_of(trial)} for trial in content.trials)
     confirmations = (
-        {
-            "run_key": key,
-            "number": number,
-            "after_trials": confirmation.after_trials,
-            "rank": confirmation.rank,
-            "config": canonical_json(confirmation.config),
-            **_measured(confirmation.measurement),
-            "created_at": confirmation.created_at,
-        }
+        {"run_key": key, "number": number, **row_of(confirmation)}
         for number, confirmation in enumerate(content.confirmations)
     )
     iterations = (
@@ -98,97 +65,87 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
         _replace(db, table, {"run_key": key}, rows)
 
 
-def fold_manifest(db: Database, manifest: Document) -> None:
+def fold_manifest(db: Database, path: Path) -> None:
     """Puts a model and its tasks on one target in place of those of its former manifest.
 
     Raises:
-        StoreError: a task is not known and its body cannot be read.
+        DocumentError: the manifest, or a task that is not known yet, cannot be read.
     """
-    plain = manifest.plain
-    for task in plain["tasks"]:
-        if not _known(db, "task", "key", task["key"]):
-            _fold_task(db, read_task(manifest, task["key"]))
-    model = {"name": plain["model"], "source": plain["source"], "inputs": canonical_json(plain["inputs"])}
+    manifest = read_manifest(path)
+    for task in manifest.tasks:
+        if not _known(db, "task", "key", task.key):
+            _fold_task(db, read_listed_task(path, task.key))
+    model = {"name": manifest.model, "source": manifest.source, "inputs": canonical_json(manifest.inputs)}
     _upsert(db, "model", model, key="name")
-    place = {"model": plain["model"], "target": plain["target"]}
+    place = {"model": manifest.model, "target": manifest.target}
     rows = (
         {
             **place,
-            "task_key": task["key"],
+            "task_key": task.key,
             "position": position,
-            "weight": task["weight"],
-            "layers": canonical_json(task["layers"]),
+            "weight": task.weight,
+            "layers": canonical_json(list(task.layers)),
         }
-        for position, task in enumerate(plain["tasks"])
+        for position, task in enumerate(manifest.tasks)
     )
     _replace(db, "model_task", place, rows)
 
 
-def fold_build(db: Database, build: Document) -> None:
+def fold_build(db: Database, folder: Path) -> None:
     """Puts a build in place of an older one of its name.
 
     Raises:
+        DocumentError: the build's description cannot be read.
         StoreError: its model, one of its tasks or one of its runs is not known.
     """
-    plain, coverage = build.plain, build.plain["coverage"]
-    name = plain["name"]
-    if _has_newer(db, "build", "name", name, plain["created_at"]):
+    build = read_build(folder)
+    if _has_newer(db, "build", "name", build.name, build.created_at):
         return
-    if not _known(db, "model", "name", plain["model"]):
-        raise build.error(f"there is no manifest of its model {plain['model']}; extract the model again")
+    if not _known(db, "model", "name", build.model):
+        raise StoreError(f"{folder / FILE}: there is no manifest of its model {build.model}; extract the model again")
     row = {
-        "name": name,
-        "model": plain["model"],
-        "target": plain["target"],
-        "preset": plain["preset"],
-        "trials": plain["trials"],
-        "shared": int(plain.get("shared") or False),
-        "seed": plain["seed"],
-        "tuned_flop": coverage["tuned_flop"],
-        "total_flop": coverage["total_flop"],
-        "coverage_flop_share": coverage["share"],
-        "size_bytes": plain.get("size_bytes"),
-        "manifest": canonical_json(plain),
-        "created_at": plain["created_at"],
+        "name": build.name,
+        "model": build.model,
+        "target": build.target,
+        "preset": build.preset,
+        "trials": build.trials,
+        "shared": int(build.shared),
+        "seed": build.seed,
+        "tuned_flop": build.coverage.tuned_flop,
+        "total_flop": build.coverage.total_flop,
+        "coverage_flop_share": build.coverage.share,
+        "size_bytes": build.size_bytes,
+        "manifest": argument_of(build),
+        "created_at": build.created_at,
     }
     _upsert(db, "build", row, key="name")
-    rows = [_build_task(db, build, position, task) for position, task in enumerate(plain["tasks"])]
-    _replace(db, "build_task", {"build": name}, rows)
-    _replace(db, "refinement", {"build": name}, _refinement(name, plain["tasks"]))
+    rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
+    _replace(db, "build_task", {"build": build.name}, rows)
+    _replace(db, "refinement", {"build": build.name}, _refinement(build))
 
 
-def fold_evaluation(db: Database, evaluation: Document) -> None:
+def fold_evaluation(db: Database, path: Path) -> None:
     """Puts an evaluation in place of an older one of the same build.
 
     Raises:
+        DocumentError: the evaluation cannot be read.
         StoreError: its build is not known.
     """
-    plain = evaluation.plain
-    if _has_newer(db, "evaluation", "build", plain["build"], plain["created_at"]):
+    evaluation = read_evaluation(path)
+    if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):
         return
-    if not _known(db, "build", "name", plain["build"]):
-        raise evaluation.error(f"there is no build {plain['build']}; compile it again or delete this file")
-    rows = (
-        {
-            "build": plain["build"],
-            "reference": latency["reference"],
-            "latency_s": latency["latency_s"],
-            "latency_std_s": latency.get("latency_std_s"),
-            "reference_latency_s": latency["reference_latency_s"],
-            "reference_latency_std_s": latency.get("reference_latency_std_s"),
-            "speedup": latency["speedup"],
-            "relative_error": latency["relative_error"],
-            "snr_db": latency.get("snr_db"),
-            "rounds": latency.get("rounds"),
-            "coverage_flop_share": plain["coverage_share"],
-            "threads": plain["threads"],
-            "host": canonical_json(plain["host"]),
-            "versions": canonical_json(plain["versions"]),
-            "created_at": plain["created_at"],
-        }
-        for latency in plain["latencies"]
-    )
-    _replace(db, "evaluation", {"build": plain["build"]}, rows)
+    if not _known(db, "build", "name", evaluation.build):
+        raise StoreError(f"{path}: there is no build {evaluation.build}; compile it again or delete this file")
+    whole = {
+        "build": evaluation.build,
+        "coverage_flop_share": evaluation.coverage_share,
+        "threads": evaluation.threads,
+        "host": canonical_json(evaluation.host),
+        "versions": canonical_json(evaluation.versions),
+        "created_at": evaluation.created_at,
+    }
+    rows = ({**whole, **row_of(latency)} for latency in evaluation.latencies)
+    _replace(db, "evaluation", {"build": evaluation.build}, rows)
 
 
 def _fold_task(db: Database, task: Task) -> None:
@@ -204,63 +161,28 @@ def _fold_task(db: Database, task: Task) -> None:
     _upsert(db, "task", row, key="key")
 
 
-def _fold_space(db: Database, content: ShardContent) -> None:
-    facts = content.space
-    if facts is not None:
-        row = {
-            "task_key": content.task.key,
-            "size": facts.size,
-            "sampled": facts.sampled,
-            "rejections": canonical_json(facts.rejections),
-        }
-        _upsert(db, "space", row, key="task_key")
-
-
-def _build_task(db: Database, build: Document, position: int, task: Row) -> Row:
-    run_key, config = task.get("run_key"), task.get("config")
-    if not _known(db, "task", "key", task["key"]):
-        raise build.error(f"its task {task['label']} ({task['key']}) is not known; extract the model again")
-    if run_key is not None and not _known(db, "run", "key", run_key):
-        raise build.error(f"its run {run_key} of {task['label']} has no shard; compile it again")
+def _build_task(db: Database, build: Build, path: Path, position: int, task: BuiltTask) -> Row:
+    if not _known(db, "task", "key", task.key):
+        raise StoreError(f"{path}: its task {task.label} ({task.key}) is not known; extract the model again")
+    if task.run_key is not None and not _known(db, "run", "key", task.run_key):
+        raise StoreError(f"{path}: its run {task.run_key} of {task.label} has no shard; compile it again")
     return {
-        "build": build.plain["name"],
-        "task_key": task["key"],
+        "build": build.name,
+        "task_key": task.key,
         "position": position,
-        "weight": task["weight"],
-        "matched": task["matched"],
-        "reason": task.get("reason"),
-        "run_key": run_key,
-        "config": None if config is None else canonical_json(config),
-        "latency_s": task.get("latency_s"),
+        "weight": task.weight,
+        "matched": task.matched,
+        "reason": task.reason,
+        "run_key": task.run_key,
+        "config": None if task.config is None else canonical_json(task.config),
+        "latency_s": task.latency_s,
     }
 
 
-def _refinement(build: str, tasks: Iterable[Row]) -> Iterator[Row]:
-    for task in tasks:
-        for number, tried in enumerate(task.get("refined") or ()):
-            yield {
-                "build": build,
-                "task_key": task["key"],
-                "number": number,
-                "config": canonical_json(tried["config"]),
-                "latency_s": tried.get("latency_s"),
-                "latency_alone_s": tried["latency_alone_s"],
-                "chosen": int(tried["chosen"]),
-            }
-
-
-def _measured(measurement: Measurement) -> Row:
-    return {
-        "status": measurement.status.value,
-        "error": measurement.error,
-        "latency_s": measurement.latency_s,
-        "latency_std_s": measurement.latency_std_s,
-        "cv": measurement.cv,
-        "repeats": measurement.repeats,
-        "build_s": measurement.build_s,
-        "run_s": measurement.run_s,
-        "relative_error": measurement.relative_error,
-    }
+def _refinement(build: Build) -> Iterator[Row]:
+    for task in build.tasks:
+        for number, tried in enumerate(task.refined):
+            yield {"build": build.name, "task_key": task.key, "number": number, **row_of(tried)}
 
 
 def _known(db: Database, table: str, column: str, value: str) -> bool:

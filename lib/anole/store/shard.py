@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from anole.errors import StoreError
 from anole.files import sync
 from anole.keys import canonical_json
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial, utc_now
-from anole.store.content import SCHEMA, SearchLog, ShardContent, parse_shard, read_head, read_shard, whole_lines
+from anole.store.content import (
+    SCHEMA,
+    Head,
+    Iteration,
+    SearchLog,
+    ShardContent,
+    WarmStart,
+    encode_line,
+    parse_shard,
+    read_head,
+    read_shard,
+    whole_lines,
+)
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -109,7 +119,7 @@ class Shard:
         Raises:
             StoreError: it cannot be written, its number is not the next, or its config was measured before.
         """
-        line = _encoded({"kind": "trial", **trial.to_json()}, self.path)
+        line = encode_line(trial, self.path)
         config = canonical_json(trial.config)
         if trial.number != len(self._trials):
             raise StoreError(f"{self.path}: trial {trial.number} comes where {len(self._trials)} is the next")
@@ -125,7 +135,7 @@ class Shard:
         Raises:
             StoreError: it cannot be written.
         """
-        self._append(_encoded({"kind": "confirmation", **confirmation.to_json()}, self.path))
+        self._append(encode_line(confirmation, self.path))
         self._confirmations.append(confirmation)
 
     def append_iteration(self, number: int, log: Mapping[str, float]) -> None:
@@ -137,7 +147,7 @@ class Shard:
             StoreError: they cannot be written.
         """
         figures = {name: value if math.isfinite(value) else None for name, value in log.items()}
-        self._append(_encoded({"kind": "iteration", "number": number, "log": figures}, self.path))
+        self._append(encode_line(Iteration(number, figures), self.path))
         self._iterations[number] = figures
 
     def append_sources(self, sources: Sequence[Source]) -> None:
@@ -146,7 +156,7 @@ class Shard:
         Raises:
             StoreError: they cannot be written.
         """
-        self._append(_encoded({"kind": "warm_start", "sources": [asdict(source) for source in sources]}, self.path))
+        self._append(encode_line(WarmStart(tuple(sources)), self.path))
         self.sources = tuple(sources)
 
     def append_space(self, facts: SpaceFacts) -> None:
@@ -155,7 +165,7 @@ class Shard:
         Raises:
             StoreError: it cannot be written.
         """
-        self._append(_encoded({"kind": "space", **asdict(facts)}, self.path))
+        self._append(encode_line(facts, self.path))
         self.space = facts
 
     def close(self) -> None:
@@ -204,8 +214,7 @@ def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple
     content = parse_shard(path, whole)
     if content is None:
         content = ShardContent(run, task, (), (), (), {}, utc_now())
-        head = {"kind": "run", "schema": SCHEMA, "started_at": content.started_at, **run.to_json()}
-        whole = _encoded({**head, "task": task.to_json()}, path)
+        whole = encode_line(Head(SCHEMA, content.started_at, run.key, run, task.to_json()), path)
         os.ftruncate(descriptor, 0)
         _write_durably(descriptor, whole, 0)
         sync(path.parent)
@@ -215,14 +224,6 @@ def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple
         os.ftruncate(descriptor, kept)
         _write_durably(descriptor, whole[kept:], kept)
     return content, len(whole)
-
-
-def _encoded(line: Mapping[str, Any], path: Path) -> bytes:
-    try:
-        text = json.dumps(line, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"{path}: a {line['kind']} cannot be stored: {error}") from error
-    return text.encode(errors="replace") + b"\n"
 
 
 def _write_durably(descriptor: int, data: bytes, offset: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from anole.documents.receipt import MeasuredConfig, TuningReceipt
 from anole.host.machine import host_facts, software_versions
 from anole.measure.measurer import Measurer, measurer_of
 from anole.measure.simulation import Simulated
@@ -159,7 +160,7 @@ class TaskTuning:
         self._workers.close()
         self._measurer = None
 
-    def receipt(self, n_trials: int) -> dict[str, Any]:
+    def receipt(self, n_trials: int) -> TuningReceipt:
         """Confirms the fastest trials, unless the shard has more than count, and returns what came of it all.
 
         Args:
@@ -175,25 +176,24 @@ class TaskTuning:
         ranking = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch, default)
         best = next(iter(ranking), None)
         latency_s = best.measurement.latency_s if best is not None else None
-        return {
-            "schema": 1,
-            "task_key": self.task.key,
-            "label": self.task.label,
-            "run_key": run.key,
-            "preset": run.preset,
-            "seed": run.seed,
-            "trials": n_trials,
-            "measured": len(trials),
-            "status": "failed" if best is None else "tuned",
-            "config": None if best is None else dict(best.config),
-            "confirmed": isinstance(best, Confirmation) or isinstance(self._target, Simulator),
-            "latency_s": latency_s,
-            "gflops": self.task.workload.flop / latency_s / 1e9 if latency_s else None,
-            "statuses": dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
-            "elapsed_s": trials[-1].elapsed_s if trials else 0.0,
-            "designs": _latencies(fastest_of_each(trials, space.names_of("hardware"))),
-            "rivals": _latencies(diverse(ranking, space.kinds, _N_RIVALS)),
-        }
+        return TuningReceipt(
+            task_key=self.task.key,
+            label=self.task.label,
+            run_key=run.key,
+            preset=run.preset,
+            seed=run.seed,
+            trials=n_trials,
+            measured=len(trials),
+            status="failed" if best is None else "tuned",
+            config=None if best is None else best.config,
+            confirmed=isinstance(best, Confirmation) or isinstance(self._target, Simulator),
+            latency_s=latency_s,
+            gflops=self.task.workload.flop / latency_s / 1e9 if latency_s else None,
+            statuses=dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
+            elapsed_s=trials[-1].elapsed_s if trials else 0.0,
+            designs=_measured(fastest_of_each(trials, space.names_of("hardware"))),
+            rivals=_measured(diverse(ranking, space.kinds, _N_RIVALS)),
+        )
 
     def _elsewhere(self) -> dict[str, Any]:
         """Returns what a record says of where candidates run, unless that is this machine."""
@@ -244,5 +244,7 @@ def _facts_of(space: Space) -> SpaceFacts:
     return SpaceFacts(space.size, _SAMPLED, space.rejections(drawn))
 
 
-def _latencies(measured: Iterable[Trial | Confirmation]) -> list[dict[str, Any]]:
-    return [{"config": dict(each.config), "latency_s": each.measurement.latency_s} for each in measured]
+def _measured(ranking: Iterable[Trial | Confirmation]) -> tuple[MeasuredConfig, ...]:
+    """Returns the configs of what worked, with their latencies."""
+    latencies = ((each.config, each.measurement.latency_s) for each in ranking)
+    return tuple(MeasuredConfig(config, latency_s) for config, latency_s in latencies if latency_s is not None)

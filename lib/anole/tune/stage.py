@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from anole.documents import layout
 from anole.documents.manifest import read_manifest
-from anole.errors import ExtractError
-from anole.files import document, write_atomically
+from anole.documents.receipt import SharedReceipts, write_receipt
+from anole.documents.task import read_task
 from anole.measure.site import Site, site_of
 from anole.search.budget import spend
 from anole.search.settings import TunerSettings
@@ -54,12 +52,12 @@ def tune_task(
         n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
 
     Raises:
-        ExtractError: the task is not there.
+        DocumentError: the task's file is missing or broken.
         TargetError: the target is not present on this machine.
         MeasureError: measuring is not possible at all.
         StoreError: the shard cannot be used.
     """
-    task = _read_task(task_path)
+    task = read_task(task_path)
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(task.label, n_trials))
         site = _enter_site(stack, task, remote)
@@ -70,8 +68,8 @@ def tune_task(
         tuning.on_trial()
         tuning.advance(n_trials)
         receipt = tuning.receipt(n_trials)
-    logger.info("%s: %s", task.label, _outcome(receipt))
-    write_atomically(receipt_path or layout.receipt_path(task.key, receipt["run_key"], n_trials), document(receipt))
+    logger.info("%s", receipt)
+    write_receipt(receipt_path or layout.receipt_path(task.key, receipt.run_key, n_trials), receipt)
 
 
 def tune_model(
@@ -102,16 +100,16 @@ def tune_model(
         n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
 
     Raises:
-        ExtractError: the manifest or a task is not there.
+        DocumentError: the manifest or a task's file is missing or broken.
         TargetError: the target is not present on this machine.
         MeasureError: measuring is not possible at all.
         StoreError: a shard cannot be used.
     """
     manifest = read_manifest(manifest_path)
-    weights = {entry["key"]: entry["weight"] for entry in manifest["tasks"]}
-    tasks = [_read_task(tasks_dir / f"{key}.json") for key in sorted(weights)]
+    weights = manifest.weights
+    tasks = [read_task(tasks_dir / f"{key}.json") for key in sorted(weights)]
     with ExitStack() as stack:
-        progress = stack.enter_context(Progress(manifest["model"], n_trials))
+        progress = stack.enter_context(Progress(manifest.model, n_trials))
         site = _enter_site(stack, tasks[0], remote) if tasks else None
         tunings = [
             stack.enter_context(
@@ -124,10 +122,10 @@ def tune_model(
             tuning.on_trial = lambda: progress.update(*_overall(tunings))
             tuning.before_measuring = workers.admit
         spend(tunings, n_trials, settings.batch)
-        receipts = [tuning.receipt(tuning.n_trials) for tuning in tunings]
+        receipts = tuple(tuning.receipt(tuning.n_trials) for tuning in tunings)
     for receipt in receipts:
-        logger.info("%s: %s", receipt["label"], _outcome(receipt))
-    write_atomically(receipts_path, document({"schema": 1, "trials": n_trials, "receipts": receipts}))
+        logger.info("%s", receipt)
+    write_receipt(receipts_path, SharedReceipts(n_trials, receipts))
 
 
 class _OpenWorkers:
@@ -156,22 +154,3 @@ def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:
     latency_s = sum(tuning.latency_s for tuning in tunings)
     trials, failures = sum(tuning.n_trials for tuning in tunings), sum(tuning.n_failures for tuning in tunings)
     return trials, flop / latency_s / 1e9, failures
-
-
-def _read_task(path: Path) -> Task:
-    remedy = "extract its model again (snakemake --forcerun extract)"
-    try:
-        task = Task.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise ExtractError(f"{path}: there is no such task; {remedy}") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ExtractError(f"{path}: is no task ({type(error).__name__}: {error}); {remedy}") from error
-    if path.stem != task.key:
-        raise ExtractError(f"{path}: holds the task {task.key}; {remedy}")
-    return task
-
-
-def _outcome(receipt: Mapping[str, Any]) -> str:
-    if receipt["status"] == "failed":
-        return f"none of {receipt['measured']} candidates worked"
-    return f"{receipt['gflops']:.1f} GFLOP/s, the best of {receipt['measured']} trials"

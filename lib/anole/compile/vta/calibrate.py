@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.compile.vta.partition import Chain, MaxPool, Partition
+from anole.documents.build import TensorInfo
 from anole.errors import BuildError
-from anole.extract.imported import TensorInfo
 from anole.spec.entries import ModelSpec
 from anole.targets.shared.reference import anchor
 from anole.targets.vta.network.integer import windows_of

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from anole.compile.matching import Match
+from anole.documents.build import AcceleratorCandidate
+from anole.documents.receipt import Receipt, Receipts
 from anole.errors import BuildError, ConfigError
 from anole.record import Config
 from anole.targets.vta.area import relative_area, relative_memory
@@ -23,15 +24,17 @@ class Chosen:
     """A geometry, and how each layer is scheduled on it.
 
     Attributes:
-        report: what is to be known of the choice, in plain JSON values.
+        candidates: the geometries that were considered; None where the hardware is fixed.
+        per_layer_latency_s: seconds if every layer had the geometry that is best for itself; likewise.
     """
 
     geometry: Geometry
     matches: list[Match]
-    report: dict[str, Any]
+    candidates: tuple[AcceleratorCandidate, ...] | None = None
+    per_layer_latency_s: float | None = None
 
 
-def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Mapping[str, Mapping[str, Any]]) -> Chosen:
+def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> Chosen:
     """Returns the geometry of a network: the given one, or the best of all that its layers were tried on.
 
     Where no config that was tried on a geometry is faster, a layer has the default config there, which is simulated.
@@ -44,7 +47,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Mappi
     Raises:
         BuildError: no geometry that was tried is within the bounds.
     """
-    designs = {match.task.key: _designs(target, match, receipts.get(match.task.key, {})) for match in matches}
+    designs = {match.task.key: _designs(target, match, receipts.get(match.task.key)) for match in matches}
     tried = dict.fromkeys([target.geometry, *(geometry for each in designs.values() for geometry in each)])
     candidates = []
     for geometry in tried:
@@ -59,29 +62,27 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Mappi
             f"none of the {len(tried)} geometries that were tried is within the bounds and runs all layers"
         )
     candidates.sort(key=lambda candidate: _total_s(candidate[1]))
-    report = {}
-    if target.bounds is not None:
-        best_of_each = (min(_latency_s(layers[n]) for _, layers in candidates) for n in range(len(matches)))
-        report = {
-            "candidates": [{**_described(each), "latency_s": _total_s(layers)} for each, layers in candidates],
-            "per_layer_latency_s": sum(
-                match.weight * least_s for match, least_s in zip(matches, best_of_each, strict=True)
-            ),
-        }
-    return Chosen(*candidates[0], report)
+    if target.bounds is None:
+        return Chosen(*candidates[0])
+    best_of_each = (min(_latency_s(layers[n]) for _, layers in candidates) for n in range(len(matches)))
+    per_layer_s = sum(match.weight * least_s for match, least_s in zip(matches, best_of_each, strict=True))
+    described = tuple(_described(geometry, _total_s(layers)) for geometry, layers in candidates)
+    return Chosen(*candidates[0], described, per_layer_s)
 
 
 def _allowed(target: VtaTarget, geometry: Geometry) -> bool:
     return target.bounds is None or not target.bounds.excess(geometry)
 
 
-def _designs(target: VtaTarget, match: Match, receipt: Mapping[str, Any]) -> dict[Geometry, tuple[Config, float]]:
+def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> dict[Geometry, tuple[Config, float]]:
     """Returns the fastest config, and its seconds, of each geometry that a layer was tried on."""
+    if receipt is None:
+        return {}
     if target.bounds is None:
-        return {target.geometry: (receipt["config"], receipt["latency_s"])} if match.reason is None else {}
-    return {
-        target.geometry_of(each["config"]): (each["config"], each["latency_s"]) for each in receipt.get("designs", ())
-    }
+        if match.reason is not None or receipt.config is None or receipt.latency_s is None:
+            return {}
+        return {target.geometry: (receipt.config, receipt.latency_s)}
+    return {target.geometry_of(each.config): (each.config, each.latency_s) for each in receipt.designs}
 
 
 def _on(geometry: Geometry, match: Match, design: tuple[Config, float] | None, target: VtaTarget) -> Match:
@@ -113,9 +114,6 @@ def _total_s(matches: Sequence[Match]) -> float:
     return sum(match.weight * _latency_s(match) for match in matches)
 
 
-def _described(geometry: Geometry) -> dict[str, Any]:
-    return {
-        "block": [geometry.batch, geometry.block_in, geometry.block_out],
-        "area": relative_area(geometry),
-        "memory": relative_memory(geometry),
-    }
+def _described(geometry: Geometry, latency_s: float) -> AcceleratorCandidate:
+    block = (geometry.batch, geometry.block_in, geometry.block_out)
+    return AcceleratorCandidate(block, relative_area(geometry), relative_memory(geometry), latency_s)

@@ -17,6 +17,7 @@ from anole.compile.vta.calibrate import observe, read_samples, snr_db
 from anole.compile.vta.common_geometry import Chosen
 from anole.compile.vta.partition import Partition, partition
 from anole.compile.vta.quantize import integer_pool, quantize
+from anole.documents.build import Accelerator, AcceleratorStep
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
 from anole.extract.imported import Imported
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 def compile_for_accelerator(
     model: ModelSpec, imported: Imported, target: VtaTarget, chosen: Chosen, folder: Path
-) -> dict[str, Any]:
+) -> Accelerator:
     """Quantises and lowers a network, and writes it into a folder.
 
     Args:
@@ -49,7 +50,7 @@ def compile_for_accelerator(
         folder: is there and empty.
 
     Returns:
-        What ``build.json`` says of the accelerator.
+        What the build's description tells of the accelerator.
 
     Raises:
         BuildError: the network cannot be compiled, or its samples cannot be used.
@@ -79,19 +80,24 @@ def compile_for_accelerator(
     }
     save_network(folder, network, loaded)
     runs = [run_network(network, sample, host, IntegerReference()) for sample in samples]
-    description = {
-        "geometry": fixed.geometry.to_json(),
-        "area": relative_area(fixed.geometry),
-        "memory": relative_memory(fixed.geometry),
-        "frequency_mhz": target.description["frequency_mhz"],
-        "samples": len(samples),
-        **chosen.report,
-        **_performance(network, loaded, fixed.frequency_hz),
-        "untuned_latency_s": _untuned_cycles(network, loaded, fixed) / fixed.frequency_hz,
-        "snr_db": {name: _snr_db(observed[name], [run[name] for run in runs]) for name in _results(network)},
-    }
-    _report(model.name, description)
-    return description
+    steps = _steps(network, loaded)
+    cycles = sum(step.cycles for step in steps)
+    accelerator = Accelerator(
+        geometry=fixed.geometry.to_json(),
+        area=relative_area(fixed.geometry),
+        memory=relative_memory(fixed.geometry),
+        frequency_mhz=target.description["frequency_mhz"],
+        samples=len(samples),
+        steps=steps,
+        cycles=cycles,
+        latency_s=cycles / fixed.frequency_hz,
+        untuned_latency_s=_untuned_cycles(network, loaded, fixed) / fixed.frequency_hz,
+        snr_db={name: _snr_db(observed[name], [run[name] for run in runs]) for name in _results(network)},
+        candidates=chosen.candidates,
+        per_layer_latency_s=chosen.per_layer_latency_s,
+    )
+    _report(model.name, accelerator)
+    return accelerator
 
 
 def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
@@ -111,19 +117,16 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
         raise BuildError(f"model {model.name}: TVM cannot compile what the host runs: {cause(error)}") from error
 
 
-def _performance(network: Network, loaded: Mapping[str, Loaded], frequency_hz: float) -> dict[str, Any]:
-    """Returns what the accelerator takes, step by step and in all."""
-    steps: list[dict[str, Any]] = []
+def _steps(network: Network, loaded: Mapping[str, Loaded]) -> tuple[AcceleratorStep, ...]:
+    """Returns the layers that the accelerator runs, in order."""
+    steps = []
     for step in network.steps:
         if isinstance(step, HostCall):
             continue
         program = loaded[step.result].program
         cycles = cycles_of(program.instructions, program.geometry)
-        steps.append(
-            {"name": step.name, "value": step.result, "instructions": len(program.instructions), "cycles": cycles}
-        )
-    cycles = sum(step["cycles"] for step in steps)
-    return {"steps": steps, "cycles": cycles, "latency_s": cycles / frequency_hz}
+        steps.append(AcceleratorStep(step.name, step.result, len(program.instructions), cycles))
+    return tuple(steps)
 
 
 def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
@@ -154,13 +157,13 @@ def _snr_db(expected: NDArray[Any], found: Sequence[Value]) -> float | None:
     return snr_db(expected, np.stack([float_of(value) for value in found]))
 
 
-def _report(model: str, description: Mapping[str, Any]) -> None:
-    for step in description["steps"]:
-        ratio = description["snr_db"][step["value"]]
+def _report(model: str, accelerator: Accelerator) -> None:
+    for step in accelerator.steps:
+        ratio = accelerator.snr_db[step.value]
         shown = "exact" if ratio is None else f"{ratio:.1f} dB"
-        _log.info("%s: %s: %d cycles, signal to noise %s", model, step["name"], step["cycles"], shown)
-    block = "x".join(str(description["geometry"][name]) for name in ("batch", "block_in", "block_out"))
+        _log.info("%s: %s: %d cycles, signal to noise %s", model, step.name, step.cycles, shown)
+    block = "x".join(str(accelerator.geometry[name]) for name in ("batch", "block_in", "block_out"))
     _log.info(
         "%s: %d cycles on a block of %s, %.2f ms at %g MHz",
-        *(model, description["cycles"], block, 1e3 * description["latency_s"], description["frequency_mhz"]),
+        *(model, accelerator.cycles, block, 1e3 * accelerator.latency_s, accelerator.frequency_mhz),
     )

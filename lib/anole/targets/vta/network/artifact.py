@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.errors import BuildError, StreamError
-from anole.files import document
+from anole.files import document_text
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole.targets.vta.isa import Uop, decode, decode_uop, encode, encode_uop
 from anole.targets.vta.network.hardware import Hardware, Loaded
@@ -55,7 +55,7 @@ def save_network(folder: Path, network: Network, loaded: Mapping[str, Loaded]) -
             plain |= _save_loaded(folder, f"steps/{number:03}", loaded[step.result])
         steps.append(plain)
     plain = {"schema": SCHEMA, "inputs": list(network.inputs), "outputs": list(network.outputs), "steps": steps}
-    (folder / "network.json").write_text(document(plain), encoding="utf-8")
+    (folder / "network.json").write_text(document_text(plain), encoding="utf-8")
 
 
 @dataclass(frozen=True)

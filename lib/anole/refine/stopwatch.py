@@ -10,11 +10,12 @@ from typing import Any, Self
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from anole.documents.build import read_build
 from anole.errors import BuildError
+from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import build_engine
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.evaluate.kernel_times import time_kernels
-from anole.evaluate.stage import draw_inputs, read_build
 from anole.measure.site import Site
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets.base import Device
@@ -40,7 +41,7 @@ class Comparison:
     ratio: float
 
 
-class Clock:
+class Stopwatch:
     """Times builds for the processor, which nobody else has meanwhile; a context manager that ends its process.
 
     The process is one of its own because TVM takes its number of threads when it starts, and because a candidate may

@@ -1,0 +1,204 @@
+"""The description of a build: ``build.json`` in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from anole.documents.document import read_document, text_of
+from anole.documents.receipt import TriedConfig
+from anole.keys import Key, Time
+from anole.record import LATER, Config
+from anole.spec.entries import ModelSpec
+
+FILE = "build.json"
+"""The description's name in the folder of a build."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output of a model."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a build's work is tuned, in floating-point operations."""
+
+    tuned_flop: int
+    total_flop: int
+    share: float
+
+
+@dataclass(frozen=True)
+class BuiltTask:
+    """A task as a build has it.
+
+    Attributes:
+        flop: floating-point operations of one call.
+        weight: how often the model runs the task.
+        layers: the names of the layers that are this task.
+        config: None when it could not be scheduled at one place of the network at least, which then has a default
+            schedule.
+        matched: ``tuned`` or ``default``.
+        run_key: the run that found the config; None when the task is not tuned.
+        latency_s: seconds of one call when the config was measured.
+        reason: why the task is not tuned; None when it is.
+        refined: the configs that were tried within the network.
+    """
+
+    key: Key
+    label: str
+    flop: int
+    weight: int
+    layers: tuple[str, ...]
+    config: Config | None = field(hash=False)
+    matched: str
+    run_key: Key | None
+    latency_s: float | None
+    reason: str | None
+    refined: Annotated[tuple[TriedConfig, ...], LATER] = ()
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """A kernel of a compiled network.
+
+    Attributes:
+        calls: how often one run of the network calls it.
+        task: the key of the task that it holds; None where it holds no tuned operator.
+        layers: the names of the layers that it holds.
+        flop: floating-point operations of one call.
+        size_bytes: bytes of its inputs and outputs.
+    """
+
+    name: str
+    calls: int
+    task: Key | None
+    layers: tuple[str, ...]
+    flop: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class AcceleratorStep:
+    """A layer that the accelerator runs.
+
+    Attributes:
+        value: the name of the layer's result in the network.
+    """
+
+    name: str
+    value: str
+    instructions: int
+    cycles: int
+
+
+@dataclass(frozen=True)
+class AcceleratorCandidate:
+    """A geometry that was considered for the network.
+
+    Attributes:
+        block: the matrix unit's batch, input channels and output channels.
+        area, memory: relative to VTA's own.
+        latency_s: seconds of all layers.
+    """
+
+    block: tuple[int, ...]
+    area: float
+    memory: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """What is known of the simulated accelerator that a network runs on.
+
+    Attributes:
+        geometry: the fields of `anole.targets.vta.geometry.Geometry`.
+        area, memory: relative to VTA's own.
+        samples: how many inputs the network was calibrated with.
+        cycles, latency_s: of one run of all steps.
+        untuned_latency_s: seconds of the same network with default configs.
+        snr_db: signal to noise of each result, in decibel; None where it is exact.
+        candidates: the geometries that were considered; None where the hardware is fixed.
+        per_layer_latency_s: seconds if every layer had the geometry that is best for itself; likewise.
+    """
+
+    geometry: Mapping[str, Any] = field(hash=False)
+    area: float
+    memory: float
+    frequency_mhz: float
+    samples: int
+    steps: tuple[AcceleratorStep, ...]
+    cycles: int
+    latency_s: float
+    untuned_latency_s: float
+    snr_db: Mapping[str, float | None] = field(hash=False)
+    candidates: tuple[AcceleratorCandidate, ...] | None = None
+    per_layer_latency_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled network.
+
+    Attributes:
+        model: the model's name in models.yaml.
+        entry: the model's entry in models.yaml.
+        target: the target's name in models.yaml.
+        trials: the budget of each task or, where it is shared, of all together.
+        versions: the versions of the software that made it.
+        runs_on: what TVM's runtime calls the device, such as ``cpu``; None for a simulated accelerator.
+        threads: how many threads of the processor run kernels or launch them.
+        memory: bytes of activations and weights.
+        kernels: in the order of their first call; None where they are not known.
+        accelerator: what is known of a simulated accelerator; None for a device.
+        size_bytes: bytes of all files in the folder, without ``build.json``.
+    """
+
+    name: str
+    model: str
+    entry: Mapping[str, Any] = field(hash=False)
+    target: str
+    target_description: Mapping[str, Any] = field(hash=False)
+    preset: str
+    trials: int
+    shared: Annotated[bool, LATER] = field(default=False, kw_only=True)
+    seed: int
+    created_at: Time
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    coverage: Coverage
+    tasks: tuple[BuiltTask, ...]
+    versions: Mapping[str, str] = field(hash=False)
+    runs_on: str | None = None
+    threads: int | None = None
+    memory: Mapping[str, int] | None = field(default=None, hash=False)
+    kernels: tuple[BuiltKernel, ...] | None = None
+    accelerator: Accelerator | None = None
+    size_bytes: int | None = None
+
+    @property
+    def model_spec(self) -> ModelSpec:
+        """The model as models.yaml described it."""
+        return ModelSpec.from_json(self.model, self.entry)
+
+
+def read_build(folder: Path) -> Build:
+    """Reads the description of the build in a folder.
+
+    Raises:
+        DocumentError: it is missing or broken.
+    """
+    return read_document(folder / FILE, Build, "compile")
+
+
+def write_build(folder: Path, build: Build) -> None:
+    """Writes the description of a build into its folder, which is new."""
+    (folder / FILE).write_text(text_of(build), encoding="utf-8")

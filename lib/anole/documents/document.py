@@ -1,0 +1,86 @@
+"""How a document is read and written: JSON of a known schema, from one dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from anole.documents.plain import Misfit, from_plain, parse_json, shown, to_plain
+from anole.errors import DocumentError
+from anole.files import document_text, write_atomically
+
+T = TypeVar("T")
+
+SCHEMA = 1
+"""The version of all documents; a reader refuses newer ones."""
+
+
+def read_document(path: Path, cls: type[T], stage: str) -> T:
+    """Reads a document.
+
+    Args:
+        path: the file.
+        cls: the dataclass that it holds.
+        stage: the stage that writes such documents.
+
+    Raises:
+        DocumentError: the file is missing or broken, or a newer version wrote it.
+    """
+    return document_of(read_plain(path, stage), cls, path, stage)
+
+
+def read_plain(path: Path, stage: str) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+        DocumentError: the file is missing or broken, or a newer version wrote it.
+    """
+    try:
+        plain = parse_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise DocumentError(path, "there is no such file", stage) from error
+    except OSError as error:
+        raise DocumentError(path, f"cannot be read: {error.strerror}", stage) from error
+    except ValueError as error:
+        raise DocumentError(path, f"is not JSON: {error}", stage) from error
+    if not isinstance(plain, dict):
+        raise DocumentError(path, f"holds {shown(plain)}, not an object", stage)
+    found = plain.get("schema", SCHEMA)
+    if not isinstance(found, int) or found > SCHEMA:
+        raise DocumentError(path, f"found schema {shown(found)}; this version of Anole reads {SCHEMA}", stage)
+    return plain
+
+
+def document_of(plain: object, cls: type[T], path: Path, stage: str) -> T:
+    """Returns the dataclass that a plain value of a file holds.
+
+    Raises:
+        DocumentError: the value does not fit.
+    """
+    try:
+        return from_plain(cls, plain)
+    except Misfit as error:
+        raise DocumentError(path, str(error), stage) from error
+
+
+def write_document(path: Path, document: Any) -> None:
+    """Writes a document, and only when its content differs, see `anole.files.write_atomically`."""
+    write_atomically(path, text_of(document))
+
+
+def text_of(document: Any) -> str:
+    """Returns the text of a document's file."""
+    return document_text({"schema": SCHEMA, **to_plain(document)})
+
+
+def argument_of(document: Any) -> str:
+    """Returns a document as an argument of a command; equal documents give equal text."""
+    return json.dumps(to_plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def differing(one: Any, other: Any) -> list[str]:
+    """Returns the names of the fields in which two documents of one class differ."""
+    names = [field.name for field in dataclasses.fields(one)]
+    return [name for name in names if to_plain(getattr(one, name)) != to_plain(getattr(other, name))]
