@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from anole.evaluate.engines import Engine, build_engine, export_onnx, onnxruntime_engine, torch_engine
-from anole.evaluate.stage import draw_inputs, read_build
+from anole.evaluate.comparison import draw_inputs, read_build
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Device

@@ -8,8 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from anole.documents.build import FILE, Build, BuiltTask, Coverage, TensorInfo, write_build
+from anole.documents.evaluation import Evaluation, Latency, write_evaluation
+from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
+from anole.documents.receipt import TriedConfig
 from anole.record import Confirmation, Measurement, Run, SpaceFacts, Status, Trial
-from anole.store.database import Merged, merge
+from anole.store.database import Merged, merge_files
 from anole.store.shard import Shard, shard_path
 from anole.task import Conv2d, Dense, Task
 
@@ -45,10 +49,10 @@ def confirmation_of(trial: Trial, latency_s: float | None, after_trials: int, ra
     return Confirmation(trial.config, measurement, after_trials, rank, "2026-11-21T10:05:00.000Z")
 
 
-def tried_of(latency_alone_s: float, latency_s: float | None, chosen: bool = False) -> dict[str, Any]:
+def tried_of(latency_alone_s: float, latency_s: float | None, chosen: bool = False) -> TriedConfig:
     """Returns a candidate as a build tells of it: what it takes alone, and in the network if it works there."""
     config = {"tile_f": [1, 1, 1, 16], "alone_us": round(1e6 * latency_alone_s)}
-    return {"config": config, "latency_s": latency_s, "latency_alone_s": latency_alone_s, "chosen": chosen}
+    return TriedConfig(config, latency_s, latency_alone_s, chosen)
 
 
 class Project:
@@ -88,17 +92,16 @@ class Project:
     def extract(self, model: str, tasks: Sequence[tuple[Task, int]], target: str = "cpu") -> Path:
         for task, _ in tasks:
             self._write(f"work/tasks/{task.key}.json", task.to_json())
-        manifest = {
-            "schema": 1,
-            "model": model,
-            "target": target,
-            "source": f"torchvision:{model}",
-            "inputs": {"x": [1, 3, 224, 224]},
-            "target_description": CPU,
-            "tasks": [{"key": task.key, "weight": weight, "layers": ["conv1"]} for task, weight in tasks],
-            "flop": sum(weight * task.workload.flop for task, weight in tasks),
-        }
-        return self._write(f"work/models/{model}/{target}.json", manifest)
+        source, inputs = f"torchvision:{model}", {"x": [1, 3, 224, 224]}
+        listed = (
+            ListedTask(task.key, task.label, task.workload.flop, weight, (f"conv{number}",))
+            for number, (task, weight) in enumerate(tasks)
+        )
+        flop = sum(weight * task.workload.flop for task, weight in tasks)
+        origin = Origin({"source": source, "inputs": inputs}, CPU, {"extract": 1})
+        path = self.folder / f"work/models/{model}/{target}.json"
+        write_manifest(path, Manifest(model, target, source, inputs, origin, tuple(listed), flop))
+        return path
 
     def compile(
         self,
@@ -106,69 +109,67 @@ class Project:
         tasks: Sequence[tuple[Task, int, Run | None]],
         created_at: str = "2026-11-21T11:00:00.000Z",
         preset: str = "autotvm",
-        refined: Mapping[str, Sequence[dict[str, Any]]] | None = None,
+        refined: Mapping[str, Sequence[TriedConfig]] | None = None,
     ) -> Path:
         """Writes a build; `refined` says of tasks, by their keys, what was tried within the network."""
         total = sum(weight * task.workload.flop for task, weight, _ in tasks)
         tuned = sum(weight * task.workload.flop for task, weight, run in tasks if run)
-        build = {
-            "schema": 1,
-            "name": f"{model}-cpu",
-            "model": model,
-            "target": "cpu",
-            "preset": preset,
-            "trials": 8,
-            "seed": 0,
-            "created_at": created_at,
-            "inputs": [{"name": "x", "shape": [1, 3, 224, 224]}],
-            "outputs": [{"name": "y", "shape": [1, 1000]}],
-            "target_description": CPU,
-            "coverage": {"tuned_flop": tuned, "total_flop": total, "share": tuned / total},
-            "tasks": [
-                {
-                    "key": task.key,
-                    "label": task.label,
-                    "flop": task.workload.flop,
-                    "weight": weight,
-                    "config": {"tile_f": [1, 1, 1, 16]} if run else None,
-                    "matched": "tuned" if run else "default",
-                    "run_key": run.key if run else None,
-                    "latency_s": 2e-3 if run else None,
-                    "reason": None if run else "no trial succeeded",
-                    "refined": (refined or {}).get(task.key, []),
-                }
-                for task, weight, run in tasks
-            ],
-            "versions": {"tvm": "0.27.0"},
-            "size_bytes": 123456,
-        }
-        return self._write(f"builds/{model}-cpu/build.json", build)
+        built = (
+            BuiltTask(
+                key=task.key,
+                label=task.label,
+                flop=task.workload.flop,
+                weight=weight,
+                layers=(f"conv{number}",),
+                config={"tile_f": [1, 1, 1, 16]} if run else None,
+                matched="tuned" if run else "default",
+                run_key=run.key if run else None,
+                latency_s=2e-3 if run else None,
+                reason=None if run else "no trial succeeded",
+                refined=tuple((refined or {}).get(task.key, ())),
+            )
+            for number, (task, weight, run) in enumerate(tasks)
+        )
+        build = Build(
+            name=f"{model}-cpu",
+            model=model,
+            entry={"source": f"torchvision:{model}", "inputs": {"x": [1, 3, 224, 224]}},
+            target="cpu",
+            target_description=CPU,
+            preset=preset,
+            trials=8,
+            seed=0,
+            created_at=created_at,
+            inputs=(TensorInfo("x", (1, 3, 224, 224), "float32"),),
+            outputs=(TensorInfo("y", (1, 1000), "float32"),),
+            coverage=Coverage(tuned, total, tuned / total),
+            tasks=tuple(built),
+            versions={"tvm": "0.27.0"},
+            size_bytes=123456,
+        )
+        folder = self.folder / f"builds/{model}-cpu"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_build(folder, build)
+        return folder / FILE
 
     def evaluate(self, build: str, latency_s: float = 0.017, created_at: str = "2026-11-21T12:00:00.000Z") -> Path:
-        latencies = [
-            {
-                "reference": reference,
-                "latency_s": latency_s,
-                "latency_std_s": 1e-4,
-                "reference_latency_s": reference_s,
-                "reference_latency_std_s": 2e-4,
-                "speedup": reference_s / latency_s,
-                "relative_error": 4e-6,
-                "rounds": 50,
-            }
+        latencies = (
+            Latency(
+                reference=reference,
+                latency_s=latency_s,
+                latency_std_s=1e-4,
+                reference_latency_s=reference_s,
+                reference_latency_std_s=2e-4,
+                speedup=reference_s / latency_s,
+                relative_error=4e-6,
+                rounds=50,
+            )
             for reference, reference_s in (("torch", 0.0244), ("onnxruntime", 0.017))
-        ]
-        evaluation = {
-            "schema": 1,
-            "build": build,
-            "created_at": created_at,
-            "threads": 2,
-            "host": {"cpu": "EPYC"},
-            "versions": {"torch": "2.15.0"},
-            "coverage_share": 0.9,
-            "latencies": latencies,
-        }
-        return self._write(f"work/evaluations/{build}.json", evaluation)
+        )
+        path = self.folder / f"work/evaluations/{build}.json"
+        versions = {"torch": "2.15.0"}
+        write_evaluation(path, Evaluation(build, created_at, 2, {"cpu": "EPYC"}, versions, 0.9, tuple(latencies)))
+        return path
 
     def fill(self) -> None:
         """Tunes, extracts, compiles and evaluates two models that share a task."""
@@ -188,10 +189,10 @@ class Project:
         self.evaluate("resnet34-cpu")
 
     def merge(self, shards: Path | None = None, database: Path | None = None) -> Merged:
-        return merge(
+        return merge_files(
             shards or self.shards,
             sorted(self.folder.glob("work/models/*/*.json")),
-            sorted(self.folder.glob("builds/*/build.json")),
+            sorted(path.parent for path in self.folder.glob("builds/*/build.json")),
             sorted(self.folder.glob("work/evaluations/*.json")),
             database or self.database,
         )

@@ -13,7 +13,7 @@ from anole.__main__ import main
 from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline, Place
 from anole.spec.reading import parse_spec
-from anole.store.database import merge
+from anole.store.database import merge_files
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
@@ -35,7 +35,7 @@ def test_the_targets_elsewhere_of_the_docs_are_right() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_query_runs(page: Path, tmp_path: Path) -> None:
-    merge(tmp_path / "shards", [], [], [], tmp_path / "tuning.sqlite")
+    merge_files(tmp_path / "shards", [], [], [], tmp_path / "tuning.sqlite")
     with sqlite3.connect(tmp_path / "tuning.sqlite") as database:
         for query in queries(page):
             database.execute(query).fetchall()

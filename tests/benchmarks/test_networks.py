@@ -9,7 +9,7 @@ from typing import Any
 
 from anole.evaluate.stage import MAX_RELATIVE_ERROR
 from anole.record import Measurement, Run, Status, Trial
-from anole.store.database import merge
+from anole.store.database import merge_files
 from anole.store.shard import Shard
 from anole.task import Dense, Task
 from networks import COLUMNS, effort
@@ -48,7 +48,7 @@ def test_tuning_took_what_the_runs_of_a_build_took(tmp_path: Path) -> None:
     first = tune(shards, Task(Dense(1, 512, 1000), CPU, 1), [0.5, 2.0])
     second = tune(shards, Task(Dense(1, 256, 10), CPU, 1), [1.0, 2.0, 4.25])
     tune(shards, Task(Dense(1, 128, 10), CPU, 1), [9.0])
-    merge(shards, [], [], [], database)
+    merge_files(shards, [], [], [], database)
     tasks = [{"run_key": first.key}, {"run_key": second.key}, {"run_key": None}]
     assert effort({"tasks": tasks}, database) == {"tuning_s": 6.25, "trials_measured": 5}
     assert effort({"tasks": [*tasks, {"run_key": "unknown"}]}, database) == {}

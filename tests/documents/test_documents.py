@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from anole.documents.documents import read_build, read_evaluation, read_manifest, read_task
-from anole.errors import StoreError
+from anole.documents.build import read_build
+from anole.documents.document import with_schema
+from anole.documents.evaluation import read_evaluation
+from anole.documents.manifest import Origin, read_listed_task, read_manifest
+from anole.documents.receipt import read_receipts
+from anole.errors import DocumentError
 
 
 def edit(path: Path, **change: object) -> Path:
@@ -21,65 +25,77 @@ def manifest(project) -> Path:
 
 def test_a_manifest_leads_to_its_tasks(project, manifest: Path) -> None:
     document = read_manifest(manifest)
-    assert document.plain == json.loads(manifest.read_text())
-    assert read_task(document, project.CONV.key).to_json() == project.CONV.to_json()
+    assert with_schema(document) == json.loads(manifest.read_text())
+    assert document.weights == {project.CONV.key: 4}
+    assert document.model_spec.source == "torchvision:resnet18"
+    assert read_listed_task(manifest, project.CONV.key).to_json() == project.CONV.to_json()
+
+
+def test_a_manifest_of_another_origin_is_stale(manifest: Path) -> None:
+    origin = read_manifest(manifest).origin
+    assert read_manifest(manifest, origin).origin == origin
+    with pytest.raises(DocumentError) as caught:
+        read_manifest(manifest, Origin(origin.entry, {**origin.target_description, "threads": 64}, {"extract": 2}))
+    assert str(caught.value) == (
+        f"{manifest}: is of another target_description and versions than models.yaml; "
+        "`snakemake --forcerun extract` writes it anew"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": NaN}', "\0"])
 def test_what_is_not_an_object_is_refused(manifest: Path, text: str) -> None:
     manifest.write_text(text)
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(DocumentError) as caught:
         read_manifest(manifest)
     assert str(caught.value).startswith(f"{manifest}: ")
-    assert "`anole extract` writes it anew" in str(caught.value)
+    assert "`snakemake --forcerun extract` writes it anew" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"schema": 2}, "newer Anole"),
-        ({"schema": None}, "schema is None"),
+        ({"schema": 2}, "found schema 2; this version of Anole reads 1"),
+        ({"schema": None}, "found schema None"),
         ({"model": 3}, "model is 3, not text"),
         ({"inputs": [1, 3]}, "inputs is [1, 3], not an object"),
-        ({"tasks": [{"key": "x", "weight": 1, "layers": []}]}, "tasks[0].key is 'x'"),
+        ({"tasks": [{"key": "x", "label": "", "flop": 1, "weight": 1, "layers": []}]}, "tasks[0].key is 'x'"),
         (
-            {"tasks": [{"key": "a" * 64, "weight": 1.5, "layers": []}]},
+            {"tasks": [{"key": "a" * 64, "label": "", "flop": 1, "weight": 1.5, "layers": []}]},
             "tasks[0].weight is 1.5, not a whole number",
         ),
     ],
 )
 def test_a_damaged_manifest_is_named(manifest: Path, change: dict, problem: str) -> None:
     edit(manifest, **change)
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(DocumentError) as caught:
         read_manifest(manifest)
     assert problem in str(caught.value)
 
 
 def test_a_task_that_is_missing_damaged_or_another_is_named(project, manifest: Path) -> None:
-    document = read_manifest(manifest)
     path = project.folder / "work" / "tasks" / f"{project.CONV.key}.json"
     path.write_text(json.dumps(project.DENSE.to_json()))
-    with pytest.raises(StoreError, match=f"holds a task with the key {project.DENSE.key}"):
-        read_task(document, project.CONV.key)
+    with pytest.raises(DocumentError, match=f"holds a task with the key {project.DENSE.key}"):
+        read_listed_task(manifest, project.CONV.key)
     path.write_text('{"workload": {"operator": "lstm"}}')
-    with pytest.raises(StoreError, match="is not a task"):
-        read_task(document, project.CONV.key)
+    with pytest.raises(DocumentError, match="is not a task"):
+        read_listed_task(manifest, project.CONV.key)
     path.unlink()
-    with pytest.raises(StoreError, match=r"is missing; extract the model again \(snakemake -R extract\)"):
-        read_task(document, project.CONV.key)
+    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it anew"):
+        read_listed_task(manifest, project.CONV.key)
 
 
 def test_a_damaged_build_or_evaluation_is_named(project) -> None:
     build = project.compile("resnet18", [(project.CONV, 1, None)])
     evaluation = project.evaluate("resnet18-cpu")
-    assert read_build(build).plain["name"] == read_evaluation(evaluation).plain["build"] == "resnet18-cpu"
-    with pytest.raises(StoreError, match=r"coverage\.share is missing"):
-        read_build(edit(build, coverage={"tuned_flop": 0, "total_flop": 1}))
-    with pytest.raises(StoreError, match="created_at is 'now'"):
-        read_build(edit(build, created_at="now"))
-    with pytest.raises(StoreError, match=r"latencies\[0\]\.reference is missing"):
+    assert read_build(build.parent).name == read_evaluation(evaluation).build == "resnet18-cpu"
+    with pytest.raises(DocumentError, match=r"coverage\.share is missing"):
+        read_build(edit(build, coverage={"tuned_flop": 0, "total_flop": 1}).parent)
+    with pytest.raises(DocumentError, match="created_at is 'now'"):
+        read_build(edit(build, created_at="now").parent)
+    with pytest.raises(DocumentError, match=r"latencies\[0\]\.reference is missing"):
         read_evaluation(edit(evaluation, latencies=[{}]))
-    with pytest.raises(StoreError, match="cannot be read: No such file"):
+    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun evaluate` writes it anew"):
         read_evaluation(evaluation.with_name("gone.json"))
 
 
@@ -92,14 +108,32 @@ def test_a_damaged_build_or_evaluation_is_named(project) -> None:
 )
 def test_a_damaged_refinement_is_named(project, tried: object, problem: str) -> None:
     build = project.compile("resnet18", [(project.CONV, 1, None)])
-    tasks = [{**task, "refined": [tried]} for task in read_build(build).plain["tasks"]]
-    with pytest.raises(StoreError, match=problem):
-        read_build(edit(build, tasks=tasks))
+    tasks = [{**task, "refined": [tried]} for task in json.loads(build.read_text())["tasks"]]
+    with pytest.raises(DocumentError, match=problem):
+        read_build(edit(build, tasks=tasks).parent)
 
 
 def test_a_build_of_an_older_version_was_not_refined(project) -> None:
     build = project.compile("resnet18", [(project.CONV, 1, None)])
-    tasks = [dict(task) for task in read_build(build).plain["tasks"]]
+    tasks = json.loads(build.read_text())["tasks"]
     for task in tasks:
         del task["refined"]
-    assert read_build(edit(build, tasks=tasks)).plain["tasks"] == tasks
+    (task,) = read_build(edit(build, tasks=tasks).parent).tasks
+    assert (task.key, task.refined) == (project.CONV.key, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[]", r"holds \[\], not an object; `snakemake --forcerun tune` writes it anew"),
+        ("{}", "task_key is missing"),
+        ('{"receipts": 3}', "receipts is not a list"),
+        ('{"receipts": [{"task_key": "x"}]}', "task_key is 'x', not of the form"),
+    ],
+)
+def test_a_damaged_receipt_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "64.json"
+    path.write_text(text)
+    with pytest.raises(DocumentError, match=problem) as caught:
+        read_receipts([path])
+    assert str(caught.value).startswith(f"{path}: ")

@@ -11,8 +11,9 @@ from rich.console import Console
 from anole.documents import layout
 from anole.errors import StoreError
 from anole.project.pipeline import Pipeline
-from anole.project.plan import Plan, make_plan, render_plan
+from anole.project.plan import Plan, make_plan
 from anole.record import Measurement, Run, Status, Trial, utc_now
+from anole.report.plan_table import render_plan
 from anole.store.shard import Shard, shard_path
 from anole.task import Conv2d, Dense, Task
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from anole.documents.documents import read_build
 
 from anole.compile.stage import compile_network
-from anole.documents.documents import read_build
 from anole.documents.receipt import read_receipts
 from anole.errors import BuildError
 from anole.evaluate.interleave import Pace
@@ -22,9 +22,9 @@ from anole.extract.tasks import extract_tasks
 from anole.host.machine import describe_cpu
 from anole.measure.site import site_of
 from anole.refine.candidates import candidates_of
-from anole.refine.clock import Clock
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stage import Effort, refine_network
+from anole.refine.stopwatch import Clock
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.task import Task

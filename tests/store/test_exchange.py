@@ -9,7 +9,7 @@ import pytest
 
 from anole.errors import StoreError
 from anole.record import Source
-from anole.store.exchange import Imported, import_records
+from anole.store.exchange import TakenOver, import_records
 from anole.store.shard import Shard, read_shard, shard_path
 
 
@@ -22,14 +22,14 @@ def test_all_that_is_known_of_all_runs_is_taken_over(project, tmp_path, form) ->
     project.fill()
     project.merge()
     taken = import_records(project.database if form == "database" else project.shards, tmp_path / "here")
-    assert taken == Imported(runs=4, known=0, trials=15)
+    assert taken == TakenOver(runs=4, known=0, trials=15)
     here, there = contents(tmp_path / "here"), contents(project.shards)
     if form == "database":
         # There what is known of a space belongs to the task, and so to all of its runs.
         here = {name: replace(content, space=there[name].space) for name, content in here.items()}
     assert here == there
     again = import_records(project.database, tmp_path / "here")
-    assert again == Imported(runs=0, known=4, trials=0)
+    assert again == TakenOver(runs=0, known=4, trials=0)
 
 
 def test_what_a_run_learned_from_is_taken_over(project, tmp_path) -> None:
@@ -46,8 +46,8 @@ def test_the_longer_state_of_a_run_is_kept(project, new_project, tmp_path) -> No
     other, run = new_project(), project.run_of(project.CONV)
     project.tune(run, project.CONV, [3e-3, 2e-3])
     other.tune(run, project.CONV, [3e-3, 2e-3, 1e-3])
-    assert import_records(project.shards, other.shards) == Imported(0, 1, 0)
-    assert import_records(other.shards, project.shards) == Imported(1, 0, 3)
+    assert import_records(project.shards, other.shards) == TakenOver(0, 1, 0)
+    assert import_records(other.shards, project.shards) == TakenOver(1, 0, 3)
     assert len(read_shard(shard_path(project.shards, run)).trials) == 3
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
+from anole.documents.plain import to_plain
 from anole.errors import StoreError
 from anole.store.migrations import create_views, migrations, unknown_migrations
 
@@ -68,7 +69,7 @@ def test_a_trial_has_exactly_the_fields_of_a_record(project, db: Database) -> No
         ("trial", project.trial_of(0), {"run_key", "task_key"}),
         ("confirmation", project.confirmation_of(project.trial_of(0), 1e-3, 1), {"run_key", "number"}),
     ]:
-        assert {column.name for column in db.table(table).columns} == keys | record.to_json().keys()
+        assert {column.name for column in db.table(table).columns} == keys | to_plain(record).keys()
 
 
 @pytest.mark.parametrize(

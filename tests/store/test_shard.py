@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anole
+from anole.documents.plain import to_plain
 from anole.errors import StoreError
 from anole.record import Confirmation, Measurement, Status, Trial
 from anole.store.content import parse_shard, whole_lines
@@ -77,10 +78,10 @@ def test_what_is_appended_is_read_back(
             shard.append_confirmation(confirmation)
     content = read_shard(shard_path(project.shards, run))
     assert content.run == run
-    assert content.run.to_json() == run.to_json()
+    assert to_plain(content.run) == to_plain(run)
     assert content.task.to_json() == project.CONV.to_json()
-    assert [trial.to_json() for trial in content.trials] == [trial.to_json() for trial in trials]
-    assert [found.to_json() for found in content.confirmations] == [given.to_json() for given in confirmed]
+    assert [to_plain(trial) for trial in content.trials] == [to_plain(trial) for trial in trials]
+    assert [to_plain(found) for found in content.confirmations] == [to_plain(given) for given in confirmed]
     assert content.iterations == dict(enumerate(searched))
     with Shard.open(project.shards, run, project.CONV) as shard:
         assert shard.trials == content.trials
@@ -338,11 +339,12 @@ def test_a_full_disk_loses_nothing_acknowledged(project, tuned: Path) -> None:
 WRITER = """
 import json, sys
 from pathlib import Path
+from anole.documents.plain import from_plain
 from anole.record import Measurement, Run, Status, Trial
 from anole.store.shard import Shard
 from anole.task import Task
 
-directory, run, task = Path(sys.argv[1]), Run.from_json(json.loads(sys.argv[2])), json.loads(sys.argv[3])
+directory, run, task = Path(sys.argv[1]), from_plain(Run, json.loads(sys.argv[2])), json.loads(sys.argv[3])
 with Shard.open(directory, run, Task.from_json(task)) as shard:
     while True:
         number = len(shard.trials)
@@ -356,7 +358,7 @@ with Shard.open(directory, run, Task.from_json(task)) as shard:
 def test_kill_9_loses_no_acknowledged_trial(project) -> None:
     run = project.run_of(project.CONV)
     command = [sys.executable, "-c", WRITER, str(project.shards)]
-    command += [json.dumps(run.to_json()), json.dumps(project.CONV.to_json())]
+    command += [json.dumps(to_plain(run)), json.dumps(project.CONV.to_json())]
     environment = {**os.environ, "PYTHONPATH": str(Path(anole.__file__).parents[1])}
     acknowledged = -1
     for patience in range(10):

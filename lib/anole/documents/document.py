@@ -72,7 +72,12 @@ def write_document(path: Path, document: Any) -> None:
 
 def text_of(document: Any) -> str:
     """Returns the text of a document's file."""
-    return document_text({"schema": SCHEMA, **to_plain(document)})
+    return document_text(with_schema(document))
+
+
+def with_schema(document: Any) -> dict[str, Any]:
+    """Returns what a document's file holds, in plain JSON values."""
+    return {"schema": SCHEMA, **to_plain(document)}
 
 
 def argument_of(document: Any) -> str:

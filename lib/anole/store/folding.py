@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlite_utils import Database
 
 from anole.documents.build import FILE, Build, BuiltTask, read_build
-from anole.documents.document import argument_of
+from anole.documents.document import with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
@@ -115,7 +115,7 @@ def fold_build(db: Database, folder: Path) -> None:
         "total_flop": build.coverage.total_flop,
         "coverage_flop_share": build.coverage.share,
         "size_bytes": build.size_bytes,
-        "manifest": argument_of(build),
+        "manifest": canonical_json(with_schema(build)),
         "created_at": build.created_at,
     }
     _upsert(db, "build", row, key="name")

@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 
 from anole.compile.vta.calibrate import _max_pool, best_exponent, observe, read_samples, snr_db
 from anole.compile.vta.partition import MaxPool, partition
-from anole.errors import BuildError
 from anole.documents.build import TensorInfo
+from anole.errors import BuildError
 from anole.spec.entries import ModelSpec
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import MOST, Pool, numbers_of
