@@ -1,0 +1,198 @@
+"""Tiny real networks, as a user's project has them; tests copy this file into a project as ``tiny.py``."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class ConvNorm(nn.Sequential):
+    def __init__(self, inputs: int, outputs: int, kernel: int, **settings: int) -> None:
+        conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False, **settings)
+        super().__init__(conv, nn.BatchNorm2d(outputs))
+        norm = self[1]
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+
+
+class Residual(nn.Module):
+    """Two blocks of the same convolution, a residual, and a dense layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = ConvNorm(3, 16, 3)
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.first = ConvNorm(16, 16, 3)
+        self.second = ConvNorm(16, 16, 3)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.pool(torch.relu(self.stem(x)))
+        x = torch.relu(self.second(torch.relu(self.first(x))) + x)
+        return self.head(x.mean((2, 3)))
+
+
+class Branches(nn.Module):
+    """Concatenations whose operands are used once, twice, are the input itself, or concatenations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeeze = nn.Conv2d(3, 8, 1)
+        self.one = nn.Conv2d(8, 16, 1)
+        self.three = nn.Conv2d(8, 24, 3, padding=1)
+        self.after = nn.Conv2d(40 + 8 + 3, 20, 3, stride=2)
+        self.pooled = nn.AvgPool2d(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        squeezed = torch.relu(self.squeeze(x))
+        fire = torch.cat([torch.relu(self.one(squeezed)), torch.relu(self.three(squeezed))], 1)
+        dense = torch.cat([fire, squeezed, x], 1)
+        twice = torch.cat([squeezed, squeezed], 1)
+        return torch.cat([self.after(dense), self.pooled(twice), self.pooled(x)], 1)
+
+
+class Joined(nn.Module):
+    """Concatenations that are outputs themselves, one of them also an operand of the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(6, 5), nn.Linear(6, 16)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        both = torch.cat([torch.relu(self.left(x)), self.right(x)], 1)
+        return both, torch.cat([torch.exp(both), x], 1)
+
+
+class Varied(nn.Module):
+    """Groups, dilation, odd channels, activations, attention and two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(6, 6, 3, padding=1, groups=6)
+        self.grouped = nn.Conv2d(6, 10, (3, 1), groups=2, stride=(2, 1))
+        self.dilated = nn.Conv2d(10, 7, 3, padding=2, dilation=2)
+        self.norm = nn.LayerNorm(7)
+        self.query = nn.Linear(7, 7)
+        self.value = nn.Linear(7, 5, bias=False)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = nn.functional.silu(self.depthwise(x))
+        x = torch.sigmoid(self.grouped(x))
+        x = nn.functional.gelu(self.dilated(x))
+        tokens = self.norm(x.flatten(2).transpose(1, 2))
+        weights = torch.softmax(self.query(tokens) @ tokens.transpose(1, 2), -1)
+        return x, torch.tanh(weights @ self.value(tokens))
+
+
+class Gated(nn.Module):
+    """Squeeze and excitation: each channel is multiplied by what is computed of all of them. And a prime width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widen = nn.Conv2d(4, 24, 1)
+        self.squeeze = nn.Conv2d(24, 3, 1)
+        self.excite = nn.Conv2d(3, 24, 1)
+        self.narrow = nn.Conv2d(24, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = nn.functional.silu(self.widen(x))
+        gate = torch.sigmoid(self.excite(nn.functional.silu(self.squeeze(wide.mean((2, 3), keepdim=True)))))
+        return x + self.narrow(gate * wide)
+
+
+class Enlarged(nn.Module):
+    """A transposed convolution, zeros around it, slopes below zero, and then one dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enlarge = nn.ConvTranspose2d(4, 6, 4, 2, 1)
+        self.around = nn.ZeroPad2d((1, 0, 2, 1))
+        self.mix = nn.Conv2d(6, 5, 3, bias=False)
+        self.along = nn.Conv1d(5, 7, 3, padding=1)
+        self.norm = nn.BatchNorm1d(7)
+        self.slope = nn.PReLU(7, init=0.3)
+        self.shorten = nn.Conv1d(7, 3, 2, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.leaky_relu(self.enlarge(x), 0.2)
+        rows = nn.functional.leaky_relu(self.mix(self.around(x)), 0.1)
+        return self.shorten(nn.functional.max_pool1d(self.slope(self.norm(self.along(rows.mean(2)))), 2))
+
+
+class Tokens(nn.Module):
+    """Whole numbers that are looked up, and a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        self.mix = nn.Linear(8, 5)
+
+    def forward(self, ids: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        return self.mix(self.embed(ids)).masked_fill(~keep.unsqueeze(-1), -1.0)
+
+
+def norm_last() -> nn.Module:
+    return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+
+
+def norm_first() -> nn.Module:
+    return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=True, activation="gelu")
+
+
+def twins() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
+
+
+def residual() -> nn.Module:
+    return Residual()
+
+
+def residual_of_other_weights() -> nn.Module:
+    torch.manual_seed(1)
+    return Residual()
+
+
+def branches() -> nn.Module:
+    return Branches()
+
+
+def joined() -> nn.Module:
+    return Joined()
+
+
+def varied() -> nn.Module:
+    return Varied()
+
+
+def gated() -> nn.Module:
+    return Gated()
+
+
+def enlarged() -> nn.Module:
+    return Enlarged()
+
+
+def tokens() -> nn.Module:
+    return Tokens()
+
+
+def number() -> int:
+    return 3
+
+
+def broken() -> nn.Module:
+    raise RuntimeError("no weights today")
+
+
+class Unsupported(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.svdvals(x)
+
+
+class DataDependent(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x
+
+
+unsupported = Unsupported
+data_dependent = DataDependent

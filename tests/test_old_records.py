@@ -1,0 +1,151 @@
+"""Records of version 0.1.0 are read as they are, and nothing that they hold is tuned again.
+
+`old_records` is a whole project as the last commit of 0.1.0 left it, without compiled libraries: an accelerator that is
+searched, a processor behind an RPC server, tasks that share a budget, and a refined build.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.documents import layout
+from anole.documents.build import read_build
+from anole.documents.document import with_schema
+from anole.documents.evaluation import read_evaluation
+from anole.documents.manifest import read_manifest
+from anole.documents.receipt import read_receipts, read_refined
+from anole.documents.task import read_task
+from anole.project.pipeline import Pipeline
+from anole.project.plan import make_plan
+from anole.store.exchange import import_records
+from anole.store.shard import read_shard
+from anole.store.stage import merge_builds
+
+OLD = Path(__file__).parent / "old_records"
+BUILDS = sorted(path.name for path in (OLD / "builds").iterdir())
+MEASURED_ELSEWHERE = ("residual-accelerator-dcoc", "residual-board-anole", "encoder-shared")
+"""Builds of targets that every machine describes alike."""
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project, older than nothing in it, without what only the machine of its making describes."""
+    shutil.copytree(OLD, tmp_path / "old")
+    os.utime(tmp_path / "old/tiny.py", ns=(0, 0))
+    spec = tmp_path / "old/models.yaml"
+    spec.write_text("".join(line for line in spec.read_text().splitlines(keepends=True) if "here" not in line))
+    monkeypatch.chdir(tmp_path / "old")
+    return tmp_path / "old"
+
+
+def without_nulls(value: Any) -> Any:
+    """Returns a plain value without fields that are null, which 0.1.0 left out in some places."""
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def plain(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_documents_hold_what_they_held(build: str) -> None:
+    found = read_build(OLD / "builds" / build)
+    assert without_nulls(with_schema(found)) == without_nulls(plain(OLD / "builds" / build / "build.json"))
+    manifest = OLD / layout.manifest_path(found.model, found.target)
+    assert with_schema(read_manifest(manifest)) == plain(manifest)
+    evaluation = OLD / layout.evaluation_path(build)
+    assert without_nulls(with_schema(read_evaluation(evaluation))) == without_nulls(plain(evaluation))
+
+
+def test_tasks_have_the_keys_they_had() -> None:
+    paths = sorted((OLD / layout.TASKS).iterdir())
+    assert len(paths) == 14
+    for path in paths:
+        assert read_task(path).to_json() == plain(path)
+
+
+def test_receipts_tell_what_they_told() -> None:
+    tuned = sorted((OLD / "work").glob("tuned*/**/*.json"))
+    assert len(tuned) == 9
+    for path in tuned:
+        for held in plain(path).get("receipts", [plain(path)]):
+            receipt = read_receipts([path])[held["task_key"]]
+            assert (receipt.run_key, receipt.config, receipt.latency_s) == (
+                held["run_key"], held["config"], held["latency_s"],
+            )  # fmt: skip
+            assert [each.config for each in receipt.rivals] == [each["config"] for each in held["rivals"]]
+            assert [each.config for each in receipt.designs] == [each["config"] for each in held["designs"]]
+    (path,) = (OLD / "work/refined").iterdir()
+    assert with_schema(read_refined(path)) == plain(path)
+
+
+def test_nothing_is_tuned_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given that neither the tuner nor a template has changed since, which is what their versions say."""
+    monkeypatch.setattr("anole.project.pipeline.TUNER_VERSION", 4)
+    monkeypatch.setattr(
+        "anole.project.pipeline.extract_versions",
+        lambda description: {"conv2d": 1, "dense": 1, "extract": 7} if description["kind"] == "vta" else versions,
+    )
+    versions = plain(old / "work/models/residual/board.json")["versions"]
+    pipeline = Pipeline.load(old / "models.yaml")
+    assert tuple(pipeline.spec.builds) == MEASURED_ELSEWHERE
+    for build in pipeline.spec.builds.values():
+        assert pipeline.unmeasured(build) == []
+        assert all((old / receipt).exists() for receipt in pipeline.receipts(build))
+        shards = {layout.SHARDS / key / f"{pipeline.run(build, key).key}.jsonl" for key in manifest_keys(old, build)}
+        assert all((old / shard).exists() for shard in shards)
+    assert make_plan(pipeline).steps == ()
+
+
+def manifest_keys(project: Path, build: Any) -> list[str]:
+    return [task.key for task in read_manifest(project / layout.manifest_path(build.model, build.target)).tasks]
+
+
+def test_the_database_of_then_is_that_of_now(old: Path, tmp_path: Path) -> None:
+    database = tmp_path / "new.sqlite"
+    merge_builds([old / "builds" / build for build in BUILDS], old / layout.SHARDS, database)
+    assert rows(database) == rows(old / layout.DATABASE)
+
+
+def test_merging_into_the_database_of_then_changes_nothing(old: Path) -> None:
+    before = rows(old / layout.DATABASE)
+    merge_builds([old / "builds" / build for build in BUILDS], old / layout.SHARDS, old / layout.DATABASE)
+    assert rows(old / layout.DATABASE) == before
+
+
+def test_the_database_of_then_gives_back_its_shards(old: Path, tmp_path: Path) -> None:
+    taken = import_records(old / layout.DATABASE, tmp_path / "shards")
+    paths = sorted((old / layout.SHARDS).glob("*/*.jsonl"))
+    assert (taken.runs, taken.trials) == (len(paths), sum(len(read_shard(path).trials) for path in paths))
+    for path in paths:
+        mine, theirs = read_shard(tmp_path / "shards" / path.relative_to(old / layout.SHARDS)), read_shard(path)
+        assert (mine.run.key, mine.task.key, mine.trials) == (theirs.run.key, theirs.task.key, theirs.trials)
+        assert (mine.confirmations, mine.iterations, mine.space) == (
+            theirs.confirmations, theirs.iterations, theirs.space,
+        )  # fmt: skip
+
+
+def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Returns all rows of all tables; a build's description without the nulls that 0.1.0 left out."""
+    with sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True) as connection:
+        names = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
+        tables = {}
+        for name in names:
+            if name != "_sqlite_migrations":
+                cursor = connection.execute(f"select * from {name}")
+                columns = [column for column, *_ in cursor.description]
+                tables[name] = sorted((tuple(map(_comparable, columns, row)) for row in cursor), key=repr)
+    return tables
+
+
+def _comparable(column: str, value: Any) -> Any:
+    return json.dumps(without_nulls(json.loads(value)), sort_keys=True) if column == "manifest" else value
