@@ -1,4 +1,4 @@
-# Anole's chores. Every target builds the environment it needs; a newcomer needs `make demo` and `make test`.
+# Everyday commands. Each builds the environment that it needs; a newcomer needs `make demo` and `make test`.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
@@ -11,10 +11,10 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 .PHONY: help env demo test fuzz lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
 .DEFAULT_GOAL := help
 
-help:  ## list what can be made
+help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: $(STAMP)  ## build .venv from requirements.lock; nothing to do when it is up to date
+env: $(STAMP)  ## build .venv from requirements.lock, unless it is up to date
 
 $(STAMP): requirements.lock pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
@@ -32,11 +32,11 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 test: env lint  ## everything that .ci/run checks
 	python -m pytest --numprocesses 2 --dist loadfile
 
-fuzz: env  ## look for counterexamples that the tests do not know, by new random examples
+fuzz: env  ## run the property tests with new random examples, to find counterexamples
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/explore tests/extract tests/sample tests/space tests/store \
 		tests/surrogate tests/targets tests/contract
 
-lint: env  ## style, types, imports and workflow
+lint: env  ## check style, types, imports and the workflow
 	ruff check .
 	ruff format --check .
 	mypy
@@ -49,18 +49,18 @@ format: env  ## rewrite the code in the house style
 	ruff format .
 	snakefmt Snakefile rules
 
-lock: env  ## pin anew what pyproject.toml asks for
+lock: env  ## write requirements.lock from pyproject.toml
 	$(UV) pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --output-file requirements.lock
 
-doctor: env  ## say what this machine is and how fast it could be
+doctor: env  ## describe this machine and measure its peak
 	anole doctor
 
-bench-tuners: env  ## compare the search methods on this machine, for hours; goes on where it stopped
+bench-tuners: env  ## compare the search methods on this machine, for hours; resumes where it stopped
 	python benchmarks/tuners.py
 	python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
 	python benchmarks/tuners_report.py
 
-bench-vta: env  ## simulate whole design spaces of the accelerator and compare the search methods on them, for hours
+bench-vta: env  ## compare the search methods on whole design spaces of the accelerator, for hours
 	python benchmarks/vta_tables.py --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
 	python benchmarks/vta_tuners.py runs docs/results/vta_runs.csv
 	python benchmarks/vta_tuners.py summary < docs/results/vta_runs.csv > docs/results/vta_summary.csv
@@ -68,21 +68,21 @@ bench-vta: env  ## simulate whole design spaces of the accelerator and compare t
 	python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
 	python benchmarks/vta_rate.py > docs/results/vta_rate.csv
 
-# Without `env`, which needs a network: any Python that has what requirements.lock names will do.
-bench-gpu:  ## measure all there is to measure on this machine's GPU, for MINUTES (9); goes on where it stopped
+# This does not need `env`, which needs a network: any Python with the packages of requirements.lock will do.
+bench-gpu:  ## run all GPU benchmarks on this machine, for MINUTES (9); resumes where it stopped
 	PYTHONPATH=lib python benchmarks/whole.py --target cuda --folder $(or $(FOLDER),docs/results/gpu) --minutes $(or $(MINUTES),9)
 
 papers: env  ## tune, compile and time every network of the papers (models.papers.yaml), for hours
 	PYTHONPATH=lib python benchmarks/papers.py
 	snakemake --cores all --config spec=models.papers.yaml
 
-# The networks from ONNX have the kernels of those from torch, which are drawn alone.
-bench-cpu: papers  ## compare the networks of the papers with other engines, and their kernels with the machine's roofline
+# The networks from ONNX have the same kernels as those from torch, so only the latter are drawn.
+bench-cpu: papers  ## compare the papers' networks with other engines, and their kernels with the roofline
 	$(UV) pip install --quiet --group bench
 	PYTHONPATH=lib python benchmarks/networks.py builds/* > docs/results/networks.csv
 	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/kernels.csv
 	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/roofline.svg < docs/results/kernels.csv
 	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/networks.csv
 
-clean:  ## remove what was built, but no measurement
+clean:  ## remove everything that was built, and keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

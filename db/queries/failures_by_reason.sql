@@ -1,4 +1,4 @@
--- Why do candidates fail, and what share of all trials is it?
+-- Why do candidates fail, and what share of all trials is each reason?
 select
     failures.status,
     failures.error,

@@ -1,6 +1,7 @@
 -- Where do isolation and the network disagree about the best config of a layer?
--- The best alone beside the best within the network: above 1, the latter is slower alone, and yet faster there. Not
--- every one that is faster there is chosen: all of them together must not slow the network down.
+-- Each row compares the config that is best alone with the one that is best within the network. Where both ratios
+-- are above 1, the second config is slower alone and yet faster in the network. Not every such config is chosen: all
+-- of them together must not slow the network down.
 with ranked as (
     select *, row_number() over (partition by build, task_key order by latency_s, number) as place
     from refinement

@@ -1,5 +1,5 @@
 -- Which values of each knob do the fast configs of a task have?
--- Fast is within 10 % of the run's best. Set :task (the beginning of a task's key) to see only one.
+-- A config is fast if it is within 10 % of the run's best. Set :task (the beginning of a task's key) to see only one.
 select
     task.label,
     knob.key as knob,

@@ -1,5 +1,5 @@
--- How much can the measurements be trusted: their spread, and how they changed when confirmed?
--- Above 1, a trial's first measurement was faster than its confirmation.
+-- How far can measurements be trusted: what is their spread, and how did they change when they were confirmed?
+-- Where confirmed_over_first is above 1, the first measurement of a trial was faster than its confirmation.
 select
     task.label,
     run.preset,

@@ -1,5 +1,5 @@
 -- Which layers do two models have in common, so that they are tuned once for both?
--- Set :model to see only one model's.
+-- Set :model to see only the layers of one model.
 select
     one.model,
     other.model as other_model,

@@ -1,5 +1,5 @@
 -- Which layers does a build spend its time in?
--- A layer that occurs several times counts so often. Set :build to see only one.
+-- A layer that occurs several times counts as many times. Set :build to see only one build.
 select
     build_task.build,
     task.label,

@@ -1,4 +1,4 @@
--- How fast is each build beside its references, is it right, and how much of it was tuned?
+-- How fast is each build beside its references, how exact is it, and how much of it was tuned?
 select
     model_latency.model,
     model_latency.target,

@@ -1,5 +1,5 @@
 -- Where did the tuning time go, per task and preset?
--- The search is what is left of the elapsed time; builds run in parallel, so that their sum may exceed it.
+-- The search takes the rest of the elapsed time. Builds run in parallel, so that their sum may exceed it.
 select
     label,
     preset,

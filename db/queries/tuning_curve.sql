@@ -1,5 +1,5 @@
 -- When did each run find something better, and how much better?
--- Set :preset or :task (the beginning of a task's key) to see only some.
+-- Set :preset or :task (the beginning of a task's key) to see only some runs.
 select
     label,
     preset,

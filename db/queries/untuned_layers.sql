@@ -1,4 +1,4 @@
--- Which layers of a build run by a default schedule, why, and what share of its operations are they?
+-- Which layers of a build run with a default config, why, and what share of its operations are they?
 select
     build_task.build,
     task.label,
