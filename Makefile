@@ -33,8 +33,8 @@ test: env lint  ## everything that .ci/run checks
 	python -m pytest --numprocesses 2 --dist loadfile
 
 fuzz: env  ## run the property tests with new random examples, to find counterexamples
-	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/explore tests/extract tests/sample tests/space tests/store \
-		tests/surrogate tests/targets tests/contract
+	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/extract tests/search tests/space \
+		tests/store tests/targets
 
 lint: env  ## check style, types, imports and the workflow
 	ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,12 @@ from anole.spec.reading import parse_spec
 from anole.store.database import merge_files
 
 HOME = Path(__file__).parents[1]
-PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+PAGES = [HOME / "README.md", HOME / "CHANGELOG.md", HOME / "db/README.md", *sorted((HOME / "docs").rglob("*.md"))]
+PYPROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())
+
+
+def relative(page: Path) -> str:
+    return str(page.relative_to(HOME))
 
 
 def queries(page: Path) -> list[str]:
@@ -33,7 +39,13 @@ def test_the_targets_elsewhere_of_the_docs_are_right() -> None:
     assert [describe_target(target)["kind"] for target in spec.targets.values()] == ["cuda", "cpu", "cuda"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_query_runs(page: Path, tmp_path: Path) -> None:
     merge_files(tmp_path / "shards", [], [], [], tmp_path / "tuning.sqlite")
     with sqlite3.connect(tmp_path / "tuning.sqlite") as database:
@@ -67,13 +79,40 @@ def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
     assert pipeline.place("vta") == Place.SIMULATOR and pipeline.descriptions["found"]["area_max"] == 1.5
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert (page.parent / link).exists(), link
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        path, _, heading = link.partition("#")
+        if path.startswith("https:"):
+            continue
+        found = page.parent / path if path else page
+        assert found.exists(), link
+        assert not heading or heading in headings(found), link
 
 
 def test_commands_of_the_docs_exist() -> None:
     named = {name for page in PAGES for name in re.findall(r"(?:`|    )anole ([a-z]+)\b", page.read_text())}
     assert named >= {"plan", "doctor", "tune"}
     assert named <= set(main.commands)
+
+
+def test_the_chores_of_the_docs_exist() -> None:
+    chores = set(re.findall(r"^([a-z-]+):.*## ", (HOME / "Makefile").read_text(), re.MULTILINE))
+    shown = {name for page in PAGES for name in re.findall(r"(?:`|    )make ([a-z-]+)", page.read_text())}
+    assert shown >= {"demo", "test", "test-all", "lint"}
+    assert shown <= chores
+
+
+def test_the_map_of_the_house_shows_every_room_and_layer() -> None:
+    page = (HOME / "docs/design.md").read_text()
+    rooms = {folder.parent.name for folder in (HOME / "lib/anole").glob("*/__init__.py")}
+    files = {file.name for file in (HOME / "lib/anole").glob("[a-z]*.py")}
+    assert {name for name in rooms if f"`{name}/`" not in page} == set()
+    assert {name for name in files if f"`{name}`" not in page} == set()
+    (layers,) = [each["layers"] for each in PYPROJECT["tool"]["importlinter"]["contracts"] if each["type"] == "layers"]
+    assert "".join(f"    {layer}\n" for layer in layers) in page
+
+
+def test_the_newest_version_of_the_changelog_is_this_one() -> None:
+    newest = re.findall(r"^## (\S+)$", (HOME / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert newest == PYPROJECT["project"]["version"]
