@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from anole.documents.build import Build
+from anole.documents.receipt import Receipts
 from anole.record import Config, Measurement, Status
 from anole.search.roles import History
 from anole.space import ALGORITHM, Constraint, Space, option_knob, split_knob, union
@@ -122,7 +124,7 @@ def formula() -> Callable[[str], Formula]:
 
 
 @pytest.fixture(scope="session")
-def accelerate() -> Callable[..., dict[str, Any]]:
+def accelerate() -> Callable[..., Build]:
     """Extracts a tiny network for an accelerator and compiles it, without any tuning unless receipts are given.
 
     The network's project, with ``tiny.py``, is the working directory; the build is ``<name>`` in it.
@@ -136,10 +138,10 @@ def accelerate() -> Callable[..., dict[str, Any]]:
         source: str,
         shape: tuple[int, ...],
         name: str = "net",
-        receipts: Callable[[Any], dict[str, Any]] = lambda tasks: {},
+        receipts: Callable[[Any], Receipts] = lambda tasks: {},
         calibration: str | None = None,
         **settings: Any,
-    ) -> dict[str, Any]:
+    ) -> Build:
         model = ModelSpec(name, source, {"x": shape}, calibration)
         target = VtaTarget(VtaTarget.describe(**settings))
         manifest, tasks = extract_tasks(model, "npu", target.description, target.template_version, target.takes)

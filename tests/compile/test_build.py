@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tvm_ffi
 
 from anole.compile.build import BuildSettings, compile_build
-from anole.documents.documents import read_build
+from anole.documents.build import Build, TensorInfo, read_build
+from anole.documents.receipt import Receipt
 from anole.errors import BuildError
 from anole.extract.tasks import extract_tasks
 from anole.host.machine import describe_cpu
@@ -25,12 +25,12 @@ from anole.targets import get_target
 SETTINGS = BuildSettings("net-cpu", "autotvm", 64, False, 7)
 
 
-def compiled(name: str, shape: tuple[int, ...], folder: Path) -> dict[str, Any]:
+def compiled(name: str, shape: tuple[int, ...], folder: Path) -> Build:
     model = ModelSpec(name, f"torch:tiny:{name}", {"x": shape})
     target = get_target(describe_cpu())
     manifest, tasks = extract_tasks(model, "cpu", target.description, target.template_version)
     config = target.default_config(tasks[0].workload)
-    tuned = {"config": config, "run_key": "r" * 64, "latency_s": 1e-4, "trials": 64}
+    tuned = Receipt(tasks[0].key, "c" * 64, 64, config, 1e-4)
     return compile_build(model, manifest, SETTINGS, {tasks[0].key: tuned}, folder)
 
 
@@ -41,17 +41,17 @@ def test_the_folder_says_what_it_is_and_runs_without_the_library(project: Path) 
     build = compiled("varied", (1, 6, 11, 12), folder)
     assert sorted(path.name for path in folder.iterdir()) == ["build.json", "load.cc", "load.py", "model.so"]
     assert [path.name for path in folder.parent.iterdir()] == ["net-cpu"]
-    assert json.loads((folder / "build.json").read_text()) == build
-    read_build(folder / "build.json")
-    assert {key: build[key] for key in ("schema", "name", "model", "target", "preset", "trials", "seed")} == {
+    assert read_build(folder) == build
+    said = json.loads((folder / "build.json").read_text())
+    assert {key: said[key] for key in ("schema", "name", "model", "target", "preset", "trials", "seed")} == {
         "schema": 1, "name": "net-cpu", "model": "varied", "target": "cpu", "preset": "autotvm", "trials": 64,
         "seed": 7,
     }  # fmt: skip
-    assert build["inputs"] == [{"name": "x", "shape": [1, 6, 11, 12], "dtype": "float32"}]
-    assert [info["shape"] for info in build["outputs"]] == [[1, 7, 5, 12], [1, 60, 5]]
-    assert [task["matched"] for task in build["tasks"]] == ["tuned", *["default"] * 6]
-    assert 0 < build["coverage"]["share"] < 1
-    assert build["size_bytes"] == (folder / "model.so").stat().st_size
+    assert build.inputs == (TensorInfo("x", (1, 6, 11, 12), "float32"),)
+    assert [info.shape for info in build.outputs] == [(1, 7, 5, 12), (1, 60, 5)]
+    assert [task.matched for task in build.tasks] == ["tuned", *["default"] * 6]
+    assert 0 < build.coverage.share < 1
+    assert build.size_bytes == (folder / "model.so").stat().st_size
 
     moved = project / "elsewhere"
     shutil.move(folder, moved)
@@ -74,8 +74,8 @@ def test_the_cpp_loader_compiles_and_runs(project: Path, name: str, shape: tuple
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
     said = subprocess.run(["./load"], cwd=folder, check=True, capture_output=True, text=True, env=environment)
-    first = build["outputs"][0]
-    assert said.stdout == f"{first['name']} of {len(first['shape'])} dimensions\n"
+    first = build.outputs[0]
+    assert said.stdout == f"{first.name} of {len(first.shape)} dimensions\n"
 
 
 def test_a_build_that_fails_leaves_the_old_one(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anole.compile.matching import coverage, match_tasks, warn_of_untuned
+from anole.documents.build import Coverage
+from anole.documents.manifest import ListedTask, Manifest, Origin
+from anole.documents.receipt import Receipt
 from anole.errors import BuildError
 
 
@@ -17,44 +21,36 @@ def net(network: Callable[[str], Any]) -> Any:
     return network("residual")
 
 
-def manifest(net: Any) -> dict[str, Any]:
-    weights = [1, 2, 1]
-    return {
-        "model": "residual",
-        "tasks": [
-            {"key": task.key, "weight": weight, "layers": [f"layer{i}_{n}" for n in range(weight)]}
-            for i, (task, weight) in enumerate(zip(net.tasks.values(), weights, strict=True))
-        ],
-    }
+def manifest(net: Any) -> Manifest:
+    tasks = tuple(
+        ListedTask(task.key, task.label, task.workload.flop, weight, tuple(f"layer{i}_{n}" for n in range(weight)))
+        for i, (task, weight) in enumerate(zip(net.tasks.values(), (1, 2, 1), strict=True))
+    )
+    origin = Origin({}, net.target.description, {})
+    return Manifest("residual", "cpu", "torch:tiny:residual", {}, origin, tasks, sum(t.flop * t.weight for t in tasks))
 
 
-def receipt(net: Any, position: int, **changes: Any) -> dict[str, Any]:
+def receipt(net: Any, position: int, **changes: Any) -> dict[str, Receipt]:
     task = list(net.tasks.values())[position]
     config = net.target.default_config(task.workload)
-    return {task.key: {"config": config, "run_key": "r" * 64, "latency_s": 1e-3, "trials": 64, **changes}}
+    return {task.key: replace(Receipt(task.key, "c" * 64, 64, config, 1e-3), **changes)}
 
 
 def test_receipts_decide(net: Any) -> None:
     receipts = receipt(net, 1)
     matches = match_tasks(manifest(net), net.tasks, receipts, net.target)
-    plain = [match.to_json() for match in matches]
-    assert [entry["matched"] for entry in plain] == ["default", "tuned", "default"]
-    assert [entry["reason"] for entry in plain] == ["it was not tuned", None, "it was not tuned"]
-    assert [entry["run_key"] for entry in plain] == [None, "r" * 64, None]
-    assert plain[1]["config"] == receipts[plain[1]["key"]]["config"]
+    built = [match.built for match in matches]
+    assert [task.matched for task in built] == ["default", "tuned", "default"]
+    assert [task.reason for task in built] == ["it was not tuned", None, "it was not tuned"]
+    assert [task.run_key for task in built] == [None, "c" * 64, None]
+    assert built[1].config == receipts[built[1].key].config
     flops = [task.workload.flop for task in net.tasks.values()]
     total = flops[0] + 2 * flops[1] + flops[2]
-    assert coverage(matches) == {
-        "tuned_flop": 2 * flops[1],
-        "total_flop": total,
-        "share": pytest.approx(2 * flops[1] / total),
-    }
+    assert coverage(matches) == Coverage(2 * flops[1], total, pytest.approx(2 * flops[1] / total))
 
 
 def test_a_task_whose_candidates_all_failed_has_the_default(net: Any) -> None:
-    matches = match_tasks(
-        manifest(net), net.tasks, receipt(net, 0, config=None, run_key="r", latency_s=None), net.target
-    )
+    matches = match_tasks(manifest(net), net.tasks, receipt(net, 0, config=None, latency_s=None), net.target)
     assert matches[0].reason == "none of 64 candidates worked"
     assert matches[0].config == net.target.default_config(matches[0].task.workload)
 
@@ -82,4 +78,4 @@ def test_another_network_than_the_manifests_is_refused(net: Any, network: Callab
 
 
 def test_without_any_anchor_all_is_covered() -> None:
-    assert coverage([]) == {"tuned_flop": 0, "total_flop": 0, "share": 1.0}
+    assert coverage([]) == Coverage(0, 0, 1.0)

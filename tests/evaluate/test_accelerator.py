@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.documents.documents import read_evaluation
+from anole.documents.document import with_schema
+from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.stage import evaluate_build
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
@@ -29,7 +30,7 @@ def net(accelerated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 def evaluate(folder: Path) -> dict[str, Any]:
     evaluate_build(folder, folder.parent / "evaluation.json")
-    evaluation = dict(read_evaluation(folder.parent / "evaluation.json").plain)
+    evaluation = with_schema(read_evaluation(folder.parent / "evaluation.json"))
     (latency,) = evaluation["latencies"]
     return {**evaluation, **latency}
 

@@ -8,22 +8,23 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from anole.documents.documents import read_evaluation
-from anole.errors import BuildError
+from anole.documents.evaluation import Evaluation, read_evaluation
+from anole.errors import DocumentError
 from anole.evaluate.stage import _latency, evaluate_build, relative_error
 
 # TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
 SCRIPT = """
 import json, os, sys
+from dataclasses import replace
 os.environ["TVM_NUM_THREADS"] = "1"
 from pathlib import Path
 import torch
 from anole.compile.build import BuildSettings, compile_build
+from anole.documents.build import write_build
 from anole.errors import AnoleError
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.interleave import Pace
@@ -41,8 +42,8 @@ for name, source in (("torch", "torch:tiny:residual"), ("onnx", "onnx:net.onnx")
     manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
     build = compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
     if name == "wrong":
-        build["entry"]["source"] = "torch:tiny:residual_of_other_weights"
-        Path(name, "build.json").write_text(json.dumps(build))
+        entry = {**build.entry, "source": "torch:tiny:residual_of_other_weights"}
+        write_build(Path(name), replace(build, entry=entry))
     try:
         evaluate_build(Path(name), Path(f"{name}.json"), pace=Pace(rounds=5, burst_s=0.01, pause_s=0.0))
     except AnoleError as error:
@@ -67,50 +68,51 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     return folder, json.loads(run.stdout.splitlines()[-1])
 
 
-def read(folder: Path, name: str) -> dict[str, Any]:
-    return dict(read_evaluation(folder / f"{name}.json").plain)
+def read(folder: Path, name: str) -> Evaluation:
+    return read_evaluation(folder / f"{name}.json")
 
 
 def test_a_torch_model_is_compared_with_torch_and_onnx_runtime(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     evaluation = read(folder, "torch")
     assert "torch" not in errors
-    assert (evaluation["build"], evaluation["threads"], evaluation["coverage_share"]) == ("torch", 1, 0.0)
-    assert [latency["reference"] for latency in evaluation["latencies"]] == ["torch", "onnxruntime"]
-    for latency in evaluation["latencies"]:
-        assert latency["relative_error"] < 1e-5
-        assert latency["rounds"] == 5
-        assert latency["speedup"] > 0
-        assert 0 < latency["latency_s"] < 0.1 and latency["latency_std_s"] >= 0
+    assert (evaluation.build, evaluation.threads, evaluation.coverage_share) == ("torch", 1, 0.0)
+    assert [latency.reference for latency in evaluation.latencies] == ["torch", "onnxruntime"]
+    for latency in evaluation.latencies:
+        assert latency.relative_error < 1e-5
+        assert latency.rounds == 5
+        assert latency.speedup > 0
+        assert 0 < latency.latency_s < 0.1 and latency.latency_std_s >= 0
 
 
 def test_an_onnx_model_is_compared_with_onnx_runtime(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     assert "onnx" not in errors
-    assert [latency["reference"] for latency in read(folder, "onnx")["latencies"]] == ["onnxruntime"]
+    assert [latency.reference for latency in read(folder, "onnx").latencies] == ["onnxruntime"]
 
 
 def test_a_wrong_build_is_recorded_and_refused(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     assert errors["wrong"].startswith("wrong: computes something else than torch: relative error ")
     assert "at most 0.0001 is allowed" in errors["wrong"]
-    assert all(latency["relative_error"] > 1e-2 for latency in read(folder, "wrong")["latencies"])
+    assert all(latency.relative_error > 1e-2 for latency in read(folder, "wrong").latencies)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "is not a build"),
-        ("{", "is not a build"),
-        ("{}", "compile it again"),
-        ('{"schema": 2}', "compile it again"),
+        (None, "there is no such file"),
+        ("{", "is not JSON: "),
+        ("{}", "name is missing"),
+        ('{"schema": 2}', "found schema 2; this version of Anole reads 1"),
     ],
 )
 def test_a_folder_that_is_no_build(tmp_path: Path, text: str | None, words: str) -> None:
     if text is not None:
         (tmp_path / "build.json").write_text(text)
-    with pytest.raises(BuildError, match=words):
+    with pytest.raises(DocumentError, match=words) as caught:
         evaluate_build(tmp_path, tmp_path / "evaluation.json")
+    assert str(caught.value).endswith("; `snakemake --forcerun compile` writes it anew")
 
 
 def test_relative_errors() -> None:
@@ -125,4 +127,4 @@ def test_relative_errors() -> None:
 def test_the_speedup_is_that_of_the_rounds_whatever_the_machine_does_between_them() -> None:
     fast, slow = np.full(3, 1e-3), np.full(3, 2e-3)
     times = {"build": [fast, fast, slow, slow, slow], "torch": [2 * fast, 2 * fast, 2 * slow, 2 * slow, fast]}
-    assert _latency("torch", 0.0, times)["speedup"] == pytest.approx(2.0)
+    assert _latency("torch", 0.0, times).speedup == pytest.approx(2.0)

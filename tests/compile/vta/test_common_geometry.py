@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from anole.compile.matching import Match
 from anole.compile.vta.common_geometry import choose_geometry
+from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.target import VtaTarget
@@ -37,16 +38,15 @@ def match(target: VtaTarget, workload: Conv2d, weight: int = 1, config: Any = No
     return Match(task, weight, (workload.label,), config, None, "r" * 64, latency_s)
 
 
-def receipt(*designs: tuple[dict[str, Any], float]) -> dict[str, Any]:
-    best = min(designs, key=lambda design: design[1])
-    return {
-        "config": best[0],
-        "latency_s": best[1],
-        "designs": [{"config": config, "latency_s": latency_s} for config, latency_s in designs],
-    }
+def receipt(*designs: tuple[dict[str, Any], float]) -> Receipt:
+    """Returns the receipt of a layer that was tried with some configs."""
+    config, latency_s = min(designs, key=lambda design: design[1])
+    return Receipt(
+        "d" * 64, "c" * 64, len(designs), config, latency_s, tuple(MeasuredConfig(*each) for each in designs)
+    )
 
 
-def choose(target: VtaTarget, *layers: tuple[Match, dict[str, Any]]) -> Any:
+def choose(target: VtaTarget, *layers: tuple[Match, Receipt]) -> Any:
     return choose_geometry(target, [match for match, _ in layers], {match.task.key: own for match, own in layers})
 
 
@@ -54,7 +54,7 @@ def test_a_fixed_geometry_is_the_only_one() -> None:
     target = VtaTarget(VtaTarget.describe({"block_in": 32}))
     default = target.default_config(SMALL)
     chosen = choose_geometry(target, [match(target, SMALL)], {})
-    assert chosen.geometry == Geometry(block_in=32) and chosen.report == {}
+    assert chosen.geometry == Geometry(block_in=32) and (chosen.candidates, chosen.per_layer_latency_s) == (None, None)
     (layer,) = chosen.matches
     assert (layer.config, layer.reason) == (default, "it was not tuned")
     assert layer.latency_s == target.simulate(SMALL, default)
@@ -63,7 +63,7 @@ def test_a_fixed_geometry_is_the_only_one() -> None:
 def test_a_tuned_config_of_a_fixed_geometry_is_taken() -> None:
     target = VtaTarget(VtaTarget.describe())
     config = {**target.default_config(LARGE), "h_threading": 1, "oc_threading": 2, "tile_h": 4}
-    chosen = choose(target, (match(target, LARGE, 1, config, 1e-9), {"config": config, "latency_s": 1e-9}))
+    chosen = choose(target, (match(target, LARGE, 1, config, 1e-9), receipt((config, 1e-9))))
     (layer,) = chosen.matches
     assert (layer.config, layer.latency_s, layer.reason, layer.run_key) == (config, 1e-9, None, "r" * 64)
 
@@ -74,10 +74,10 @@ def test_the_default_is_better_than_a_slow_trial() -> None:
     slow = {**default, "tile_h": 1, "tile_w": 1, "h_threading": 1, "oc_threading": 1}
     slow_s, default_s = (target.simulate(SMALL, config) for config in (slow, default))
     assert slow_s > default_s
-    (layer,) = choose(target, (match(target, SMALL, 1, slow, slow_s), {"config": slow, "latency_s": slow_s})).matches
+    (layer,) = choose(target, (match(target, SMALL, 1, slow, slow_s), receipt((slow, slow_s)))).matches
     assert (layer.config, layer.latency_s, layer.run_key) == (default, default_s, None)
     assert layer.reason == "no trial was faster than the default config"
-    assert layer.to_json()["matched"] == "default"
+    assert layer.built.matched == "default"
 
 
 def test_all_layers_have_one_geometry_though_each_would_have_its_own() -> None:
@@ -95,10 +95,10 @@ def test_all_layers_have_one_geometry_though_each_would_have_its_own() -> None:
     assert chosen.geometry == Geometry(1, *wide)
     assert [target.geometry_of(layer.config) for layer in chosen.matches] == [chosen.geometry] * 2
     assert [layer.latency_s for layer in chosen.matches] == [1e-9, 5e-9]
-    assert chosen.report["per_layer_latency_s"] == pytest.approx(5e-9)
-    totals_s = [candidate["latency_s"] for candidate in chosen.report["candidates"]]
+    assert chosen.per_layer_latency_s == pytest.approx(5e-9)
+    totals_s = [candidate.latency_s for candidate in chosen.candidates]
     assert totals_s == sorted(totals_s) and totals_s[:2] == pytest.approx([6e-9, 7e-9])
-    assert [candidate["block"] for candidate in chosen.report["candidates"][:2]] == [[1, *wide], [1, *tall]]
+    assert [candidate.block for candidate in chosen.candidates[:2]] == [(1, *wide), (1, *tall)]
 
     # What occurs often weighs more.
     (small, of_small), (large, of_large) = layers
@@ -153,7 +153,7 @@ def test_a_network_without_layers_has_the_given_geometry() -> None:
     for target in (make(), VtaTarget(VtaTarget.describe())):
         chosen = choose_geometry(target, [], {})
         assert (chosen.geometry, chosen.matches) == (Geometry(), [])
-    assert choose_geometry(make(), [], {}).report["per_layer_latency_s"] == 0
+    assert choose_geometry(make(), [], {}).per_layer_latency_s == 0
 
 
 @settings(max_examples=40, deadline=None)
@@ -168,9 +168,9 @@ def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> N
         designs = [(block(target, workload, *each), data.draw(seconds)) for each in blocks]
         own = receipt(*designs)
         weight = data.draw(st.integers(1, 3))
-        layers.append((match(target, workload, weight, own["config"], own["latency_s"]), own))
+        layers.append((match(target, workload, weight, own.config, own.latency_s), own))
     chosen = choose(target, *layers)
-    tried = {target.geometry} | {target.geometry_of(d["config"]) for _, own in layers for d in own["designs"]}
+    tried = {target.geometry} | {target.geometry_of(d.config) for _, own in layers for d in own.designs}
     totals_s = {}
     for geometry in tried:
         if target.bounds.excess(geometry):
@@ -180,7 +180,7 @@ def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> N
             layer.weight
             * min(
                 there.simulate(layer.task.workload, there.default_config(layer.task.workload)),
-                *(d["latency_s"] for d in own["designs"] if target.geometry_of(d["config"]) == geometry),
+                *(d.latency_s for d in own.designs if target.geometry_of(d.config) == geometry),
                 float("inf"),
             )
             for layer, own in layers
@@ -189,4 +189,4 @@ def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> N
     found_s = sum(layer.weight * layer.latency_s for layer in chosen.matches)
     assert found_s == pytest.approx(totals_s[chosen.geometry]) == pytest.approx(min(totals_s.values()))
     assert {target.geometry_of(layer.config) for layer in chosen.matches} == {chosen.geometry}
-    assert chosen.report["per_layer_latency_s"] <= found_s * (1 + 1e-9)
+    assert chosen.per_layer_latency_s <= found_s * (1 + 1e-9)

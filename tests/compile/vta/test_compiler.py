@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 import pytest
 
 from anole.compile.vta.calibrate import snr_db
-from anole.documents.documents import read_build
+from anole.documents.build import Build, read_build
+from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError
 from anole.extract.torch import example_inputs, make_network, run_network
 from anole.spec.entries import ModelSpec
@@ -41,8 +41,8 @@ def twins():
 """
 
 
-def built(folder: Path) -> tuple[dict[str, Any], BuiltNetwork]:
-    return dict(read_build(folder / "build.json").plain), BuiltNetwork.load(folder)
+def built(folder: Path) -> tuple[Build, BuiltNetwork]:
+    return read_build(folder), BuiltNetwork.load(folder)
 
 
 def layers(network: BuiltNetwork) -> dict[str, Layer]:
@@ -78,21 +78,21 @@ def test_the_folder_holds_the_network_and_says_what_it_is(accelerated: Path, mon
     kinds = [type(step) for step in network.network.steps]
     assert kinds == [HostCall, Layer, Pool, Layer, Layer, HostCall, Layer]
     assert list(layers(network)) == ["stem.0", "first.0", "second.0", "head"]
-    accelerator, geometry = said["accelerator"], Geometry(variant="vta++")
-    assert accelerator["geometry"] == geometry.to_json()
-    assert (accelerator["area"], accelerator["memory"]) == (relative_area(geometry), relative_memory(geometry))
-    assert [step["name"] for step in accelerator["steps"]] == [
+    accelerator, geometry = said.accelerator, Geometry(variant="vta++")
+    assert accelerator.geometry == geometry.to_json()
+    assert (accelerator.area, accelerator.memory) == (relative_area(geometry), relative_memory(geometry))
+    assert [step.name for step in accelerator.steps] == [
         "stem.0", "max_pool_v4", "first.0", "second.0", "head",
     ]  # fmt: skip
-    assert accelerator["cycles"] == sum(step["cycles"] for step in accelerator["steps"])
-    assert accelerator["latency_s"] == accelerator["cycles"] / 100e6
+    assert accelerator.cycles == sum(step.cycles for step in accelerator.steps)
+    assert accelerator.latency_s == accelerator.cycles / 100e6
     # Nothing is tuned.
-    assert accelerator["untuned_latency_s"] == accelerator["latency_s"]
-    assert {task["matched"] for task in said["tasks"]} == {"default"} and said["coverage"]["share"] == 0
-    assert accelerator["samples"] == 4
-    assert set(accelerator["snr_db"]) == {step["value"] for step in accelerator["steps"]}
-    assert all(ratio > 20 for ratio in accelerator["snr_db"].values())
-    assert said["size_bytes"] > sum(path.stat().st_size for path in (accelerated / "net/steps").iterdir())
+    assert accelerator.untuned_latency_s == accelerator.latency_s
+    assert {task.matched for task in said.tasks} == {"default"} and said.coverage.share == 0
+    assert accelerator.samples == 4
+    assert set(accelerator.snr_db) == {step.value for step in accelerator.steps}
+    assert all(ratio > 20 for ratio in accelerator.snr_db.values())
+    assert said.size_bytes > sum(path.stat().st_size for path in (accelerated / "net/steps").iterdir())
     check(network, *RESIDUAL, 15)
 
 
@@ -104,11 +104,11 @@ def test_a_layer_fuses_its_residual(accelerated: Path) -> None:
     assert (first.low, second.low, layers(network)["head"].low) == (0, 0, -127)
 
 
-def tuned_config(tasks: Any) -> dict[str, Any]:
+def tuned_config(tasks: Any) -> dict[str, Receipt]:
     """Returns a receipt of the layer with the residual: half of its rows at once, whatever that takes."""
     (task,) = (task for task in tasks if task.label == "conv2d 16->16 k3x3 s1 8x8")
     config = {"tile_b": 1, "tile_ci": 16, "tile_co": 16, "h_threading": 1, "oc_threading": 1, "tile_h": 4, "tile_w": 8}
-    return {task.key: {"config": config, "run_key": "r" * 64, "latency_s": 1e-9, "trials": 2}}
+    return {task.key: Receipt(task.key, "c" * 64, 2, config, 1e-9)}
 
 
 def test_the_untuned_network_may_have_no_room_for_what_the_tuned_one_fuses(project: Path, accelerate: Any) -> None:
@@ -120,8 +120,8 @@ def test_the_untuned_network_may_have_no_room_for_what_the_tuned_one_fuses(proje
     assert layers(untuned)["second.0"].residual is None
     assert layers(tuned)["second.0"].residual is not None
     for said in (of_untuned, of_tuned):
-        assert said["accelerator"]["untuned_latency_s"] == of_untuned["accelerator"]["latency_s"]
-    assert of_tuned["coverage"]["share"] > 0.9 and of_tuned["tasks"][0]["matched"] == "tuned"
+        assert said.accelerator.untuned_latency_s == of_untuned.accelerator.latency_s
+    assert of_tuned.coverage.share > 0.9 and of_tuned.tasks[0].matched == "tuned"
     for network in (untuned, tuned):
         check(network, *RESIDUAL, 15)
 
@@ -146,8 +146,8 @@ def test_a_network_may_have_nothing_for_the_accelerator(project: Path, accelerat
     (project / "more.py").write_text(MORE)
     for hardware in ("fixed", "search"):
         said = accelerate("torch:more:stem", (1, 3, 8, 8), hardware=hardware)
-        assert said["tasks"] == [] and said["coverage"]["share"] == 1
-        assert (said["accelerator"]["cycles"], said["accelerator"]["untuned_latency_s"]) == (0, 0)
+        assert said.tasks == () and said.coverage.share == 1
+        assert (said.accelerator.cycles, said.accelerator.untuned_latency_s) == (0, 0)
         network = BuiltNetwork.load(project / "net")
         assert [type(step) for step in network.network.steps] == [HostCall]
         check(network, "torch:more:stem", (1, 3, 8, 8), 80)
@@ -157,7 +157,7 @@ def test_the_first_layer_is_the_hosts_though_a_later_one_is_its_like(project: Pa
     (project / "more.py").write_text(MORE)
     said = accelerate("torch:more:twins", (1, 4, 6, 6))
     network = BuiltNetwork.load(project / "net")
-    assert list(layers(network)) == ["2"] and [task["layers"] for task in said["tasks"]] == [["2"]]
+    assert list(layers(network)) == ["2"] and [task.layers for task in said.tasks] == [("2",)]
     check(network, "torch:more:twins", (1, 4, 6, 6), 20)
 
 
@@ -174,22 +174,22 @@ def test_clips_are_part_of_the_layers_before_them(project: Path, accelerate: Any
 
 
 def test_a_searched_accelerator_is_one_for_the_whole_network(project: Path, accelerate: Any) -> None:
-    def designs(tasks: Any) -> dict[str, Any]:
+    def designs(tasks: Any) -> dict[str, Receipt]:
         """Receipts of layers that were tried on two blocks, and were faster on the second."""
         receipts = {}
         for task in tasks:
             target = VtaTarget(task.target)
             there = [target.with_geometry(Geometry(1, *block)) for block in ((16, 16), (8, 32))]
             configs = [each.default_config(task.workload) for each in there]
-            plain = [{"config": config, "latency_s": (2 - n) * 1e-9} for n, config in enumerate(configs)]
-            receipts[task.key] = {**plain[1], "run_key": "r" * 64, "trials": 2, "designs": plain}
+            tried = tuple(MeasuredConfig(config, (2 - n) * 1e-9) for n, config in enumerate(configs))
+            receipts[task.key] = Receipt(task.key, "c" * 64, 2, configs[1], 1e-9, designs=tried)
         return receipts
 
     said = accelerate(*RESIDUAL, receipts=designs, hardware="search")
-    assert {(task["config"]["tile_ci"], task["config"]["tile_co"]) for task in said["tasks"]} == {(8, 32)}
-    assert {task["matched"] for task in said["tasks"]} == {"tuned"}
-    block = [said["accelerator"]["geometry"][name] for name in ("batch", "block_in", "block_out")]
-    assert block == [1, 8, 32] == said["accelerator"]["candidates"][0]["block"]
+    assert {(task.config["tile_ci"], task.config["tile_co"]) for task in said.tasks} == {(8, 32)}
+    assert {task.matched for task in said.tasks} == {"tuned"}
+    block = tuple(said.accelerator.geometry[name] for name in ("batch", "block_in", "block_out"))
+    assert block == (1, 8, 32) == said.accelerator.candidates[0].block
     network = BuiltNetwork.load(project / "net")
     assert {loaded.program.geometry.block_out for loaded in network.hardware.loaded.values()} == {32}
     check(network, *RESIDUAL, 15)
@@ -201,7 +201,7 @@ def test_samples_decide_the_scales(project: Path, accelerate: Any) -> None:
     for factor in (1, 8):
         np.savez(project / "samples.npz", x=factor * samples)
         said = accelerate(*RESIDUAL, calibration="samples.npz", first_layer="vta")
-        assert said["accelerator"]["samples"] == 3 and said["entry"]["calibration"] == "samples.npz"
+        assert said.accelerator.samples == 3 and said.entry["calibration"] == "samples.npz"
         networks[factor] = layers(BuiltNetwork.load(project / "net"))
     assert networks[8]["stem.0"].data_exponent == networks[1]["stem.0"].data_exponent + 3
     assert networks[8]["stem.0"].weight_exponent == networks[1]["stem.0"].weight_exponent
@@ -222,8 +222,8 @@ def test_what_was_built_is_said(project: Path, accelerate: Any, caplog: pytest.L
     with caplog.at_level(logging.INFO, "anole"):
         said = accelerate("torch:more:plain", (2, 6))
     lines = [record.getMessage() for record in caplog.records]
-    cycles = [step["cycles"] for step in said["accelerator"]["steps"]]
+    cycles = [step.cycles for step in said.accelerator.steps]
     assert any(f": {cycles[0]} cycles, signal to noise " in line for line in lines)
     assert any(f"net: {sum(cycles)} cycles on a block of 1x16x16, " in line for line in lines)
     assert sum("is NOT TUNED (it was not tuned)" in line for line in lines) == 2
-    assert json.loads((project / "net/build.json").read_text()) == said
+    assert read_build(project / "net") == said
