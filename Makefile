@@ -62,15 +62,15 @@ bench-tuners: env  ## compare the search methods on this machine, for hours; res
 
 bench-vta: env  ## compare the search methods on whole design spaces of the accelerator, for hours
 	python benchmarks/vta_tables.py --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
-	python benchmarks/vta_tuners.py runs docs/results/vta_runs.csv
-	python benchmarks/vta_tuners.py summary < docs/results/vta_runs.csv > docs/results/vta_summary.csv
-	python benchmarks/vta_tuners.py models < docs/results/vta_runs.csv > docs/results/vta_models.csv
-	python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
-	python benchmarks/vta_rate.py > docs/results/vta_rate.csv
+	python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv
+	python benchmarks/vta_tuners.py summary < docs/results/data/vta_runs.csv > docs/results/data/vta_summary.csv
+	python benchmarks/vta_tuners.py models < docs/results/data/vta_runs.csv > docs/results/data/vta_models.csv
+	python benchmarks/vta_tuners.py picture docs/results/data/vta_tuners.svg < docs/results/data/vta_runs.csv
+	python benchmarks/vta_rate.py > docs/results/data/vta_rate.csv
 
 # This does not need `env`, which needs a network: any Python with the packages of requirements.lock will do.
 bench-gpu:  ## run all GPU benchmarks on this machine, for MINUTES (9); resumes where it stopped
-	PYTHONPATH=lib python benchmarks/whole.py --target cuda --folder $(or $(FOLDER),docs/results/gpu) --minutes $(or $(MINUTES),9)
+	PYTHONPATH=lib python benchmarks/whole.py --target cuda --folder $(or $(FOLDER),docs/results/data/gpu) --minutes $(or $(MINUTES),9)
 
 papers: env  ## tune, compile and time every network of the papers (models.papers.yaml), for hours
 	PYTHONPATH=lib python benchmarks/papers.py
@@ -79,10 +79,10 @@ papers: env  ## tune, compile and time every network of the papers (models.paper
 # The networks from ONNX have the same kernels as those from torch, so only the latter are drawn.
 bench-cpu: papers  ## compare the papers' networks with other engines, and their kernels with the roofline
 	$(UV) pip install --quiet --group bench
-	PYTHONPATH=lib python benchmarks/networks.py builds/* > docs/results/networks.csv
-	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/kernels.csv
-	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/roofline.svg < docs/results/kernels.csv
-	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/networks.csv
+	PYTHONPATH=lib python benchmarks/networks.py builds/* > docs/results/data/networks.csv
+	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/data/kernels.csv
+	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
+	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/data/networks.csv
 
 clean:  ## remove everything that was built, and keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """What a candidate of ResNet-18's layers costs before it is timed, stage by stage, as CSV: seconds of CPU time.
 
-    python benchmarks/build_seconds.py > docs/results/build_seconds.csv
+    python benchmarks/build_seconds.py > docs/results/data/build_seconds.csv
 
 Random configs are built and loaded in two ways: `plain`, as TVM compiles by itself and with the weights packed for
 each config, and `lean`, as candidates are, with the weights packed before, as they are for all configs but the first

@@ -1,6 +1,6 @@
 """How much timing the evaluators save, and what it costs in ranking the best, as CSV.
 
-    python benchmarks/evaluators.py > docs/results/evaluators.csv
+    python benchmarks/evaluators.py > docs/results/data/evaluators.csv
 
 Of every layer some configs that spread over its qualities are built once and timed by every evaluator in turn; the
 one that comes first changes from config to config. What an evaluator finds is compared with n = 500 runs, and so is

@@ -1,6 +1,6 @@
 """What accumulators on a thread's stack are worth: kernels lowered by TVM's pipeline and by Anole's, as CSV.
 
-    python benchmarks/lowering.py > docs/results/lowering.csv
+    python benchmarks/lowering.py > docs/results/data/lowering.csv
 
 Of each layer the configs of most merit are compiled both ways and timed in turns; `ratio` is the second's time over the
 first's, the median over the turns. `accumulators` are the vectors of one register tile.

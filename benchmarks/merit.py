@@ -1,6 +1,6 @@
 """What the merit of a space is worth before anything is measured, as CSV.
 
-    python benchmarks/merit.py > docs/results/merit.csv
+    python benchmarks/merit.py > docs/results/data/merit.csv
 
 Of each layer as many configs are measured as one batch holds: those of most `merit`, those drawn by `chance`, and the
 `default`. They are measured in turns, three times each; a config's time is the median of its three. `least_ms` is what

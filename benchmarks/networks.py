@@ -1,6 +1,6 @@
 """Compiled networks beside other engines, each in a process of its own, all timed in turns, as CSV.
 
-    python benchmarks/networks.py builds/* > docs/results/networks.csv
+    python benchmarks/networks.py builds/* > docs/results/data/networks.csv
     python benchmarks/networks.py builds/* --rivals torch,torch.compile --rounds 10
 
 Rivals: ``onnxruntime``, ``openvino`` (where it is installed), ``torch`` (eager), ``torch.compile`` (max-autotune, on

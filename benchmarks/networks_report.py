@@ -1,6 +1,6 @@
 """What came of `benchmarks/networks.py`, as Markdown: a table of the networks, means over them, and the goals.
 
-python benchmarks/networks_report.py < docs/results/networks.csv
+python benchmarks/networks_report.py < docs/results/data/networks.csv
 """
 
 from __future__ import annotations

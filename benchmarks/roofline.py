@@ -1,7 +1,7 @@
 """How near every kernel of compiled networks comes to what the machine could do, as CSV and as a picture.
 
-    python benchmarks/roofline.py kernels builds/* > docs/results/kernels.csv
-    python benchmarks/roofline.py picture docs/results/roofline.svg < docs/results/kernels.csv
+    python benchmarks/roofline.py kernels builds/* > docs/results/data/kernels.csv
+    python benchmarks/roofline.py picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
 
 Each build is profiled in a process of its own, with the peak and the bandwidth that are measured in the same process.
 The operations of a convolution are those of the direct one, so Winograd's method, which needs fewer, may be above the

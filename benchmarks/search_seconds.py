@@ -1,6 +1,6 @@
 """How long one iteration's search takes, without measuring, as CSV: seconds of wall clock.
 
-    python benchmarks/search_seconds.py > docs/results/search_seconds.csv
+    python benchmarks/search_seconds.py > docs/results/data/search_seconds.csv
 
 The spaces are those of ResNet-18's and SqueezeNet's layers on this machine's CPU; the costs that the surrogate
 learns come from a formula. The first fit of a process imports XGBoost besides, and is left out.

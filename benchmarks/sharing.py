@@ -1,6 +1,6 @@
 """From which work on threads should share a layer, as CSV.
 
-    python benchmarks/sharing.py > docs/results/sharing.csv
+    python benchmarks/sharing.py > docs/results/data/sharing.csv
 
 Of each layer `--configs` of most merit are timed in which one thread does all, and as many in which every thread has
 one piece, all of them in turns. A line has the fastest of either kind, by the median of its turns; weights that are

@@ -2,7 +2,7 @@
 
     python benchmarks/tuners.py --minutes 120        # goes on where it stopped
     python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
-    python benchmarks/tuners_report.py               # into docs/results
+    python benchmarks/tuners_report.py               # into docs/results/data
 
 All tuners take their turn on a layer before the next layer, so that they meet a similar machine. Latencies seen in
 a search are noisy: afterwards everything that was a run's fastest at some time from its 16th trial on is measured

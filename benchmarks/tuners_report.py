@@ -56,7 +56,7 @@ def main() -> None:
     """Writes all files of this benchmark."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     add_place(parser)
-    parser.add_argument("--results", type=Path, default=Path("docs/results"), help="folder of what is written")
+    parser.add_argument("--results", type=Path, default=Path("docs/results/data"), help="folder of what is written")
     arguments = parser.parse_args()
     export(Place(arguments.target, arguments.folder), arguments.results)
     report(arguments.results)

@@ -1,6 +1,6 @@
 """How fast programs are lowered and simulated, and how that grows with their size, as CSV.
 
-    python benchmarks/vta_rate.py > docs/results/vta_rate.csv
+    python benchmarks/vta_rate.py > docs/results/data/vta_rate.csv
 
 Every line is one program: a random config of one of ResNet-18's ten convolutions on VTA's own geometry, or with the
 hardware searched. Seconds are of one core.

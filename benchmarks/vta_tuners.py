@@ -1,9 +1,9 @@
 """The search methods on the accelerator's design spaces, whose optima are known, as CSV.
 
-    python benchmarks/vta_tuners.py runs docs/results/vta_runs.csv        # a line for each run; adds what is missing
-    python benchmarks/vta_tuners.py summary < docs/results/vta_runs.csv > docs/results/vta_summary.csv
-    python benchmarks/vta_tuners.py models < docs/results/vta_runs.csv > docs/results/vta_models.csv
-    python benchmarks/vta_tuners.py picture docs/results/vta_tuners.svg < docs/results/vta_runs.csv
+    python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv        # a line for each run; adds what is missing
+    python benchmarks/vta_tuners.py summary < docs/results/data/vta_runs.csv > docs/results/data/vta_summary.csv
+    python benchmarks/vta_tuners.py models < docs/results/data/vta_runs.csv > docs/results/data/vta_models.csv
+    python benchmarks/vta_tuners.py picture docs/results/data/vta_tuners.svg < docs/results/data/vta_runs.csv
 
 Latencies come from `vta_tables.py`. The cost of a config is its latency over what it is worth (DCOC's penalty for area
 and memory); the gap of a run is how much more its cheapest config costs than the cheapest of the whole space.

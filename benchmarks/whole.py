@@ -1,6 +1,6 @@
 """All that is measured on a device, by one command and without a network; running it again goes on.
 
-    python benchmarks/whole.py --target cuda --folder results/gpu --minutes 9
+    python benchmarks/whole.py --target cuda --folder docs/results/data/gpu --minutes 9
 
 Leaves in the folder: ``doctor.txt`` and ``machine.json``, what the machine is; ``launches.csv``, whether valid configs
 run; ``tuners*``, the search methods on the layers L1 to L8; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1
