@@ -30,8 +30,14 @@ LAYERS = {
 BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
     **{preset: {"preset": preset} for preset in PRESETS if preset != "dcoc"},
-    # The default preset without the layers before to learn from, and as it was put together from the papers' parts.
+    # The default preset without the layers before to learn from, without configs of most merit to begin with, and as it
+    # was put together from the papers' parts.
     "anole cold": {"preset": "anole", "warm_start": False},
+    "anole SA": {
+        "preset": "anole",
+        "explorer": {"name": "annealing", "n_steps": 150, "patience": 25},
+        "warm_start": False,
+    },
     "anole PPO+AS": {
         "preset": "anole",
         "explorer": {"name": "ppo", "n_steps": 250, "begin": "best", "converged_share": None, "n_candidates": 128},
