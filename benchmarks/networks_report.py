@@ -18,7 +18,7 @@ RIVALS = {
     "openvino": "OpenVINO",
     "torch": "torch eager",
     "torch.compile": "torch.compile",
-    "untuned": "untuned",
+    "untuned": "default configs",
 }
 """The engines that a table has a column for, by their names in the CSV."""
 

@@ -1,7 +1,7 @@
 """The search methods on recorded tables, without hardware, as CSV.
 
     python benchmarks/replay_tuners.py > docs/results/data/tuners_replayed.csv
-    python benchmarks/replay_tuners.py --picture docs/results/data/tuners_replayed.svg < docs/results/data/tuners_replayed.csv
+    python benchmarks/replay_tuners.py --picture tuners_replayed.svg < docs/results/data/tuners_replayed.csv
 
 A line is one run. The gap is the natural logarithm of how much slower than the table's best the fastest of so many
 trials is, and gap_16 the mean over the sixteen fastest, which one lucky draw does not decide. Search seconds are of

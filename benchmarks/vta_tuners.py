@@ -1,6 +1,6 @@
 """The search methods on the accelerator's design spaces, whose optima are known, as CSV.
 
-    python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv        # a line for each run; adds what is missing
+    python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv   # a line for each run; adds what is missing
     python benchmarks/vta_tuners.py summary < docs/results/data/vta_runs.csv > docs/results/data/vta_summary.csv
     python benchmarks/vta_tuners.py models < docs/results/data/vta_runs.csv > docs/results/data/vta_models.csv
     python benchmarks/vta_tuners.py picture docs/results/data/vta_tuners.svg < docs/results/data/vta_runs.csv
