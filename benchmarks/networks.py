@@ -18,7 +18,7 @@ import os
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import metadata
@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 
 from anole.documents import layout
+from anole.documents.build import Build, read_build
 from anole.errors import AnoleError, BuildError
+from anole.evaluate.comparison import relative_error
 from anole.evaluate.interleave import Pace, Times, take_turns
-from anole.evaluate.stage import read_build, relative_error
 from anole.measure.site import site_of
 from anole.targets import get_target
 from anole.targets.base import Device, Simulator
@@ -75,9 +76,9 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
     device = _device(build)
     started, times = _measure(folder, device, (OWN, *rivals), pace)
     common = {
-        **{"network": build["model"], "target": build["target"], "batch": build["inputs"][0]["shape"][0]},
-        **{"threads": device.threads, "tuned_share": build["coverage"]["share"], "tuner": build["preset"]},
-        **{"trials": build["trials"], **effort(build, database)},
+        **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},
+        **{"threads": device.threads, "tuned_share": build.coverage.share, "tuner": build.preset},
+        **{"trials": build.trials, **effort((task.run_key for task in build.tasks), database)},
     }
     expected = started["torch" if "torch" in started else OWN].outputs
     return [
@@ -136,9 +137,9 @@ def _started(
             logging.warning("%s: %s does not run: %s", folder, name, error)
 
 
-def effort(build: Mapping[str, Any], database: Path) -> dict[str, Any]:
-    """Returns what the runs whose configs a build has took; nothing where the database does not know all of them."""
-    runs = sorted({task["run_key"] for task in build["tasks"] if task["run_key"] is not None})
+def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
+    """Returns what some runs took; nothing where the database does not know all of them. None stands for no run."""
+    runs = sorted({key for key in run_keys if key is not None})
     if not runs or not database.exists():
         return {}
     query = f"""
@@ -168,9 +169,9 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _device(build: Mapping[str, Any]) -> Device:
+def _device(build: Build) -> Device:
     """Returns the target of a build that runs on hardware of this machine."""
-    target = get_target(build["target_description"])
+    target = get_target(build.target_description)
     if isinstance(target, Simulator):
         raise BuildError("a simulated network has no rivals")
     if (absence := target.absence()) is not None:

@@ -11,8 +11,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from anole.documents.build import Build, read_build
+from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import Engine, build_engine, export_onnx, onnxruntime_engine, torch_engine
-from anole.evaluate.comparison import draw_inputs, read_build
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Device
@@ -38,8 +39,8 @@ def start_engine(name: str, folder: Path, scratch: Path) -> Engine:
     """
     build = read_build(folder)
     inputs = draw_inputs(build)
-    device: Device = get_target(build["target_description"])
-    model = ModelSpec.from_json(build["model"], build["entry"])
+    device: Device = get_target(build.target_description)
+    model = build.model_spec
     match name:
         case "onnxruntime":
             return onnxruntime_engine(_onnx_file(model, inputs, scratch), inputs, device.threads)
@@ -52,13 +53,11 @@ def start_engine(name: str, folder: Path, scratch: Path) -> Engine:
     return build_engine(folder, inputs, device.runs_on, device.threads)
 
 
-def _compile_untuned(build: dict[str, Any], model: ModelSpec, device: Device, folder: Path) -> Path:
+def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Path) -> Path:
     from anole.compile.build import BuildSettings, compile_build
     from anole.extract.tasks import extract_tasks
 
-    manifest, _ = extract_tasks(
-        model, build["target"], build["target_description"], device.template_version, device.takes
-    )
+    manifest, _ = extract_tasks(model, build.target, build.target_description, device.template_version, device.takes)
     # That nothing is tuned is no news here.
     logging.disable(logging.WARNING)
     compile_build(model, manifest, BuildSettings("untuned", "random", 0, False, 0), {}, folder)

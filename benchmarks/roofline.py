@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from anole.errors import BuildError
-from anole.evaluate.stage import read_build
+from anole.documents.build import BuiltTask, read_build
+from anole.errors import AnoleError, BuildError
 
 COLUMNS = (
     *("network", "target", "batch", "threads", "kernel", "kind", "task", "algorithm", "layers", "calls"),
@@ -73,7 +73,7 @@ def main() -> None:
     for folder in arguments.builds:
         try:
             writer.writerows(kernel_rows(folder, arguments.seconds))
-        except BuildError as error:
+        except AnoleError as error:
             logging.warning("%s: was not profiled: %s", folder, error)
         sys.stdout.flush()
 
@@ -83,6 +83,7 @@ def kernel_rows(folder: Path, seconds: float) -> list[Row]:
 
     Raises:
         BuildError: it cannot be profiled here.
+        DocumentError: its description is missing or broken.
     """
     build = read_build(folder)
     command = [sys.executable, "-m", "anole", "profile", str(folder), "--json", "--seconds", str(seconds)]
@@ -90,20 +91,20 @@ def kernel_rows(folder: Path, seconds: float) -> list[Row]:
     if done.returncode:
         raise BuildError((done.stderr.strip().splitlines() or ["no reason was given"])[-1])
     profile = json.loads(done.stdout)
-    tasks = {task["key"]: task for task in build["tasks"]}
-    by_kernel = {kernel["name"]: tasks.get(kernel["task"]) for kernel in build["kernels"]}
+    tasks = {task.key: task for task in build.tasks}
+    by_kernel = {kernel.name: tasks.get(kernel.task or "") for kernel in build.kernels or ()}
     common = {
-        **{"network": build["model"], "target": build["target"], "batch": build["inputs"][0]["shape"][0]},
+        **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},
         **{"threads": profile["threads"], "peak_gflops": f"{profile['peak']['flop_per_s'] / 1e9:.1f}"},
         **{"copy_gb_per_s": f"{profile['peak']['bytes_per_s'] / 1e9:.2f}"},
     }
     return [{**common, **_kernel_row(row, by_kernel[row["kernel"]])} for row in profile["rows"]]
 
 
-def _kernel_row(row: Row, task: Row | None) -> Row:
+def _kernel_row(row: Row, task: BuiltTask | None) -> Row:
     """Returns the columns of a kernel, all of its calls together, from its row of a profile and from its task."""
     flop, size_bytes, seconds = row["flop"], row["size_bytes"], row["seconds"]
-    label, algorithm = (task["label"], (task["config"] or {}).get("algorithm", "")) if task else ("", "")
+    label, algorithm = (task.label, (task.config or {}).get("algorithm", "")) if task else ("", "")
     return {
         **{"kernel": row["kernel"], "kind": kind_of(label, algorithm), "task": label, "algorithm": algorithm},
         **{"layers": " ".join(row["layers"]), "calls": row["calls"], "size_bytes": size_bytes},

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from anole.files import document, write_atomically
+from anole.files import document_text, write_atomically
 from anole.keys import canonical_json, content_key
 from anole.measure.measurer import Measurer
 from anole.record import Config, Trial
@@ -115,7 +115,7 @@ def confirm(place: Place, layer: str, ends_s: float = float("inf")) -> None:
                 latency_s = measurement.latency_s
                 ratio = latency_s / base.latency_s if latency_s else None
                 confirmed["confirmed"].append({"config": dict(config), "latency_s": latency_s, "ratio": ratio})
-            write_atomically(_confirmations_path(place, layer), document(confirmed))
+            write_atomically(_confirmations_path(place, layer), document_text(confirmed))
 
 
 def read_confirmations(place: Place, layer: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _shards_dir(place: Place, settings: TunerSettings, seed: int) -> Path:
 def _task_file(place: Place, layer: str) -> Path:
     task = place.task_of(layer)
     path = place.folder / f"tasks/{task.key}.json"
-    write_atomically(path, document(task.to_json()))
+    write_atomically(path, document_text(task.to_json()))
     return path
 
 

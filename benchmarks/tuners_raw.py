@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.errors import SpecError
-from anole.files import document
+from anole.files import document_text
 from anole.keys import canonical_json
 from anole.search.loop import TUNER_VERSION
 from anole.store.content import ShardContent
@@ -57,7 +57,7 @@ def export(place: Place, folder: Path) -> None:
     ):
         kept = [row for row in read(path) if row["layer"] not in fresh]
         write(path, columns, sorted([*kept, *rows], key=lambda row: row["layer"]))
-    (folder / "tuners_machine.json").write_text(document(machine))
+    (folder / "tuners_machine.json").write_text(document_text(machine))
 
 
 def by_run(rows: Rows) -> Runs:

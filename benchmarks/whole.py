@@ -26,7 +26,7 @@ from anole.compile.stage import compile_network
 from anole.documents import layout
 from anole.errors import AnoleError
 from anole.extract.stage import extract_model
-from anole.files import document
+from anole.files import document_text
 from anole.host.machine import host_facts, software_versions
 from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline
@@ -71,7 +71,7 @@ def main() -> None:
 def describe_machine(folder: Path) -> None:
     """Writes what the machine is, and how fast it could be."""
     facts = {"host": host_facts(), "versions": software_versions(), "gpus": _gpus()}
-    (folder / "machine.json").write_text(document(facts))
+    (folder / "machine.json").write_text(document_text(facts))
     _write(folder / "doctor.txt", [sys.executable, "-m", "anole", "doctor"])
 
 

@@ -26,7 +26,7 @@ def test_a_build_is_compared_with_the_rivals_that_start(tiny_project: Path, benc
         assert float(row["relative_error"]) <= MAX_RELATIVE_ERROR
         assert (row["tuning_s"], row["trials_measured"]) == ("", "")
     assert rows[0]["speedup"] == "1" and rows[1]["relative_error"] == "0"
-    assert "elsewhere: was not compared: elsewhere: is not a build" in run.stderr
+    assert "elsewhere: was not compared: elsewhere/build.json: there is no such file" in run.stderr
 
 
 CPU = {"kind": "cpu", "mcpu": "znver4", "threads": 2}
@@ -49,11 +49,11 @@ def test_tuning_took_what_the_runs_of_a_build_took(tmp_path: Path) -> None:
     second = tune(shards, Task(Dense(1, 256, 10), CPU, 1), [1.0, 2.0, 4.25])
     tune(shards, Task(Dense(1, 128, 10), CPU, 1), [9.0])
     merge_files(shards, [], [], [], database)
-    tasks = [{"run_key": first.key}, {"run_key": second.key}, {"run_key": None}]
-    assert effort({"tasks": tasks}, database) == {"tuning_s": 6.25, "trials_measured": 5}
-    assert effort({"tasks": [*tasks, {"run_key": "unknown"}]}, database) == {}
-    assert effort({"tasks": [{"run_key": None}]}, database) == {}
-    assert effort({"tasks": tasks}, tmp_path / "absent.sqlite") == {}
+    keys = [first.key, second.key, None]
+    assert effort(keys, database) == {"tuning_s": 6.25, "trials_measured": 5}
+    assert effort([*keys, "unknown"], database) == {}
+    assert effort([None], database) == {}
+    assert effort(keys, tmp_path / "absent.sqlite") == {}
 
 
 def engines(network: str, batch: int, latency_ms: float, **speedups: float) -> list[dict[str, str]]:

@@ -50,7 +50,7 @@ def test_every_kernel_of_a_build_has_a_line(tiny_project: Path, benchmark: Calla
         assert float(row["flop_per_byte"]) == pytest.approx(kernel["flop"] / kernel["size_bytes"], rel=1e-3)
         assert float(row["gb_per_s"]) == pytest.approx(int(row["size_bytes"]) / float(row["time_ms"]) / 1e6, rel=1e-3)
         assert float(row["peak_gflops"]) > 0 and float(row["copy_gb_per_s"]) > 0
-    assert "elsewhere: was not profiled: elsewhere: is not a build" in run.stderr
+    assert "elsewhere: was not profiled: elsewhere/build.json: there is no such file" in run.stderr
 
 
 def line(batch: int, kind: str, share: float, gflops: float, flop_per_byte: float) -> dict[str, str]:
