@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -11,6 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from anole.__main__ import main
+
+from .record_project import Project
 
 
 @pytest.fixture(autouse=True)
@@ -93,15 +98,23 @@ def test_an_unknown_preset_is_refused_before_anything_is_read() -> None:
 def test_a_missing_task_is_told_how_to_mend() -> None:
     result = run("tune", "work/tasks/none.json")
     assert result.exit_code == 2
-    assert "work/tasks/none.json: there is no such task; extract its model again" in result.stderr
+    assert "work/tasks/none.json: there is no such file; `snakemake --forcerun extract` writes it anew" in result.stderr
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"workload": {"operator": "conv9d"}}'])
-def test_a_broken_task_is_refused(empty_project: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is not JSON"),
+        ("{}", "is not a task (KeyError: 'workload')"),
+        ("[1]", "holds [1], not an object"),
+        ('{"workload": {"operator": "conv9d"}}', "is not a task (KeyError: 'conv9d')"),
+    ],
+)
+def test_a_broken_task_is_refused(empty_project: Path, text: str, problem: str) -> None:
     (empty_project / "task.json").write_text(text)
     result = run("tune", "task.json")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "task.json: is no task" in result.stderr
+    assert f"task.json: {problem}" in result.stderr
 
 
 def test_an_unknown_model_is_told_the_known_ones(empty_project: Path) -> None:
@@ -146,3 +159,53 @@ def test_starting_imports_nothing_heavy() -> None:
     code = f"import sys, anole.__main__; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project in another folder than the working directory, where a file of the same name lies."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    shutil.copy(Path(__file__).parent / "tiny_networks.py", folder / "tiny.py")
+    (folder / "models.yaml").write_text(
+        "models: {net: {source: 'torch:tiny:residual', inputs: {x: [1, 3, 16, 16]}}}\n"
+        "targets: {cpu: {kind: cpu, threads: 1}}\n"
+        "builds: [{model: net, target: cpu, trials: 0, refine: 1, name: small}]\n"
+    )
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return folder
+
+
+def test_a_project_may_lie_in_another_folder(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Path.cwd()
+    for command in (["extract", "net", "--target", "cpu"], ["refine", "small"], ["compile", "small"], ["merge"]):
+        monkeypatch.chdir(here)
+        result = run(*command, "--spec", "../project/models.yaml")
+        assert result.exit_code == 0, result.output
+    monkeypatch.chdir(here)
+    result = run("plan", "--json", "--spec", "../project/models.yaml")
+    assert [step["stage"] for step in json.loads(result.stdout)["steps"]] == ["evaluate", "merge"]
+    assert (elsewhere / "builds/small/model.so").exists() and (elsewhere / "work/refined/small.json").exists()
+    assert (elsewhere / "db/tuning.sqlite").exists()
+    assert list(here.iterdir()) == []
+    result = run("extract", "net", "--target", "cpu", "--spec", "../project/models.yaml", "--manifest", "own.json")
+    assert result.exit_code == 0 and [path.name for path in here.iterdir()] == ["own.json"]
+
+
+def test_a_build_of_another_folder_is_merged_and_no_other_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = (Project(tmp_path / name) for name in ("mine", "theirs"))
+    for project, preset in ((mine, "random"), (theirs, "anole")):
+        project.extract("net", [(project.CONV, 1)])
+        project.compile("net", [(project.CONV, 1, None)], preset=preset)
+        project.evaluate("net-cpu")
+    monkeypatch.chdir(mine.folder)
+    assert run("merge", "../theirs/builds/net-cpu").exit_code == 0
+    assert mine.rows("select name, preset from build") == [{"name": "net-cpu", "preset": "anole"}]
+    assert len(mine.rows("select * from evaluation")) == 2
+    assert run("merge", "net-cpu", "--database", "own.sqlite").exit_code == 0
+    mine.database = Path("own.sqlite")
+    assert mine.rows("select name, preset from build") == [{"name": "net-cpu", "preset": "random"}]

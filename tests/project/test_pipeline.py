@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anole.documents import layout
-from anole.errors import ExtractError, SpecError
+from anole.documents.manifest import ListedTask, Manifest, write_manifest
+from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
 from anole.project.pipeline import Pipeline, Place, find_model
 from anole.spec.entries import BuildSpec
@@ -47,8 +48,10 @@ def leave_manifest(pipeline: Pipeline, build: BuildSpec, keys: list[str], **chan
     """Leaves what extracting leaves, with every task's file."""
     path = pipeline.project / pipeline.manifest(build)
     path.parent.mkdir(parents=True, exist_ok=True)
-    plain = {**pipeline.origin(build.model, build.target), "tasks": [{"key": key} for key in keys], **changes}
-    path.write_text(json.dumps(plain))
+    origin = replace(pipeline.origin(build.model, build.target), **changes)
+    tasks = tuple(ListedTask(key, f"task {key[0]}", 1000, 1, ("layer",)) for key in keys)
+    source = pipeline.spec.models[build.model].source
+    write_manifest(path, Manifest(build.model, build.target, source, {}, origin, tasks, 1000 * len(keys)))
     for key in keys:
         task = pipeline.project / layout.task_path(key)
         task.parent.mkdir(parents=True, exist_ok=True)
@@ -87,8 +90,8 @@ def test_samples_are_files_of_their_model(accelerated: Pipeline, pipeline: Pipel
 
 def test_another_geometry_or_calibration_is_another_order(accelerated: Pipeline, pipeline: Pipeline) -> None:
     npu, wide = (accelerated.order(accelerated.spec.builds[f"one-{name}-random"]) for name in ("npu", "wide"))
-    assert npu["origin"]["target_description"] != wide["origin"]["target_description"]
-    entries = [each.order(each.spec.builds["one-cpu-random"])["origin"]["entry"] for each in (accelerated, pipeline)]
+    assert npu.origin.target_description != wide.origin.target_description
+    entries = [each.order(each.spec.builds["one-cpu-random"]).origin.entry for each in (accelerated, pipeline)]
     assert entries[0] == {**entries[1], "calibration": "samples.npz"}
 
 
@@ -140,22 +143,31 @@ def test_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
 def test_a_stale_manifest_is_refused_with_the_remedy(pipeline: Pipeline, change: dict[str, Any], message: str) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     path = leave_manifest(pipeline, one, [], **change)
-    with pytest.raises(ExtractError, match=message) as caught:
+    with pytest.raises(DocumentError, match=message) as caught:
         pipeline.receipts(one)
     assert str(caught.value).startswith(str(path))
     assert "snakemake --forcerun extract" in str(caught.value)
 
 
 def test_a_missing_manifest_is_told_how_to_mend(pipeline: Pipeline) -> None:
-    with pytest.raises(ExtractError, match="there is no such manifest; extract the model again"):
+    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it anew"):
         pipeline.receipts(pipeline.spec.builds["plain"])
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\x00"])
-def test_a_broken_manifest_is_refused(pipeline: Pipeline, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is not JSON"),
+        ("[]", "holds \\[\\], not an object"),
+        ("{}", "model is missing"),
+        ("null", "holds None, not an object"),
+        ("\x00", "is not JSON"),
+    ],
+)
+def test_a_broken_manifest_is_refused(pipeline: Pipeline, text: str, problem: str) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     leave_manifest(pipeline, one, []).write_text(text)
-    with pytest.raises(ExtractError, match="is no manifest"):
+    with pytest.raises(DocumentError, match=problem):
         pipeline.receipts(one)
 
 
@@ -163,7 +175,7 @@ def test_a_task_file_is_missed_only_until_it_is_tuned(pipeline: Pipeline) -> Non
     one = pipeline.spec.builds["one-cpu-random"]
     leave_manifest(pipeline, one, ["a" * 64])
     (pipeline.project / layout.task_path("a" * 64)).unlink()
-    with pytest.raises(ExtractError, match="is missing; extract the model again"):
+    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it anew"):
         pipeline.receipts(one)
     receipt = pipeline.project / layout.receipt_path("a" * 64, pipeline.run(one, "a" * 64).key, one.trials)
     receipt.parent.mkdir(parents=True)

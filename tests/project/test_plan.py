@@ -9,6 +9,8 @@ import pytest
 from rich.console import Console
 
 from anole.documents import layout
+from anole.documents.manifest import ListedTask, Manifest, write_manifest
+from anole.documents.task import write_task
 from anole.errors import StoreError
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, make_plan
@@ -52,15 +54,15 @@ def pipeline(project: Path) -> Pipeline:
 def extracted(pipeline: Pipeline, model: str, *weighted: tuple[Conv2d | Dense, int]) -> list[Task]:
     """Leaves a manifest and tasks as extracting would."""
     tasks = [Task(workload, pipeline.descriptions["cpu"], 1) for workload, _ in weighted]
-    entries = [
-        {"key": task.key, "label": task.label, "flop": task.workload.flop, "weight": weight}
+    listed = tuple(
+        ListedTask(task.key, task.label, task.workload.flop, weight, ("layer",))
         for task, (_, weight) in zip(tasks, weighted, strict=True)
-    ]
-    written = {layout.manifest_path(model, "cpu"): {**pipeline.origin(model, "cpu"), "tasks": entries}}
-    written |= {layout.task_path(task.key): task.to_json() for task in tasks}
-    for path, plain in written.items():
-        (pipeline.project / path).parent.mkdir(parents=True, exist_ok=True)
-        (pipeline.project / path).write_text(json.dumps(plain))
+    )
+    source, origin = pipeline.spec.models[model].source, pipeline.origin(model, "cpu")
+    manifest = Manifest(model, "cpu", source, {}, origin, listed, sum(each.flop * each.weight for each in listed))
+    write_manifest(pipeline.project / layout.manifest_path(model, "cpu"), manifest)
+    for task in tasks:
+        write_task(pipeline.project / layout.task_path(task.key), task)
     return tasks
 
 

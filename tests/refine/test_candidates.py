@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.errors import ExtractError
+from anole.documents.build import Build, BuiltKernel, BuiltTask, Coverage
+from anole.documents.receipt import MeasuredConfig, Receipt
+from anole.errors import BuildError
 from anole.refine.candidates import (
     Candidate,
     candidates_of,
@@ -28,11 +31,11 @@ def candidate(number: int, latency_s: float | None = None) -> Candidate:
     return Candidate({"tile": number}, 1e-3 + number, latency_s)
 
 
-def receipt(key: str, n_rivals: int) -> dict[str, Any]:
+def receipt(key: str, n_rivals: int) -> Receipt:
     """Returns a receipt with so many rivals, the best among them; one of a task of which nothing worked with none."""
-    rivals = [{"config": {"tile": number}, "latency_s": 1e-3 + number} for number in range(n_rivals)]
-    config, latency_s = (rivals[0]["config"], rivals[0]["latency_s"]) if rivals else (None, None)
-    return {"task_key": key, "run_key": f"run of {key}", "config": config, "latency_s": latency_s, "rivals": rivals}
+    rivals = tuple(MeasuredConfig({"tile": number}, 1e-3 + number) for number in range(n_rivals))
+    config, latency_s = (rivals[0].config, rivals[0].latency_s) if rivals else (None, None)
+    return Receipt(key, f"run of {key}", n_rivals, config, latency_s, rivals=rivals)
 
 
 receipts = st.dictionaries(keys, st.integers(0, 5)).map(
@@ -50,29 +53,53 @@ def test_the_chosen_one_takes_least_and_is_the_first_of_equals(latencies_s: list
 @given(receipts, st.integers(1, 6))
 def test_the_first_of_every_tuned_task_are_candidates(made: dict[str, Any], n: int) -> None:
     found = candidates_of(made, n)
-    assert set(found) == {key for key, each in made.items() if each["config"] is not None}
+    assert set(found) == {key for key, each in made.items() if each.config is not None}
     for key, of_task in found.items():
-        assert [each.config for each in of_task] == [rival["config"] for rival in made[key]["rivals"][:n]]
-        assert of_task[0].config == made[key]["config"] and of_task[0].latency_alone_s == made[key]["latency_s"]
+        assert [each.config for each in of_task] == [rival.config for rival in made[key].rivals[:n]]
+        assert of_task[0].config == made[key].config and of_task[0].latency_alone_s == made[key].latency_s
         assert all(each.latency_s is None for each in of_task)
 
 
 def test_a_receipt_of_an_older_version_is_named() -> None:
-    with pytest.raises(ExtractError, match="the task abc names no rivals of its config; delete it and tune again"):
-        candidates_of({"abc": {**receipt("abc", 1), "rivals": []}}, 2)
+    with pytest.raises(BuildError, match="the task abc names no rivals of its config; `snakemake --forcerun tune`"):
+        candidates_of({"abc": replace(receipt("abc", 1), rivals=())}, 2)
 
 
 @given(receipts, st.integers(0, 6))
 def test_a_round_changes_every_task_that_has_so_many(made: dict[str, Any], number: int) -> None:
     found = candidates_of(made, 6)
     positions = positions_of_round(found, number)
-    assert positions == {key: number if number < len(made[key]["rivals"]) else 0 for key in found}
+    assert positions == {key: number if number < len(made[key].rivals) else 0 for key in found}
     changed = with_candidates(made, found, positions)
     for key, each in changed.items():
         expected = found[key][positions[key]] if key in found else None
-        assert each["config"] == (None if expected is None else expected.config)
-        assert each["latency_s"] == (None if expected is None else expected.latency_alone_s)
-        assert (each["run_key"], each["rivals"]) == (made[key]["run_key"], made[key]["rivals"])
+        assert each.config == (None if expected is None else expected.config)
+        assert each.latency_s == (None if expected is None else expected.latency_alone_s)
+        assert (each.run_key, each.rivals) == (made[key].run_key, made[key].rivals)
+
+
+def built_task(key: str, matched: str) -> BuiltTask:
+    return BuiltTask(key, key, 1, 1, (), None, matched, None, None, None)
+
+
+def build_of(tasks: tuple[BuiltTask, ...], kernels: tuple[BuiltKernel, ...]) -> Build:
+    return Build(
+        name="net",
+        model="net",
+        entry={},
+        target="cpu",
+        target_description={},
+        preset="random",
+        trials=1,
+        seed=0,
+        created_at="2026-11-21T10:00:00.000Z",
+        inputs=(),
+        outputs=(),
+        coverage=Coverage(0, 0, 1.0),
+        tasks=tasks,
+        versions={},
+        kernels=kernels,
+    )
 
 
 kernels = st.lists(st.tuples(st.none() | keys, st.integers(1, 4), st.none() | seconds), max_size=8)
@@ -80,10 +107,10 @@ kernels = st.lists(st.tuples(st.none() | keys, st.integers(1, 4), st.none() | se
 
 @given(kernels, st.sets(keys))
 def test_a_task_takes_the_time_of_all_its_kernels(rows: list[tuple[Any, int, Any]], tuned: set[str]) -> None:
-    build = {
-        "tasks": [{"key": key, "matched": "tuned" if key in tuned else "default"} for key in "abcd"],
-        "kernels": [{"name": f"k{at}", "task": key, "calls": calls} for at, (key, calls, _) in enumerate(rows)],
-    }
+    build = build_of(
+        tasks=tuple(built_task(key, "tuned" if key in tuned else "default") for key in "abcd"),
+        kernels=tuple(BuiltKernel(f"k{at}", calls, key, (), 1, 1) for at, (key, calls, _) in enumerate(rows)),
+    )
     kernels_s = {f"k{at}": taken_s for at, (*_, taken_s) in enumerate(rows) if taken_s is not None}
     found = seconds_per_call(build, kernels_s)
     own = {key: [row for row in rows if row[0] == key and row[2] is not None] for key in tuned}

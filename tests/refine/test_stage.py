@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from anole.documents.documents import read_build
 
 from anole.compile.stage import compile_network
-from anole.documents.receipt import read_receipts
+from anole.documents.build import read_build
+from anole.documents.manifest import Manifest, write_manifest
+from anole.documents.order import Order
+from anole.documents.receipt import (
+    MeasuredConfig,
+    Receipt,
+    Refined,
+    SharedReceipts,
+    read_receipts,
+    read_refined,
+    write_receipt,
+)
 from anole.errors import BuildError
 from anole.evaluate.interleave import Pace
 from anole.extract.tasks import extract_tasks
@@ -24,7 +33,7 @@ from anole.measure.site import site_of
 from anole.refine.candidates import candidates_of
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stage import Effort, refine_network
-from anole.refine.stopwatch import Clock
+from anole.refine.stopwatch import Stopwatch
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.task import Task
@@ -37,8 +46,8 @@ class Project:
     """A tiny network, extracted, with receipts as tuning leaves them."""
 
     folder: Path
-    order: dict[str, Any]
-    manifest: dict[str, Any]
+    order: Order
+    manifest: Manifest
     tasks: list[Task]
 
     @property
@@ -49,15 +58,21 @@ class Project:
     def receipts_path(self) -> Path:
         return self.folder / "receipts.json"
 
-    def refine(self, n_candidates: int, output: Path) -> dict[str, Any]:
+    def of_another_target(self, description: dict[str, Any], manifest_path: Path) -> Order:
+        """Leaves a manifest for another target, and returns the order for it."""
+        origin = replace(self.manifest.origin, target_description=description)
+        write_manifest(manifest_path, replace(self.manifest, origin=origin))
+        return replace(self.order, origin=origin)
+
+    def refine(self, n_candidates: int, output: Path) -> Refined:
         refine_network("net", self.order, self.manifest_path, [self.receipts_path], n_candidates, output, SHORT)
-        return dict(json.loads(output.read_text()))
+        return read_refined(output)
 
 
-def receipt(task: Task, configs: list[Any]) -> dict[str, Any]:
-    rivals = [{"config": config, "latency_s": 1e-5 * (1 + number)} for number, config in enumerate(configs)]
-    best = rivals[0] if rivals else {"config": None, "latency_s": None}
-    return {"task_key": task.key, "run_key": "a" * 64, "trials": 4, **best, "rivals": rivals}
+def receipt(task: Task, configs: list[Any]) -> Receipt:
+    rivals = tuple(MeasuredConfig(config, 1e-5 * (1 + number)) for number, config in enumerate(configs))
+    config, latency_s = (rivals[0].config, rivals[0].latency_s) if rivals else (None, None)
+    return Receipt(task.key, "a" * 64, 4, config, latency_s, rivals=rivals)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +88,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
         model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
         manifest, tasks = extract_tasks(model, "cpu", target.description, target.template_version)
-        origin = {"entry": model.to_json(), "target_description": dict(target.description)}
-        order = {"model": "net", "origin": origin, "preset": "random", "trials": 4, "shared": False, "seed": 0}
+        order = Order("net", "cpu", manifest.origin, "random", 4, shared=False, seed=0)
         made = Project(folder, order, manifest, list(tasks))
         stem, twice, head = made.tasks
         space = target.space(twice.workload)
@@ -84,50 +98,50 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
             receipt(twice, [drawn[0], {"tile": 7}, drawn[1]]),
             receipt(head, []),
         ]
-        made.manifest_path.write_text(json.dumps({**manifest, **origin}))
-        made.receipts_path.write_text(json.dumps({"schema": 1, "trials": 4, "receipts": receipts}))
+        write_manifest(made.manifest_path, manifest)
+        write_receipt(made.receipts_path, SharedReceipts(4, tuple(receipts)))
         yield made
 
 
 @pytest.fixture(scope="module")
-def refined(project: Project) -> dict[str, Any]:
+def refined(project: Project) -> Refined:
     return project.refine(3, project.folder / "work/net.json")
 
 
-def test_every_candidate_that_fits_is_timed_within_the_network(project: Project, refined: dict[str, Any]) -> None:
-    one, three, none = (each["refined"] for each in refined["receipts"])
+def test_every_candidate_that_fits_is_timed_within_the_network(project: Project, refined: Refined) -> None:
+    one, three, none = (each.refined for each in refined.receipts)
     before = read_receipts([project.receipts_path]).values()
     for tried, each in zip((one, three, none), before, strict=True):
-        assert [candidate["config"] for candidate in tried] == [rival["config"] for rival in each["rivals"]]
-        assert [candidate["latency_alone_s"] for candidate in tried] == [rival["latency_s"] for rival in each["rivals"]]
-    assert [candidate["latency_s"] is not None for candidate in three] == [True, False, True]
-    assert all(0 < candidate["latency_s"] < 0.1 for candidate in (*one, three[0], three[2]))
+        assert [candidate.config for candidate in tried] == [rival.config for rival in each.rivals]
+        assert [candidate.latency_alone_s for candidate in tried] == [rival.latency_s for rival in each.rivals]
+    assert [candidate.latency_s is not None for candidate in three] == [True, False, True]
+    assert all(0 < candidate.latency_s < 0.1 for candidate in (*one, three[0], three[2]))
 
 
-def test_the_faster_one_is_chosen_unless_the_network_is_slower(refined: dict[str, Any]) -> None:
-    one, three, _ = (each["refined"] for each in refined["receipts"])
-    assert [candidate["chosen"] for candidate in one] == [True]
-    is_other_faster = three[2]["latency_s"] < three[0]["latency_s"]
-    assert (refined["ratio"] is not None) == is_other_faster
-    assert refined["kept"] == (is_other_faster and refined["ratio"] <= 1)
-    assert [candidate["chosen"] for candidate in three] == [not refined["kept"], False, refined["kept"]]
-    latencies_s = refined["latency_s"], refined["unrefined_latency_s"]
+def test_the_faster_one_is_chosen_unless_the_network_is_slower(refined: Refined) -> None:
+    one, three, _ = (each.refined for each in refined.receipts)
+    assert [candidate.chosen for candidate in one] == [True]
+    is_other_faster = three[2].latency_s < three[0].latency_s
+    assert (refined.ratio is not None) == is_other_faster
+    assert refined.kept == (is_other_faster and refined.ratio <= 1)
+    assert [candidate.chosen for candidate in three] == [not refined.kept, False, refined.kept]
+    latencies_s = refined.latency_s, refined.unrefined_latency_s
     assert all(each > 0 for each in latencies_s) if is_other_faster else latencies_s == (None, None)
 
 
-def test_a_build_is_compiled_with_what_was_chosen_and_says_so(project: Project, refined: dict[str, Any]) -> None:
+def test_a_build_is_compiled_with_what_was_chosen_and_says_so(project: Project, refined: Refined) -> None:
     folder = project.folder / "built"
     compile_network("net", project.order, project.manifest_path, [project.folder / "work/net.json"], folder)
-    build = read_build(folder / "build.json").plain
-    for task, each in zip(build["tasks"], refined["receipts"], strict=True):
-        assert task["refined"] == each["refined"]
-        if each["config"] is not None:
-            (chosen,) = [candidate for candidate in each["refined"] if candidate["chosen"]]
-            assert task["config"] == chosen["config"] and task["latency_s"] == chosen["latency_alone_s"]
-    assert [task["matched"] for task in build["tasks"]] == ["tuned", "tuned", "default"]
+    build = read_build(folder)
+    for task, each in zip(build.tasks, refined.receipts, strict=True):
+        assert task.refined == each.refined
+        if each.config is not None:
+            (chosen,) = [candidate for candidate in each.refined if candidate.chosen]
+            assert task.config == chosen.config and task.latency_s == chosen.latency_alone_s
+    assert [task.matched for task in build.tasks] == ["tuned", "tuned", "default"]
 
 
-def test_nothing_is_left_but_the_receipts(project: Project, refined: dict[str, Any]) -> None:
+def test_nothing_is_left_but_the_receipts(project: Project, refined: Refined) -> None:
     assert [path.name for path in (project.folder / "work").iterdir()] == ["net.json"]
 
 
@@ -139,24 +153,22 @@ def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(proje
     stem, twice, _ = (task.key for task in project.tasks)
     folder, _ = compiler.compile({stem: 1, twice: 1})
     (folder / "model.so").write_bytes(b"broken")
-    with Clock(target, site) as clock:
-        rounds = time_rounds(compiler, clock, candidates, 2, 1, 0.0)
+    with Stopwatch(target, site) as stopwatch:
+        rounds = time_rounds(compiler, stopwatch, candidates, 2, 1, 0.0)
         assert [len(turns) for turns in rounds] == [1, 0] and set(rounds[0][0]) == {stem, twice}
         folder, _ = compiler.compile({stem: 0, twice: 0})
         rival = Path(shutil.copytree(folder, tmp_path / "rival"))
-        compared = clock.compare(folder, rival, SHORT.pace)
+        compared = stopwatch.compare(folder, rival, SHORT.pace)
         assert min(compared.latency_s, compared.rival_latency_s, compared.ratio) > 0
         (folder / "model.so").unlink()
         with pytest.raises(BuildError, match=r": cannot be timed: BuildError: .*: model.so cannot be loaded"):
-            time_rounds(compiler, clock, candidates, 2, 1, 0.0)
+            time_rounds(compiler, stopwatch, candidates, 2, 1, 0.0)
 
 
 def test_an_accelerator_is_not_refined(project: Project, tmp_path: Path) -> None:
     from anole.targets.vta.target import VtaTarget
 
-    manifest = {**json.loads(project.manifest_path.read_text()), "target_description": VtaTarget.describe()}
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    order = {**project.order, "origin": {}}
+    order = project.of_another_target(VtaTarget.describe(), tmp_path / "manifest.json")
     with pytest.raises(BuildError, match="net: is for vta; only builds for the processor are refined"):
         refine_network("net", order, tmp_path / "manifest.json", [], 2, tmp_path / "net.json")
 
@@ -165,9 +177,7 @@ def test_where_the_processor_is_absent_the_receipts_stay_as_they_are(
     project: Project, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     elsewhere = {**describe_cpu(threads=1), "model": "a processor elsewhere"}
-    manifest = {**json.loads(project.manifest_path.read_text()), "target_description": elsewhere}
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    order = {**project.order, "origin": {**project.order["origin"], "target_description": elsewhere}}
+    order = project.of_another_target(elsewhere, tmp_path / "manifest.json")
     output = tmp_path / "net.json"
     refine_network("net", order, tmp_path / "manifest.json", [project.receipts_path], 3, output, SHORT)
     assert read_receipts([output]) == read_receipts([project.receipts_path])

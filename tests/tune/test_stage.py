@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.errors import ExtractError, StoreError
+from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
+from anole.documents.task import write_task
+from anole.errors import DocumentError, StoreError
 from anole.host.machine import describe_cpu
 from anole.search.presets import read_tuner
 from anole.store.shard import read_shard
@@ -162,7 +164,7 @@ def test_a_corrupt_shard_stops_the_task_and_loses_nothing(tmp_path: Path, projec
 def test_a_task_under_a_wrong_name_is_refused(project: Project, tmp_path: Path) -> None:
     path = tmp_path / ("0" * 64 + ".json")
     path.write_text(project.path.read_text())
-    with pytest.raises(ExtractError, match=f"holds the task {project.task.key}"):
+    with pytest.raises(DocumentError, match=f"holds a task with the key {project.task.key}"):
         tune_task(path, RANDOM, 0, 1, tmp_path / "shards")
 
 
@@ -183,10 +185,18 @@ def pair(tmp_path: Path) -> Path:
     """A manifest of two tasks."""
     tasks = [Task(workload, describe_cpu(threads=1), 1) for workload in (SMALL, LARGE)]
     for task in tasks:
-        (tmp_path / f"{task.key}.json").write_text(json.dumps(task.to_json()))
-    entries = [{"key": task.key, "weight": weight} for task, weight in zip(tasks, (1, 3), strict=True)]
-    (tmp_path / "manifest.json").write_text(json.dumps({"model": "pair", "tasks": entries}))
+        write_task(tmp_path / f"{task.key}.json", task)
+    leave_manifest(tmp_path / "manifest.json", tasks, (1, 3))
     return tmp_path
+
+
+def leave_manifest(path: Path, tasks: Sequence[Task], weights: Sequence[int]) -> None:
+    listed = tuple(
+        ListedTask(task.key, task.label, task.workload.flop, weight, ("layer",))
+        for task, weight in zip(tasks, weights, strict=True)
+    )
+    origin = Origin({}, tasks[0].target, {})
+    write_manifest(path, Manifest("pair", "any", "torch:any:pair", {}, origin, listed, 1))
 
 
 def tune_pair(folder: Path, trials: int) -> dict[str, dict[str, Any]]:
@@ -276,9 +286,8 @@ def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None
 def test_tasks_of_a_simulator_may_share_a_budget(tmp_path: Path) -> None:
     tasks = [Task(workload, VtaTarget.describe(), 1) for workload in (SMALL, LARGE)]
     for task in tasks:
-        (tmp_path / f"{task.key}.json").write_text(json.dumps(task.to_json()))
-    entries = [{"key": task.key, "weight": 1} for task in tasks]
-    (tmp_path / "manifest.json").write_text(json.dumps({"model": "pair", "tasks": entries}))
+        write_task(tmp_path / f"{task.key}.json", task)
+    leave_manifest(tmp_path / "manifest.json", tasks, (1, 1))
     receipts = tune_pair(tmp_path, 4)
     assert {receipt["status"] for receipt in receipts.values()} == {"tuned"}
     assert all(receipt["confirmed"] and receipt["designs"] == [] for receipt in receipts.values())
