@@ -12,8 +12,8 @@ from anole.documents.build import FILE, Build, BuiltTask, Coverage, TensorInfo, 
 from anole.documents.evaluation import Evaluation, Latency, write_evaluation
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
 from anole.documents.receipt import TriedConfig
+from anole.merge.database import Merged, merge_files
 from anole.record import Confirmation, Measurement, Run, SpaceFacts, Status, Trial
-from anole.store.database import Merged, merge_files
 from anole.store.shard import Shard, shard_path
 from anole.task import Conv2d, Dense, Task
 

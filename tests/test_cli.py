@@ -140,7 +140,7 @@ def test_a_disk_that_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, number
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number), "work/x.json")
 
-    monkeypatch.setattr("anole.store.stage.merge_builds", refuse)
+    monkeypatch.setattr("anole.merge.stage.merge_builds", refuse)
     result = run("merge", "any")
     assert result.exit_code == 2
     assert result.stderr == f"anole: work/x.json: cannot be written: {os.strerror(number)}\n"
@@ -150,7 +150,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOENT, "gone", "x")
 
-    monkeypatch.setattr("anole.store.stage.merge_builds", fail)
+    monkeypatch.setattr("anole.merge.stage.merge_builds", fail)
     assert isinstance(run("merge", "any").exception, OSError)
 
 

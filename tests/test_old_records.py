@@ -22,11 +22,11 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest
 from anole.documents.receipt import read_receipts, read_refined
 from anole.documents.task import read_task
+from anole.merge.exchange import import_records
+from anole.merge.stage import merge_builds
 from anole.project.pipeline import Pipeline
 from anole.project.plan import make_plan
-from anole.store.exchange import import_records
 from anole.store.shard import read_shard
-from anole.store.stage import merge_builds
 
 OLD = Path(__file__).parent / "old_records"
 BUILDS = sorted(path.name for path in (OLD / "builds").iterdir())

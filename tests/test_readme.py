@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from anole.__main__ import main
+from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline, Place
 from anole.spec.reading import parse_spec
-from anole.store.database import merge_files
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]

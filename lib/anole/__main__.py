@@ -275,8 +275,8 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 @_SPEC
 def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, spec: Path) -> None:
     """Fold all trials, and BUILDS, names or folders (by default those of models.yaml), into the database."""
+    from anole.merge.stage import merge_builds
     from anole.spec.reading import load_spec
-    from anole.store.stage import merge_builds
 
     given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
     shards, database = _enter_project(spec, shards, database)
@@ -290,7 +290,7 @@ def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, s
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
 def import_(source: Path, shards: Path) -> None:
     """Take over the trials in SOURCE, a database or a folder of shards that was filled on another machine."""
-    from anole.store.exchange import import_records
+    from anole.merge.exchange import import_records
 
     taken = import_records(source, shards)
     click.echo(f"{source}: took over {taken.runs} runs with {taken.trials} trials; {taken.known} were known")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from anole.evaluate.stage import MAX_RELATIVE_ERROR
+from anole.merge.database import merge_files
 from anole.record import Measurement, Run, Status, Trial
-from anole.store.database import merge_files
 from anole.store.shard import Shard
 from anole.task import Dense, Task
 from networks import COLUMNS, effort

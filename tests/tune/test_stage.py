@@ -15,9 +15,9 @@ from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifes
 from anole.documents.task import write_task
 from anole.errors import DocumentError, StoreError
 from anole.host.machine import describe_cpu
+from anole.merge.stage import merge_builds
 from anole.search.presets import read_tuner
 from anole.store.shard import read_shard
-from anole.store.stage import merge_builds
 from anole.targets import get_target
 from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Dense, Task, Workload

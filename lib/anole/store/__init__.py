@@ -1,1 +1,1 @@
-"""Where measurements are kept: append-only shards, one per run, and the database folded from them."""
+"""Shards: the append-only files that hold every measurement."""

@@ -10,7 +10,7 @@ from sqlite_utils import Database
 
 from anole.documents.plain import to_plain
 from anole.errors import StoreError
-from anole.store.migrations import create_views, migrations, unknown_migrations
+from anole.merge.migrations import create_views, migrations, unknown_migrations
 
 NAMES = [migration.name for migration in migrations.pending(Database(memory=True))]
 README = Path(__file__).parents[2] / "db" / "README.md"
@@ -107,7 +107,7 @@ def test_views_are_made_anew(db: Database) -> None:
 
 
 def test_the_views_are_part_of_the_package() -> None:
-    assert resources.files("anole.store").joinpath("views.sql").is_file()
+    assert resources.files("anole.merge").joinpath("views.sql").is_file()
 
 
 def test_the_readme_names_every_table_view_and_column(db: Database) -> None:

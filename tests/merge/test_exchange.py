@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from anole.errors import StoreError
+from anole.merge.exchange import TakenOver, import_records
 from anole.record import Source
-from anole.store.exchange import TakenOver, import_records
 from anole.store.shard import Shard, read_shard, shard_path
 
 

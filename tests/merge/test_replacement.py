@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anole.errors import StoreError
-from anole.store import replacement
-from anole.store.replacement import rewritten
+from anole.merge import replacement
+from anole.merge.replacement import rewritten
 
 
 @pytest.fixture

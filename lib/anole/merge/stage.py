@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
-from anole.store.database import merge_files
+from anole.merge.database import merge_files
 
 logger = logging.getLogger(__name__)
 

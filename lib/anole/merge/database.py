@@ -13,10 +13,10 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import read_bytes
+from anole.merge.folding import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
+from anole.merge.migrations import create_views, migrations, unknown_migrations
+from anole.merge.replacement import rewritten
 from anole.store.content import parse_shard, whole_lines
-from anole.store.folding import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
-from anole.store.migrations import create_views, migrations, unknown_migrations
-from anole.store.replacement import rewritten
 
 
 @dataclass(frozen=True)

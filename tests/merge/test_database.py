@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from anole.documents.plain import from_plain, to_plain
 from anole.errors import DocumentError, StoreError
+from anole.merge.database import Merged, merge_files
 from anole.record import Confirmation, Trial
-from anole.store.database import Merged, merge_files
 from anole.store.shard import read_shard
 
 LATER = "2026-11-21T23:00:00.000Z"
