@@ -25,10 +25,10 @@ import numpy as np
 import tvm
 from tvm.tirx.build import codegen_build
 
-from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import candidate_context, llvm_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define, link
 from anole.task import Conv2d, Dense, Workload
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.host.machine import describe_cpu
 from anole.measure.lock import device_lock
 from anole.measure.measurer import Measurer
 from anole.record import Config
@@ -31,6 +30,7 @@ from anole.search.evaluators.fixed import Fixed
 from anole.search.presets import read_tuner
 from anole.search.roles import Evaluator, Timing
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
 from protocol import LAYERS, chosen
 

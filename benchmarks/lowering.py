@@ -22,9 +22,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from anole.host.cores import caller_apart
-from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.targets import get_device
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ import sys
 
 import numpy as np
 
-from anole.host.machine import describe_cpu
 from anole.measure.measurer import Measurer
 from anole.record import Config
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 
 SAME = (1, 1, 1, 1)

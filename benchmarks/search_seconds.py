@@ -14,11 +14,11 @@ import time
 
 import numpy as np
 
-from anole.host.machine import describe_cpu
 from anole.record import Measurement, Status
 from anole.search.presets import read_tuner
 from anole.search.roles import History
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d
 
 WORKLOADS = (

@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from anole.host.cores import caller_apart
-from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.space import Space
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.batch_matmul_space import batch_matmul_space
 from anole.targets.cpu.templates.conv2d_space import conv2d_space

@@ -17,6 +17,7 @@ import time
 import numpy as np
 
 from anole.errors import ConfigError
+from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.conv2d import lower_conv2d
@@ -33,7 +34,7 @@ def main() -> None:
     writer.writerow(["layer", "hardware", "instructions", "cycles", "lower_s", "simulate_s", "count_s"])
     layers = [layer for layer, _ in layers_of("resnet18") if layer.kernel != (1, 1) or layer.height > 1]
     for hardware in ("fixed", "search"):
-        target, seconds = VtaTarget(VtaTarget.describe(hardware=hardware)), []
+        target, seconds = VtaTarget(describe_vta(hardware=hardware)), []
         for layer in layers:
             space = target.space(layer)
             for vector in space.sample(arguments.configs, np.random.default_rng(0)):

@@ -23,6 +23,7 @@ from anole.extract.load import load_model
 from anole.files import write_atomically
 from anole.host.machine import available_cores
 from anole.spec.entries import ModelSpec
+from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.task import Conv2d, Workload
 
@@ -30,7 +31,7 @@ TABLES = Path(__file__).parent / "tables" / "vta"
 MODELS = ("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34")
 """Those of DCOC's Table 5."""
 
-DESCRIPTION = VtaTarget.describe(hardware="search")
+DESCRIPTION = describe_vta(hardware="search")
 """The block is searched, as in DCOC; area and memory are bounded as by default."""
 
 _CHUNK = 16

@@ -132,6 +132,7 @@ def accelerate() -> Callable[..., Build]:
     from anole.compile.build import BuildSettings, compile_build
     from anole.extract.tasks import extract_tasks
     from anole.spec.entries import ModelSpec
+    from anole.targets.vta.settings import describe_vta
     from anole.targets.vta.target import VtaTarget
 
     def make(
@@ -143,7 +144,7 @@ def accelerate() -> Callable[..., Build]:
         **settings: Any,
     ) -> Build:
         model = ModelSpec(name, source, {"x": shape}, calibration)
-        target = VtaTarget(VtaTarget.describe(**settings))
+        target = VtaTarget(describe_vta(**settings))
         manifest, tasks = extract_tasks(model, "npu", target.description, target.template_version, target.takes)
         build = BuildSettings(f"{name}-npu", "random", 2, False, 0)
         return compile_build(model, manifest, build, receipts(tasks), Path(name))

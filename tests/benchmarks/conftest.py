@@ -17,7 +17,7 @@ COMPILE = """
 from pathlib import Path
 from anole.compile.build import BuildSettings, compile_build
 from anole.extract.tasks import extract_tasks
-from anole.host.machine import describe_cpu
+from anole.targets.cpu.settings import describe_cpu
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 

@@ -18,9 +18,9 @@ from anole.documents.build import Build, TensorInfo, read_build
 from anole.documents.receipt import Receipt
 from anole.errors import BuildError
 from anole.extract.tasks import extract_tasks
-from anole.host.machine import describe_cpu
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 
 SETTINGS = BuildSettings("net-cpu", "autotvm", 64, False, 7)
 

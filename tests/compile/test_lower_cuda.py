@@ -13,13 +13,14 @@ import tvm
 from tvm import relax, tirx
 
 from anole.compile.lower import Choice, lower
+from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd import WinogradTemplate
 from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_default
 from anole.task import Conv2d, Workload
 from anole.testing.emulated_gpu import serial
 
-TARGET = CudaTarget(CudaTarget.describe("sm_90"))
+TARGET = CudaTarget(describe_cuda("sm_90"))
 
 
 def lowered(network: Any, choose: Callable[[Workload], Choice]) -> tvm.IRModule:

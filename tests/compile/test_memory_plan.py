@@ -11,8 +11,8 @@ import tvm
 from anole.compile.lower import Choice, lower
 from anole.compile.memory_plan import MemoryPlan
 from anole.extract.graph import find_layers
-from anole.host.machine import describe_cpu
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.reference import out_shape
 
 

@@ -11,10 +11,10 @@ from tvm import tirx
 from anole.compile.lower import Choice, lower
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
-from anole.host.machine import describe_cpu
 from anole.spec.entries import ModelSpec
 from anole.targets import get_device
 from anole.targets.cpu.default.loop_nests import SERIAL_WORK
+from anole.targets.cpu.settings import describe_cpu
 
 TARGET = get_device({**describe_cpu(), "threads": 2})
 

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from anole.errors import TargetError
-from anole.host.machine import describe_cpu
 from anole.search.evaluators.fixed import Fixed
-from anole.targets import TARGETS, get_device, get_target
+from anole.targets import BUILT_IN, get_device, get_target
 from anole.targets.base import Device, Simulator, Target
-from anole.targets.cuda.target import CudaTarget
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cuda.settings import describe_cuda
 from anole.targets.shared.reference import weight_shape
-from anole.targets.vta.target import VtaTarget
+from anole.targets.vta.settings import describe_vta
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-DESCRIPTIONS = {"cpu": describe_cpu(), "cuda": CudaTarget.describe("sm_90"), "vta": VtaTarget.describe()}
+DESCRIPTIONS = {"cpu": describe_cpu(), "cuda": describe_cuda("sm_90"), "vta": describe_vta()}
 WORKLOADS = [
     Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)),
     Dense(1, 40, 24),
@@ -28,7 +28,7 @@ WORKLOADS = [
 ]
 
 
-@pytest.fixture(params=list(TARGETS))
+@pytest.fixture(params=list(BUILT_IN))
 def target(request: pytest.FixtureRequest) -> Target:
     return get_target(DESCRIPTIONS[request.param])
 

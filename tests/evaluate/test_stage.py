@@ -29,7 +29,7 @@ from anole.errors import AnoleError
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.interleave import Pace
 from anole.extract.tasks import extract_tasks
-from anole.host.machine import describe_cpu
+from anole.targets.cpu.settings import describe_cpu
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 import tiny

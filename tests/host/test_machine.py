@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from anole.errors import TargetError
 from anole.host import machine
 from anole.host.processor import known_processors, processor
 
@@ -101,7 +100,7 @@ def test_a_quota_is_read_in_both_versions(tmp_path: Path, files: dict[str, str],
 
 
 def test_hyper_threads_and_quotas_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_affinity", lambda: {0, 1, 2, 3, 8, 9})
+    monkeypatch.setattr(machine, "affinity", lambda: {0, 1, 2, 3, 8, 9})
     monkeypatch.setattr(machine, "_core_of", lambda cpu: str(cpu % 8))
     monkeypatch.setattr(machine, "_cgroup_quota", lambda root: None)
     assert machine.available_cores() == 4
@@ -109,35 +108,6 @@ def test_hyper_threads_and_quotas_count(monkeypatch: pytest.MonkeyPatch) -> None
     assert machine.available_cores() == 2
     monkeypatch.setattr(machine, "_cgroup_quota", lambda root: 0.5)
     assert machine.available_cores() == 1
-
-
-def test_this_machine_describes_itself_in_plain_values() -> None:
-    description = machine.describe_cpu()
-    assert description["kind"] == "cpu"
-    assert description["mcpu"] in known_processors()
-    assert description["threads"] == machine.available_cores() >= 1
-    assert all(isinstance(value, (str, int, list)) for value in description.values())
-    assert description == machine.describe_cpu()
-
-
-def test_settings_win_over_what_is_detected() -> None:
-    generic = known_processors()[3] if known_processors()[0] == "x86-64-v4" else "generic"
-    assert machine.describe_cpu(mcpu=generic, threads=1) | {"model": "", "features": []} == {
-        "kind": "cpu",
-        "mcpu": generic,
-        "model": "",
-        "features": [],
-        "threads": 1,
-    }
-
-
-def test_what_the_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = processor(cpuinfo("GenuineIntel", 6, 0x3F, V3), "x86_64")
-    monkeypatch.setattr(machine, "processor", lambda: plain)
-    with pytest.raises(TargetError, match=r"mcpu x86-64-v4 needs avx512bw, .* Some CPU: @ 3 GHz has not"):
-        machine.describe_cpu(mcpu="x86-64-v4")
-    with pytest.raises(TargetError, match=r"found threads: 100000; this process may use \d+ processors"):
-        machine.describe_cpu(threads=100_000)
 
 
 def test_host_facts_are_plain() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.measure.jobs import start_running
 from anole.record import Config
 from anole.search.evaluators.fixed import Fixed
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.task import Dense, Workload
 

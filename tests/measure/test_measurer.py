@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.measure.limits import Limits
 from anole.measure.measurer import Measurer
 from anole.record import Config, Status
@@ -22,6 +21,7 @@ from anole.search.evaluators.fixed import Fixed
 from anole.search.roles import Timer, Timing
 from anole.targets import get_target
 from anole.targets.base import Timeable
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.task import Conv2d, Task, Workload
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.measure import lock
 from anole.measure.limits import Limits
 from anole.measure.measurer import Measurer
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Dense, Task
 
 from .beside import BesideCpu

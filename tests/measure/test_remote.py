@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetError
-from anole.host.machine import describe_cpu
 from anole.measure.limits import Limits, Patience
 from anole.measure.measurer import Measurer
 from anole.measure.site import Elsewhere
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.device.runner import find_gpu
 from anole.targets.rpc.address import Remote
 from anole.targets.rpc.sessions import open_session

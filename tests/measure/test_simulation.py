@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.measure.lock import device_lock
 from anole.measure.measurer import Measurer, measurer_of
 from anole.measure.simulation import Simulated
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Task
 
 WORKLOAD = Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1))
-TARGET = VtaTarget(VtaTarget.describe())
+TARGET = VtaTarget(describe_vta())
 TASK = Task(WORKLOAD, TARGET.description, 1)
 
 

@@ -14,7 +14,7 @@ from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
 from anole.project.pipeline import Pipeline, Place, find_model
 from anole.spec.entries import BuildSpec
-from anole.targets.vta.target import VtaTarget
+from anole.targets.vta.settings import describe_vta
 
 MODELS = """
 models:
@@ -226,7 +226,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
         "dense.prefetch",
         "sharing",
     }
-    assert set(extract_versions(VtaTarget.describe())) == {"extract", "conv2d", "dense"}
+    assert set(extract_versions(describe_vta())) == {"extract", "conv2d", "dense"}
 
 
 def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:

@@ -28,7 +28,6 @@ from anole.documents.receipt import (
 from anole.errors import BuildError
 from anole.evaluate.interleave import Pace
 from anole.extract.tasks import extract_tasks
-from anole.host.machine import describe_cpu
 from anole.measure.site import site_of
 from anole.refine.candidates import candidates_of
 from anole.refine.rounds import Compiler, time_rounds
@@ -36,6 +35,7 @@ from anole.refine.stage import Effort, refine_network
 from anole.refine.stopwatch import Stopwatch
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
 
 SHORT = Effort(turns=2, seconds=0.0, pace=Pace(rounds=3, burst_s=0.001, pause_s=0.0))
@@ -166,9 +166,9 @@ def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(proje
 
 
 def test_an_accelerator_is_not_refined(project: Project, tmp_path: Path) -> None:
-    from anole.targets.vta.target import VtaTarget
+    from anole.targets.vta.settings import describe_vta
 
-    order = project.of_another_target(VtaTarget.describe(), tmp_path / "manifest.json")
+    order = project.of_another_target(describe_vta(), tmp_path / "manifest.json")
     with pytest.raises(BuildError, match="net: is for vta; only builds for the processor are refined"):
         refine_network("net", order, tmp_path / "manifest.json", [], 2, tmp_path / "net.json")
 

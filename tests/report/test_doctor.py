@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from anole.host.machine import describe_cpu
 from anole.report.doctor import report
+from anole.targets.cpu.settings import describe_cpu
 
 
 def test_the_report_names_the_machine_and_its_measured_peak() -> None:

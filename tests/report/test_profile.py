@@ -16,8 +16,9 @@ import pytest
 from rich.console import Console
 
 from anole.errors import BuildError
-from anole.host.machine import describe_cpu
 from anole.report.profile import Profile, Roofline, Row, profile_build, render_profile
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 
 # TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
@@ -27,7 +28,7 @@ os.environ["TVM_NUM_THREADS"] = "1"
 from pathlib import Path
 from anole.compile.build import BuildSettings, compile_build
 from anole.extract.tasks import extract_tasks
-from anole.host.machine import describe_cpu
+from anole.targets.cpu.settings import describe_cpu
 from anole.report.profile import profile_build
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
@@ -87,16 +88,16 @@ def build_json(folder: Path, **said: Any) -> Path:
 
 
 def test_a_build_for_a_gpu(tmp_path: Path) -> None:
-    description = {**CudaTarget.describe(arch="sm_90"), "kind": "cuda"}
+    description = {**describe_cuda(arch="sm_90"), "kind": "cuda"}
     absence = CudaTarget(description).absence() or "is for cuda; only builds for the processor can be profiled"
     with pytest.raises(BuildError, match=re.escape(f"{tmp_path}: {absence}")):
         profile_build(build_json(tmp_path, target_description=description), 0.0)
 
 
 def test_a_build_for_simulated_hardware(tmp_path: Path) -> None:
-    from anole.targets.vta.target import VtaTarget
+    from anole.targets.vta.settings import describe_vta
 
-    description = {**VtaTarget.describe(), "kind": "vta"}
+    description = {**describe_vta(), "kind": "vta"}
     with pytest.raises(BuildError, match=r"is for vta, which is simulated; see `anole vta report` for its layers"):
         profile_build(build_json(tmp_path, target_description=description), 0.0)
 

@@ -14,11 +14,12 @@ import pytest
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
 from anole.documents.task import write_task
 from anole.errors import DocumentError, StoreError
-from anole.host.machine import describe_cpu
 from anole.merge.stage import merge_builds
 from anole.search.presets import read_tuner
 from anole.store.shard import read_shard
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Dense, Task, Workload
 from anole.tune.stage import tune_model, tune_task
@@ -244,7 +245,7 @@ def test_a_warm_start_says_what_it_learned_from_and_keeps_to_it(tmp_path: Path, 
 
 def simulated(folder: Path, **settings: Any) -> Project:
     folder.mkdir()
-    return Project(folder, Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)), VtaTarget.describe(**settings))
+    return Project(folder, Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)), describe_vta(**settings))
 
 
 def test_what_is_simulated_is_not_confirmed_and_yet_certain(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None
 
 
 def test_tasks_of_a_simulator_may_share_a_budget(tmp_path: Path) -> None:
-    tasks = [Task(workload, VtaTarget.describe(), 1) for workload in (SMALL, LARGE)]
+    tasks = [Task(workload, describe_vta(), 1) for workload in (SMALL, LARGE)]
     for task in tasks:
         write_task(tmp_path / f"{task.key}.json", task)
     leave_manifest(tmp_path / "manifest.json", tasks, (1, 1))

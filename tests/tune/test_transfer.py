@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from anole.host.machine import describe_cpu
 from anole.record import Measurement, Run, Source, Status, Trial, utc_now
 from anole.search.roles import History
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d, Dense, Task
 from anole.tune.transfer import find_sources, read_prior
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.record import Status
+from anole.targets.cpu.settings import describe_cpu
 
 from ..measure.servers import HOST, server
 

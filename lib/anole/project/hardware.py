@@ -10,7 +10,7 @@ from typing import Any
 from anole.errors import SpecError, TargetError
 from anole.spec.entries import TargetSpec
 from anole.store.shard import read_head
-from anole.targets import describe, get_target
+from anole.targets import get_kind, get_target
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def describe_target(target: TargetSpec) -> dict[str, Any]:
         SpecError: there can be no such target here.
     """
     try:
-        return describe(target.kind, target.settings)
+        return get_kind(target.kind).describe(**target.settings)
     except TargetError as error:
         raise SpecError(f"targets.{target.name}", str(error), target.file) from error
 

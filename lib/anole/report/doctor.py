@@ -8,14 +8,16 @@ from functools import partial
 from typing import Any
 
 from anole.errors import MeasureError
-from anole.host.machine import describe_cpu, host_facts, software_versions
+from anole.host.machine import host_facts, software_versions
 from anole.measure.lock import lock_path
 from anole.measure.site import site_of
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets import get_device
-from anole.targets.cuda.device.architecture import ARCHITECTURES, describe_cuda
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cuda.device.architecture import ARCHITECTURES
 from anole.targets.cuda.device.gpus import present_gpus
 from anole.targets.cuda.device.toolchain import compilers
+from anole.targets.cuda.settings import describe_cuda
 
 _TIMEOUT_S = 60.0
 

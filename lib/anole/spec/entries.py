@@ -58,7 +58,7 @@ class TargetSpec:
     """Hardware to tune for.
 
     Attributes:
-        settings: what was set beside the kind; `anole.targets.describe_target` detects the rest.
+        settings: what was set beside the kind; `anole.targets.kind.Kind.describe` detects the rest.
         required: whether it is a mistake when the hardware is not here; else its builds are skipped.
         remote: where candidates run, unless on this machine; not a part of what the target is.
     """

@@ -8,32 +8,21 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from anole.host.processor import known_processors
+from anole.errors import TargetError
 from anole.node import Node, read_yaml
 from anole.search import DEFAULT_PRESET
 from anole.spec.entries import BuildSpec, ModelSpec, Spec, TargetSpec
 from anole.spec.source import check_source
+from anole.targets import all_kinds, get_kind
 from anole.targets.rpc.address import Remote
 
 _COUNTS = ("trials", "total_trials", "seed", "refine")
 """What stands beside the tuner in `tuning`, all of it whole numbers."""
 
-_NOT_IDENTITY = ("kind", "required", "measure")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_TARGET_KEYS = {
-    "cpu": ("mcpu", "threads", "model", "max_relative_error", "exact", "measure"),
-    "cuda": ("arch", "model", "measure"),
-    "vta": (
-        *("geometry", "hardware", "frequency_mhz", "first_layer"),
-        *("area_max", "memory_max", "penalty"),
-    ),
-}
 
 _DTYPES = ("float32", "int32", "int64", "bool")
 """What a network of torch may take, the first by default; an ONNX file names its own."""
-
-_RELATIVE_ERRORS = (1e-5, 1e-2)
-"""The least and the most that may be asked of a kernel; not every direct sum in float32 is below 1e-6."""
 
 
 def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Spec:
@@ -121,42 +110,18 @@ def _shape(node: Node) -> tuple[int, ...]:
 
 
 def _target(name: str, node: Node) -> TargetSpec:
-    kinds = sorted(_TARGET_KEYS)
     entry = node.mapping(required=("kind",))
-    kind = entry["kind"].choice(kinds, "a kind of target")
-    node.mapping(allowed=("kind", *_TARGET_KEYS[kind], "required"))
-    if "mcpu" in entry:
-        entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
-    for called in {"arch", "model"} & set(entry):
-        entry[called].text()
-    if "threads" in entry:
-        entry["threads"].whole(least=1)
-    if "exact" in entry:
-        entry["exact"].flag()
+    kind_name = entry["kind"].text()
+    try:
+        kind = get_kind(kind_name)
+    except TargetError as error:
+        entry["kind"].choice(all_kinds(), "a kind of target")
+        raise entry["kind"].error(str(error)) from error
+    elsewhere = ("measure",) if kind.measurable_elsewhere else ()
+    node.mapping(allowed=("kind", *kind.keys, *elsewhere, "required"))
     required = entry["required"].flag() if "required" in entry else True
     remote = Remote.read(entry["measure"]) if "measure" in entry else None
-    settings = {key: setting.value for key, setting in entry.items() if key not in _NOT_IDENTITY}
-    if "max_relative_error" in entry:
-        settings["max_relative_error"] = entry["max_relative_error"].number(*_RELATIVE_ERRORS)
-    return TargetSpec(name, kind, {**settings, **_identity(kind, node, remote)}, node.file, required, remote)
-
-
-def _identity(kind: str, node: Node, remote: Remote | None) -> dict[str, str]:
-    """Checks that a device elsewhere, which cannot be asked, is described; returns what follows from where it is."""
-    entry = node.mapping()
-    if remote is None:
-        if "model" in entry and kind == "cpu":
-            raise entry["model"].error("is the name of a processor elsewhere; give `measure`, too, or leave it out")
-        return {}
-    for name in ("mcpu", "threads") if kind == "cpu" else ("arch",):
-        if name not in entry:
-            raise node.error(f"has no `{name}`; what is measured elsewhere (`measure`) cannot be detected")
-    if kind != "cpu":
-        return {}
-    model = entry["model"].text() if "model" in entry else remote.key
-    if model is None:
-        raise node.error("has no `model`; a server without a `key` does not name its processor")
-    return {"model": model}
+    return TargetSpec(name, kind_name, kind.read(node, remote), node.file, required, remote)
 
 
 def _build(
@@ -176,7 +141,7 @@ def _build(
 
 def _refine(node: Node, refine: int, target: TargetSpec) -> int:
     """Checks that a network can be timed where it is to be refined."""
-    if refine and (target.kind != "cpu" or target.remote is not None):
+    if refine and (target.remote is not None or not get_kind(target.kind).refinable):
         place = "elsewhere" if target.remote is not None else f"of kind {target.kind}"
         raise node.error(
             f"found refine: {refine}, which is for this machine's processor; target {target.name} is {place}; "

@@ -1,20 +1,52 @@
-"""Targets: one package for each kind of hardware."""
+"""Targets: one folder for each kind of hardware, and one line for it here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
-from anole.errors import TargetError
-from anole.targets.base import Device, Simulator
+from anole.errors import TargetError, cause
+from anole.targets.kind import Kind
 
-TARGETS = {
-    "cpu": "anole.targets.cpu.target:CpuTarget",
-    "cuda": "anole.targets.cuda.target:CudaTarget",
-    "vta": "anole.targets.vta.target:VtaTarget",
+if TYPE_CHECKING:
+    from anole.targets.base import Device, Simulator
+
+BUILT_IN = {
+    "cpu": "anole.targets.cpu.settings:KIND",
+    "cuda": "anole.targets.cuda.settings:KIND",
+    "vta": "anole.targets.vta.settings:KIND",
 }
-"""The class of every kind of target, imported when it is asked for."""
+"""The `Kind` of every kind of target that is part of Anole, imported when it is asked for."""
+
+GROUP = "anole.targets"
+"""The entry points by which an installed package adds kinds of its own, each under the kind's name."""
+
+
+def all_kinds() -> list[str]:
+    """Returns the names of all kinds of targets, in the order of the alphabet; asks every installed package."""
+    return sorted({*BUILT_IN, *(entry_points(group=GROUP).names)})
+
+
+def get_kind(name: str) -> Kind:
+    """Returns a kind of target.
+
+    Raises:
+        TargetError: it is unknown, or the package that brings it cannot be imported.
+    """
+    if name in BUILT_IN:
+        return _built_in(BUILT_IN[name])
+    found = next(iter(entry_points(group=GROUP, name=name)), None)
+    if found is None:
+        raise TargetError(f"found target kind {name!r}; allowed are {', '.join(all_kinds())}")
+    try:
+        kind: Kind = found.load()
+    except Exception as error:
+        raise TargetError(
+            f"target kind {name!r}, which is {found.value}, cannot be imported: {cause(error)}"
+        ) from error
+    return kind
 
 
 def get_target(description: Mapping[str, Any]) -> Device | Simulator:
@@ -23,8 +55,7 @@ def get_target(description: Mapping[str, Any]) -> Device | Simulator:
     Raises:
         TargetError: its kind is unknown.
     """
-    target: Device | Simulator = _class_of(description.get("kind"))(description)
-    return target
+    return get_kind(str(description.get("kind"))).target(description)
 
 
 def get_device(description: Mapping[str, Any]) -> Device:
@@ -33,24 +64,15 @@ def get_device(description: Mapping[str, Any]) -> Device:
     Raises:
         TargetError: its kind is unknown, or simulated.
     """
+    from anole.targets.base import Simulator
+
     target = get_target(description)
     if isinstance(target, Simulator):
         raise TargetError(f"{description['kind']} is simulated; there is no device to measure on")
     return target
 
 
-def describe(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a target's whole description, in plain JSON values: what models.yaml sets and what is detected.
-
-    Raises:
-        TargetError: there can be no such target here.
-    """
-    description: dict[str, Any] = _class_of(kind).describe(**settings)
-    return description
-
-
-def _class_of(kind: object) -> Any:
-    if kind not in TARGETS:
-        raise TargetError(f"found target kind {kind!r}; allowed are {', '.join(TARGETS)}")
-    module, _, name = TARGETS[str(kind)].partition(":")
-    return getattr(import_module(module), name)
+def _built_in(place: str) -> Kind:
+    module, _, name = place.partition(":")
+    kind: Kind = getattr(import_module(module), name)
+    return kind

@@ -77,7 +77,7 @@ class Unit:
 
 
 class Target(Protocol):
-    """The hardware: one class for each kind, which also has a static `describe`, see `anole.targets`.
+    """The hardware: one class for each kind, see `anole.targets.kind`.
 
     Attributes:
         description: everything that identifies it, in plain JSON values.

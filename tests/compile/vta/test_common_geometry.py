@@ -14,6 +14,7 @@ from anole.compile.vta.common_geometry import choose_geometry
 from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError
 from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Task
 
@@ -22,7 +23,7 @@ LARGE = Conv2d(1, 8, 8, 32, 64, (3, 3), padding=(1, 1, 1, 1))
 
 
 def make(**settings: Any) -> VtaTarget:
-    return VtaTarget(VtaTarget.describe(hardware="search", **{"area_max": 50, "memory_max": 50, **settings}))
+    return VtaTarget(describe_vta(hardware="search", **{"area_max": 50, "memory_max": 50, **settings}))
 
 
 def block(target: VtaTarget, workload: Conv2d, ci: int = 16, co: int = 16, **changes: Any) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def choose(target: VtaTarget, *layers: tuple[Match, Receipt]) -> Any:
 
 
 def test_a_fixed_geometry_is_the_only_one() -> None:
-    target = VtaTarget(VtaTarget.describe({"block_in": 32}))
+    target = VtaTarget(describe_vta({"block_in": 32}))
     default = target.default_config(SMALL)
     chosen = choose_geometry(target, [match(target, SMALL)], {})
     assert chosen.geometry == Geometry(block_in=32) and (chosen.candidates, chosen.per_layer_latency_s) == (None, None)
@@ -61,7 +62,7 @@ def test_a_fixed_geometry_is_the_only_one() -> None:
 
 
 def test_a_tuned_config_of_a_fixed_geometry_is_taken() -> None:
-    target = VtaTarget(VtaTarget.describe())
+    target = VtaTarget(describe_vta())
     config = {**target.default_config(LARGE), "h_threading": 1, "oc_threading": 2, "tile_h": 4}
     chosen = choose(target, (match(target, LARGE, 1, config, 1e-9), receipt((config, 1e-9))))
     (layer,) = chosen.matches
@@ -69,7 +70,7 @@ def test_a_tuned_config_of_a_fixed_geometry_is_taken() -> None:
 
 
 def test_the_default_is_better_than_a_slow_trial() -> None:
-    target = VtaTarget(VtaTarget.describe())
+    target = VtaTarget(describe_vta())
     default = target.default_config(SMALL)
     slow = {**default, "tile_h": 1, "tile_w": 1, "h_threading": 1, "oc_threading": 1}
     slow_s, default_s = (target.simulate(SMALL, config) for config in (slow, default))
@@ -150,7 +151,7 @@ def test_a_geometry_on_which_a_layer_cannot_run_is_no_candidate() -> None:
 
 
 def test_a_network_without_layers_has_the_given_geometry() -> None:
-    for target in (make(), VtaTarget(VtaTarget.describe())):
+    for target in (make(), VtaTarget(describe_vta())):
         chosen = choose_geometry(target, [], {})
         assert (chosen.geometry, chosen.matches) == (Geometry(), [])
     assert choose_geometry(make(), [], {}).per_layer_latency_s == 0

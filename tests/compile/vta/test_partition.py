@@ -22,6 +22,7 @@ from anole.targets.vta.network.artifact import host_of
 from anole.targets.vta.network.hardware import Hardware, can_add, load_layer, load_pool
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import HostCall, Layer, Quantized, run_network
+from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 
 
@@ -105,7 +106,7 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
 ) -> None:
     net = data.draw(graphs(drawn))
     taken = data.draw(st.sets(st.integers(0, len(net.names))))
-    target = VtaTarget(VtaTarget.describe({"variant": data.draw(st.sampled_from(["vta", "vta++"]))}))
+    target = VtaTarget(describe_vta({"variant": data.draw(st.sampled_from(["vta", "vta++"]))}))
     has_pools = target.geometry.variant == "vta++"
     has_room = data.draw(st.booleans())
     parts = split(net, lambda _, position: position in taken, lambda _: has_room, lambda *_: has_pools)
@@ -331,7 +332,7 @@ def parted(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
     """Splits a tiny network for an accelerator and compiles its host."""
 
     def make(name: str, **settings: Any) -> tuple[Any, Partition, Any]:
-        net, target = network(name), VtaTarget(VtaTarget.describe(**settings))
+        net, target = network(name), VtaTarget(describe_vta(**settings))
         plus = target.geometry.variant == "vta++"
         parts = partition(
             net.imported.module["main"],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tvm import rpc
 
-from anole.host.machine import describe_cpu
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.rpc.runner import Conditions, SessionRunner
 from anole.task import BatchMatmul, Dense, Workload

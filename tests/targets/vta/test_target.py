@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from anole.errors import ConfigError, TargetError
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.targets.vta.templates.conv2d import lower_conv2d
@@ -22,23 +23,23 @@ CONV = Conv2d(1, 8, 8, 16, 24, (3, 3), padding=(1, 1, 1, 1))
 
 
 def make(**settings):
-    return VtaTarget(VtaTarget.describe(**settings))
+    return VtaTarget(describe_vta(**settings))
 
 
 def test_what_is_not_said_is_vtas_own():
-    assert VtaTarget.describe() == {
+    assert describe_vta() == {
         "kind": "vta",
         "geometry": DEFAULT.to_json(),
         "hardware": "fixed",
         "frequency_mhz": 100.0,
         "first_layer": "host",
     }
-    assert VtaTarget.describe("default") == VtaTarget.describe({}) == VtaTarget.describe({"batch": 1})
+    assert describe_vta("default") == describe_vta({}) == describe_vta({"batch": 1})
 
 
 def test_only_what_is_searched_has_bounds():
     default = Bounds()
-    description = VtaTarget.describe(hardware="search", area_max=3)
+    description = describe_vta(hardware="search", area_max=3)
     assert {name: description[name] for name in ("area_max", "memory_max", "penalty")} == {
         "area_max": 3.0,
         "memory_max": default.memory_max,
@@ -71,14 +72,14 @@ def test_only_what_is_searched_has_bounds():
 )
 def test_a_wrong_setting_is_named(settings, message):
     with pytest.raises(TargetError, match=message):
-        VtaTarget.describe(**settings)
+        describe_vta(**settings)
 
 
 @given(st.fixed_dictionaries({}, optional={name: st.integers(0, 20) for name in Geometry().to_json() if "_" in name}))
 def test_a_geometry_is_described_whole_or_refused(powers):
     fields = {name: 1 << power for name, power in powers.items()}
     try:
-        description = VtaTarget.describe(geometry=fields)
+        description = describe_vta(geometry=fields)
     except TargetError:
         return
     assert json.loads(json.dumps(description)) == description

@@ -21,10 +21,10 @@ from anole.documents.build import Accelerator, AcceleratorStep
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
 from anole.extract.imported import Imported
-from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.spec.entries import ModelSpec
 from anole.targets import get_device
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
 from anole.targets.vta.network.hardware import Loaded, can_add, can_pool, load_layer, load_pool

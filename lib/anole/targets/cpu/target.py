@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anole.host.machine import describe_cpu, describe_remote_cpu
 from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
@@ -52,30 +51,6 @@ class CpuTarget:
         self.unit = VectorUnit.of(description)
         self.max_relative_error = float(description.get("max_relative_error", MAX_RELATIVE_ERROR))
         self.exact = bool(description.get("exact", False))
-
-    @staticmethod
-    def describe(
-        mcpu: str | None = None,
-        threads: int | None = None,
-        model: str | None = None,
-        max_relative_error: float = MAX_RELATIVE_ERROR,
-        exact: bool = False,
-    ) -> dict[str, Any]:
-        """Returns the description of this machine's processor, or of another one's that is called a model.
-
-        Args:
-            mcpu: see `anole.host.machine.describe_cpu` and `anole.host.machine.describe_remote_cpu`.
-            threads: see there.
-            model: see there.
-            max_relative_error: of a kernel's answer, as its L2 distance from the right one; said where it differs.
-            exact: whether only those algorithms are allowed that compute what the operator is defined as; likewise.
-        """
-        said = {} if max_relative_error == MAX_RELATIVE_ERROR else {"max_relative_error": max_relative_error}
-        if exact:
-            said["exact"] = True
-        if model is None or mcpu is None or threads is None:
-            return {**describe_cpu(mcpu, threads), **said}
-        return {**describe_remote_cpu(model, mcpu, threads), **said}
 
     def absence(self) -> str | None:
         """Returns why nothing can be run here, where another machine's processor is meant."""

@@ -10,7 +10,7 @@ from anole.errors import TargetError
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
-from anole.targets.cuda.device.architecture import Limits, describe_cuda
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.gpus import Gpu, present_gpus
 from anole.targets.cuda.device.toolchain import compiler_environment
 from anole.targets.cuda.templates import algorithms, batch_matmul_space, depthwise_space, gemm_space, gemv_space
@@ -30,9 +30,9 @@ class CudaTarget:
         description: its ``arch``, such as ``sm_90``, and its ``limits``.
     """
 
-    operators = ("batch_matmul", "conv2d", "dense")
+    operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
     shares_cores = False
-    preload = ("anole.targets.cuda.device.builder",)
+    preload: tuple[str, ...] = ("anole.targets.cuda.device.builder",)
     runs_on = "cuda"
     threads = 1
     max_relative_error = MAX_RELATIVE_ERROR
@@ -42,12 +42,7 @@ class CudaTarget:
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
-        self.limits = Limits.from_json(description["limits"])
-
-    @staticmethod
-    def describe(arch: object = None, model: object = None) -> dict[str, Any]:
-        """Returns the description of a GPU; see `anole.targets.cuda.device.architecture.describe_cuda`."""
-        return describe_cuda(arch, model)
+        self.limits = BlockLimits.from_json(description["limits"])
 
     def absence(self) -> str | None:
         """Returns why candidates cannot be run here: there is no GPU, or none of the architecture and model."""
@@ -154,7 +149,7 @@ class CudaTarget:
         return peak_gflops(self.description)
 
 
-def _knobs_of(workload: Workload) -> tuple[Callable[[Limits, Any], Space], Callable[[Limits, Any], Config]]:
+def _knobs_of(workload: Workload) -> tuple[Callable[[BlockLimits, Any], Space], Callable[[BlockLimits, Any], Config]]:
     """Returns what makes the space of a workload's template, and its default config."""
     if isinstance(workload, Conv2d):
         if depthwise_space.is_depthwise(workload):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from anole.errors import ConfigError, TargetError
+from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import version_of
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.settings import BOUNDS
 from anole.targets.vta.simulator.timing import cycles_of
 from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import (
@@ -25,8 +25,6 @@ from anole.targets.vta.templates.design import (
 )
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-_BOUNDS = ("area_max", "memory_max", "penalty")
-
 
 class VtaTarget:
     """An accelerator, given or to be found.
@@ -36,7 +34,7 @@ class VtaTarget:
             bounds; where the ``first_layer`` runs.
     """
 
-    operators = ("conv2d", "dense")
+    operators: tuple[str, ...] = ("conv2d", "dense")
     template_versions: Mapping[str, int] = {"conv2d": 1, "dense": 1}
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -44,51 +42,12 @@ class VtaTarget:
         self.geometry = Geometry.from_json(description["geometry"])
         self.frequency_hz = float(description["frequency_mhz"]) * 1e6
 
-    @staticmethod
-    def describe(
-        geometry: object = "default",
-        hardware: object = "fixed",
-        frequency_mhz: object = 100,
-        first_layer: object = "host",
-        **bounds: object,
-    ) -> dict[str, Any]:
-        """Returns the description of an accelerator.
-
-        Args:
-            geometry: ``default``, or fields of `Geometry` that differ from VTA's own.
-            hardware: ``fixed``, or ``search`` for another block of the matrix unit.
-            frequency_mhz: of the clock; cycles are exact, seconds follow from this.
-            first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
-            bounds: of a search, see `Bounds`.
-
-        Raises:
-            TargetError: a value is not allowed.
-        """
-        _choice("hardware", hardware, ("fixed", "search"))
-        _choice("first_layer", first_layer, ("host", "vta"))
-        fields = {} if geometry == "default" else geometry
-        if not isinstance(fields, Mapping):
-            raise TargetError(f"geometry: found {geometry!r}; allowed are default, or a mapping")
-        if bounds and hardware == "fixed":
-            raise TargetError(f"{next(iter(bounds))}: is for `hardware: search`; this hardware is fixed")
-        description = {
-            "kind": "vta",
-            "geometry": Geometry.from_json(fields).to_json(),
-            "hardware": hardware,
-            "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
-            "first_layer": first_layer,
-        }
-        if hardware == "search":
-            default = Bounds()
-            description |= {name: _positive(name, bounds.get(name, getattr(default, name))) for name in _BOUNDS}
-        return description
-
     @cached_property
     def bounds(self) -> Bounds | None:
         """What the accelerator may cost, where it is searched."""
         if self.description["hardware"] == "fixed":
             return None
-        return Bounds(**{name: self.description[name] for name in _BOUNDS})
+        return Bounds(**{name: self.description[name] for name in BOUNDS})
 
     def absence(self) -> str | None:
         """Returns None: a simulator is anywhere."""
@@ -141,7 +100,7 @@ class VtaTarget:
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Returns the target whose accelerator is a given one."""
-        fixed = {name: value for name, value in self.description.items() if name not in _BOUNDS}
+        fixed = {name: value for name, value in self.description.items() if name not in BOUNDS}
         return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
 
     def geometry_of(self, config: Config) -> Geometry:
@@ -160,14 +119,3 @@ def as_conv2d(workload: Workload) -> Conv2d:
     if isinstance(workload, Dense):
         return Conv2d(1, workload.batch, 1, workload.in_features, workload.out_features, (1, 1), dtype=workload.dtype)
     return workload
-
-
-def _choice(name: str, found: object, allowed: tuple[str, ...]) -> None:
-    if found not in allowed:
-        raise TargetError(f"{name}: found {found!r}; allowed are {', '.join(allowed)}")
-
-
-def _positive(name: str, found: object) -> float:
-    if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 < found <= sys.float_info.max:
-        raise TargetError(f"{name}: found {found!r}; a number above 0 is expected")
-    return float(found)

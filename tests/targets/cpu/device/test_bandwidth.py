@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.targets.cpu.device.bandwidth import CopyKernel
+from anole.targets.cpu.settings import describe_cpu
 
 
 def test_the_first_copy_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

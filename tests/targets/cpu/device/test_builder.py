@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tvm
 
-from anole.host.machine import describe_cpu
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import candidate_context
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 from build_seconds import loop_instructions

@@ -6,9 +6,9 @@ import pytest
 import tvm
 from tvm import s_tir, te, tirx
 
-from anole.host.machine import describe_cpu
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import llvm_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.targets import get_target
 from anole.targets.cpu.device.runner import CpuRunner
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import BatchMatmul, Dense
 
 WORKLOAD = Dense(1, 256, 64)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.targets import get_device
 from anole.targets.cpu.device.weights import WeightCopies
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Dense
 
 WORKLOAD = Dense(1, 8, 256)

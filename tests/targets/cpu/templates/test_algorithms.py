@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.space import ALGORITHM
 from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.targets.shared.reference import weight_shape

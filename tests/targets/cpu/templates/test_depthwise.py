@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.host.machine import describe_cpu
 from anole.targets import get_target
 from anole.targets.cpu.device import builder
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.templates.depthwise import DepthwiseTemplate
 from anole.targets.cpu.templates.depthwise_space import depthwise_space, is_depthwise, vector_width
 from anole.targets.cpu.templates.grouped import GroupedTemplate

@@ -15,12 +15,12 @@ import tvm
 from hypothesis import HealthCheck, example, given, settings
 from tvm import te, tirx
 
-from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.targets import get_target
 from anole.targets.cpu.device import builder
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.algorithms import convolution_template
 from anole.targets.cpu.templates.grouped import GroupedTemplate

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.targets import get_device
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Workload
 

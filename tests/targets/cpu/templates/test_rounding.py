@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.host.machine import describe_cpu
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.rounding import covering, covering_version
 from anole.task import BatchMatmul, Conv2d, Dense, Workload

@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from anole.host.machine import describe_cpu
 from anole.record import Config
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.host.machine import describe_cpu
 from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 TARGET = get_target({**describe_cpu(), "threads": 2})

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from anole.host.machine import describe_cpu
 from anole.record import Config
 from anole.space import Space
 from anole.targets.cpu.device import builder
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.templates.winograd import WinogradTemplate
 from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.targets.shared.kernel import define

@@ -11,8 +11,9 @@ from anole.errors import SpecError, TargetError
 from anole.project.hardware import describe_target
 from anole.spec.reading import parse_spec
 from anole.targets.cuda.device import toolchain
-from anole.targets.cuda.device.architecture import ARCHITECTURES, Limits, describe_cuda
+from anole.targets.cuda.device.architecture import ARCHITECTURES, BlockLimits
 from anole.targets.cuda.device.gpus import present_gpus
+from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.task import Dense
 from anole.testing.gpu_resources import resources
@@ -65,7 +66,7 @@ def test_an_unknown_architecture_is_said(arch: object) -> None:
 def test_a_description_is_plain_and_whole(arch: str) -> None:
     description = describe_cuda(arch)
     assert json.loads(json.dumps(description)) == description
-    assert CudaTarget(description).limits == Limits()
+    assert CudaTarget(description).limits == BlockLimits()
 
 
 @pytest.mark.parametrize(
@@ -138,14 +139,14 @@ def test_resources_without_nvcc_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_gpus_of_one_architecture_are_told_apart_by_their_model(machine: Path) -> None:
     install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a, NVIDIA H200\\n9.0, 1, GPU-b, NVIDIA H100 PCIe\\n'")
-    first = CudaTarget(CudaTarget.describe())
-    assert first.description["model"] == "NVIDIA H200" and "model" not in CudaTarget.describe("sm_90")
+    first = CudaTarget(describe_cuda())
+    assert first.description["model"] == "NVIDIA H200" and "model" not in describe_cuda("sm_90")
     assert [unit.name for unit in first.units()] == ["cuda-0"]
-    assert [unit.name for unit in CudaTarget(CudaTarget.describe(model="NVIDIA H100 PCIe")).units()] == ["cuda-1"]
-    assert len(CudaTarget(CudaTarget.describe("sm_90")).units()) == 2
-    absent = CudaTarget(CudaTarget.describe("sm_90", "NVIDIA GH200"))
+    assert [unit.name for unit in CudaTarget(describe_cuda(model="NVIDIA H100 PCIe")).units()] == ["cuda-1"]
+    assert len(CudaTarget(describe_cuda("sm_90")).units()) == 2
+    absent = CudaTarget(describe_cuda("sm_90", "NVIDIA GH200"))
     assert absent.absence() == (
         "cuda sm_90: this machine's GPU is a NVIDIA H200, not a NVIDIA GH200; give its `model` to run on it"
     )
     with pytest.raises(TargetError, match="found no 'NVIDIA GH200' on this machine"):
-        CudaTarget.describe(model="NVIDIA GH200")
+        describe_cuda(model="NVIDIA GH200")

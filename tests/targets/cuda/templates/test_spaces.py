@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from anole.errors import ConfigError
 from anole.record import Config
 from anole.space import ALGORITHM
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.builder import source
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.conv2d_space import conv2d_space
@@ -24,7 +24,7 @@ from anole.task import Conv2d, Workload
 from .workloads import ONE_OF_EACH, TARGET, workloads
 
 PADDED = (1, 1, 1, 1)
-SMALL = Limits(
+SMALL = BlockLimits(
     threads_per_block=96,
     threads_z=3,
     shared_bytes_per_block=1500,
@@ -70,7 +70,7 @@ def test_a_convolution_of_three_by_three_is_tuned_with_all_of_its_algorithms() -
 @EXAMPLES
 @given(workload=workloads)
 def test_the_default_is_valid_on_any_device(workload: Workload) -> None:
-    for limits in (Limits(), replace(SMALL, grid_x=1 << 20, grid_y=1 << 10)):
+    for limits in (BlockLimits(), replace(SMALL, grid_x=1 << 20, grid_y=1 << 10)):
         target = CudaTarget({**TARGET.description, "limits": limits.to_json()})
         assert target.space(workload).rejection(target.default_config(workload)) is None
 

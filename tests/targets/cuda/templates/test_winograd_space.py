@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anole.record import Config
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates.winograd import WinogradTemplate
 from anole.targets.cuda.templates.winograd_space import can_winograd, output_tiles, winograd_default, winograd_space
 from anole.targets.shared.kernel import define
@@ -23,7 +23,7 @@ from .workloads import LIMITS, WINOGRAD, winograd_convolutions
 
 PADDED = (1, 1, 1, 1)
 TEMPLATE = WinogradTemplate()
-SMALL = Limits(
+SMALL = BlockLimits(
     threads_per_block=96,
     threads_z=1,
     shared_bytes_per_block=1500,
@@ -133,7 +133,7 @@ def test_every_limit_that_can_be_broken_rejects_something() -> None:
     }
 
 
-def taken_by(workload: Conv2d, config: Config, limits: Limits) -> list[dict[str, tuple[int, int]]]:
+def taken_by(workload: Conv2d, config: Config, limits: BlockLimits) -> list[dict[str, tuple[int, int]]]:
     """What each kernel takes, read from the schedule and CUDA source, and the limit, by the words of a rejection."""
     script = TEMPLATE.schedule(define(TEMPLATE, workload, config), workload, config).script()
     nests = re.split(r'(?=T\.thread_binding\(\d+, thread="blockIdx\.x")', script)[1:]
@@ -141,7 +141,7 @@ def taken_by(workload: Conv2d, config: Config, limits: Limits) -> list[dict[str,
     return [taken_by_kernel(nest, kernel, limits) for nest, kernel in zip(nests, kernels, strict=True)]
 
 
-def taken_by_kernel(nest: str, kernel: str, limits: Limits) -> dict[str, tuple[int, int]]:
+def taken_by_kernel(nest: str, kernel: str, limits: BlockLimits) -> dict[str, tuple[int, int]]:
     bound = re.findall(r'T\.thread_binding\((\d+), thread="([\w.]+)"', nest)
     loops = {axis: int(extent) for extent, axis in bound}
     found = re.search(r"__launch_bounds__\((\d+)\)", kernel)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.task import BatchMatmul, Conv2d, Dense
 
-TARGET = CudaTarget(CudaTarget.describe("sm_90"))
+TARGET = CudaTarget(describe_cuda("sm_90"))
 LIMITS = TARGET.limits
 
 

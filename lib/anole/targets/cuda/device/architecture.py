@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from anole.errors import TargetError
-from anole.targets.cuda.device.gpus import present_gpus
-
 ARCHITECTURES = (
     *("sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90"),
     *("sm_100", "sm_103", "sm_120", "sm_121"),
@@ -17,7 +14,7 @@ ARCHITECTURES = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class BlockLimits:
     """What one block of threads may take, and how many blocks there may be.
 
     Attributes:
@@ -51,27 +48,3 @@ class Limits:
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
         """Returns the limits that `to_json` made plain."""
         return cls(**plain)
-
-
-def describe_cuda(arch: object = None, model: object = None) -> dict[str, Any]:
-    """Returns the whole description of a GPU as a target, which enters the keys of tasks.
-
-    GPUs of one architecture differ in speed, so that what is measured on one is kept apart by its model's name.
-
-    Args:
-        arch: such as ``sm_90``; that of the first GPU of this machine when None.
-        model: such as ``NVIDIA H200``; when None, that of the same GPU or, where `arch` is given, any.
-
-    Raises:
-        TargetError: the architecture is unknown, or none was given and there is no GPU.
-    """
-    if arch is None:
-        gpu = next((gpu for gpu in present_gpus() if model in (None, gpu.name)), None)
-        if gpu is None:
-            wanted = "GPU" if model is None else repr(model)
-            raise TargetError(f"found no {wanted} on this machine (by nvidia-smi); give an `arch`, such as sm_90")
-        arch, model = gpu.architecture, gpu.name
-    if arch not in ARCHITECTURES:
-        raise TargetError(f"arch: found {arch!r}; allowed are {', '.join(ARCHITECTURES)}")
-    named = {} if model is None else {"model": model}
-    return {"kind": "cuda", "arch": arch, **named, "limits": Limits().to_json()}

@@ -11,7 +11,7 @@ from tvm import tirx
 
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.runtime import prepare_to_compile, source_only
 from anole.targets.shared.kernel import define, link
 from anole.task import Workload
@@ -19,7 +19,7 @@ from anole.task import Workload
 
 def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
     """Returns what TVM calls this target; its host is the processor that compiles."""
-    limits = Limits.from_json(description["limits"])
+    limits = BlockLimits.from_json(description["limits"])
     cuda = {
         "kind": "cuda",
         "arch": description["arch"],

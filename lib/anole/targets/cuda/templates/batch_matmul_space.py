@@ -11,7 +11,7 @@ from anole.record import Config
 from anole.space import Space
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.gemm_space import DRAWN, product_knobs, product_merit, product_usage
 from anole.targets.cuda.templates.usage import best_of, limited_space
@@ -19,7 +19,7 @@ from anole.task import BatchMatmul
 
 
 @cache
-def batch_matmul_space(limits: Limits, w: BatchMatmul) -> Space:
+def batch_matmul_space(limits: BlockLimits, w: BatchMatmul) -> Space:
     """Returns the space of products of two computed tensors.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the columns into (block, virtual thread, thread, inner),
@@ -32,7 +32,7 @@ def batch_matmul_space(limits: Limits, w: BatchMatmul) -> Space:
 
 
 @cache
-def batch_matmul_default(limits: Limits, w: BatchMatmul) -> Config:
+def batch_matmul_default(limits: BlockLimits, w: BatchMatmul) -> Config:
     """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
     return best_of(batch_matmul_space(limits, w), DRAWN, lambda columns: product_merit(columns, w.batch))
 

@@ -16,7 +16,7 @@ from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.usage import Usage, best_of, limited_space, shared_bytes
 from anole.task import Conv2d
@@ -32,7 +32,7 @@ def panel_width(config: Config) -> int:
 
 
 @cache
-def conv2d_space(limits: Limits, w: Conv2d) -> Space:
+def conv2d_space(limits: BlockLimits, w: Conv2d) -> Space:
     """Returns the space of a convolution.
 
     Knobs, with the papers' names (Chameleon, Table 1) and AutoTVM's values: ``tile_f``, ``tile_y``, ``tile_x`` into
@@ -54,7 +54,7 @@ def conv2d_space(limits: Limits, w: Conv2d) -> Space:
 
 
 @cache
-def conv2d_default(limits: Limits, w: Conv2d) -> Config:
+def conv2d_default(limits: BlockLimits, w: Conv2d) -> Config:
     """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
     return best_of(conv2d_space(limits, w), _DRAWN, lambda columns: _merit(w, columns))
 

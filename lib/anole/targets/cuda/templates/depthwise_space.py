@@ -15,7 +15,7 @@ from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.usage import Usage, best_of, limited_space, shared_bytes
 from anole.task import Conv2d
@@ -29,7 +29,7 @@ def is_depthwise(w: Conv2d) -> bool:
 
 
 @cache
-def depthwise_space(limits: Limits, w: Conv2d) -> Space:
+def depthwise_space(limits: BlockLimits, w: Conv2d) -> Space:
     """Returns the space of a depthwise convolution.
 
     Knobs, as AutoTVM's ``depthwise_conv2d_nchw.cuda``: ``tile_f``, ``tile_y``, ``tile_x`` into (block, virtual
@@ -46,7 +46,7 @@ def depthwise_space(limits: Limits, w: Conv2d) -> Space:
 
 
 @cache
-def depthwise_default(limits: Limits, w: Conv2d) -> Config:
+def depthwise_default(limits: BlockLimits, w: Conv2d) -> Config:
     """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
     return best_of(depthwise_space(limits, w), _DRAWN, lambda columns: _merit(w, columns))
 

@@ -16,7 +16,7 @@ from anole.record import Config
 from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.usage import Usage, best_of, limited_space, shared_bytes
 from anole.task import Dense
@@ -31,7 +31,7 @@ def panel_width(config: Config) -> int:
 
 
 @cache
-def gemm_space(limits: Limits, w: Dense) -> Space:
+def gemm_space(limits: BlockLimits, w: Dense) -> Space:
     """Returns the space of a dense layer of many rows.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
@@ -42,7 +42,7 @@ def gemm_space(limits: Limits, w: Dense) -> Space:
 
 
 @cache
-def gemm_default(limits: Limits, w: Dense) -> Config:
+def gemm_default(limits: BlockLimits, w: Dense) -> Config:
     """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
     return best_of(gemm_space(limits, w), DRAWN, product_merit)
 

@@ -16,7 +16,7 @@ from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.usage import Counts, Usage, best_of, limited_space, shared_bytes
 from anole.task import Dense
@@ -28,7 +28,7 @@ _DRAWN = 2048
 
 
 @cache
-def gemv_space(limits: Limits, w: Dense) -> Space:
+def gemv_space(limits: BlockLimits, w: Dense) -> Space:
     """Returns the space of a dense layer of few rows.
 
     Knobs: ``tile_y`` splits the rows into (block, inner), ``tile_x`` the features into (block, thread, inner),
@@ -46,7 +46,7 @@ def gemv_space(limits: Limits, w: Dense) -> Space:
 
 
 @cache
-def gemv_default(limits: Limits, w: Dense) -> Config:
+def gemv_default(limits: BlockLimits, w: Dense) -> Config:
     """Returns, of many drawn configs, the one that reads weights most evenly; nothing was measured for it."""
     return best_of(gemv_space(limits, w), _DRAWN, _merit)
 

@@ -12,7 +12,7 @@ from anole.errors import ConfigError
 from anole.record import Config
 from anole.space import Constraint, Knob, Space
 from anole.space.space import Columns, Description
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 
 _FLOAT_BYTES = 4
 _ALIGNMENT_BYTES = 64
@@ -61,7 +61,7 @@ Measure = Callable[[Columns], Usage]
 
 
 def limited_space(
-    limits: Limits, knobs: Sequence[Knob], measure: Measure, describe: Callable[[Columns], Description]
+    limits: BlockLimits, knobs: Sequence[Knob], measure: Measure, describe: Callable[[Columns], Description]
 ) -> Space:
     """Returns the space of all configs that keep a device's limits, and whose blocks have no idle lanes for nothing.
 
@@ -80,7 +80,7 @@ def limited_space(
     return Space(knobs, [*hard, lanes], describe)
 
 
-def limit_constraints(limits: Limits, measure: Measure) -> list[Constraint]:
+def limit_constraints(limits: BlockLimits, measure: Measure) -> list[Constraint]:
     """Returns one constraint for each limit; its reason names what is exceeded."""
 
     def at_most(limit: int, what: str, count: Callable[[Usage], Counts]) -> Constraint:

@@ -19,7 +19,7 @@ from anole.record import Config
 from anole.space import Constraint, Knob, Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
-from anole.targets.cuda.device.architecture import Limits
+from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.usage import Usage, best_of, limit_constraints, limited_space, shared_bytes
 from anole.targets.shared.output_tiles import OutputTiles
@@ -70,7 +70,7 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
 
 
 @cache
-def winograd_space(limits: Limits, w: Conv2d) -> Space:
+def winograd_space(limits: BlockLimits, w: Conv2d) -> Space:
     """Returns the space of a convolution that `can_winograd`; `winograd_knobs` says what its knobs mean."""
     space = limited_space(
         limits, winograd_knobs(w), lambda columns: _usage(w, columns), lambda columns: _nest(w, columns)
@@ -87,7 +87,7 @@ def winograd_space(limits: Limits, w: Conv2d) -> Space:
 
 
 @cache
-def winograd_default(limits: Limits, w: Conv2d) -> Config:
+def winograd_default(limits: BlockLimits, w: Conv2d) -> Config:
     """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
     return best_of(winograd_space(limits, w), _DRAWN, lambda columns: _merit(w, columns))
 

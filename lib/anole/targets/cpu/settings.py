@@ -1,0 +1,134 @@
+"""What models.yaml may set for a processor, and the description that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import TargetError
+from anole.host.machine import affinity, available_cores
+from anole.host.processor import features_of, known_processors, processor
+from anole.node import Node
+from anole.targets.base import MAX_RELATIVE_ERROR
+from anole.targets.kind import Kind, plain_values
+from anole.targets.rpc.address import Remote
+
+if TYPE_CHECKING:
+    from anole.targets.cpu.target import CpuTarget
+
+_KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact")
+
+_RELATIVE_ERRORS = (1e-5, 1e-2)
+"""The least and the most that may be asked of a kernel; not every direct sum in float32 is below 1e-6."""
+
+
+def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
+    """Returns the settings of an entry of ``targets``.
+
+    Args:
+        node: the entry.
+        remote: where candidates are measured; on this machine when None.
+
+    Raises:
+        SpecError: a value is not allowed, or a processor elsewhere, which cannot be asked, is not described.
+    """
+    entry = node.mapping()
+    if "mcpu" in entry:
+        entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
+    if "model" in entry:
+        entry["model"].text()
+    if "threads" in entry:
+        entry["threads"].whole(least=1)
+    if "exact" in entry:
+        entry["exact"].flag()
+    settings = plain_values(node, _KEYS)
+    if "max_relative_error" in entry:
+        settings["max_relative_error"] = entry["max_relative_error"].number(*_RELATIVE_ERRORS)
+    if remote is not None:
+        return {**settings, "model": _model_elsewhere(node, remote)}
+    if "model" in entry:
+        raise entry["model"].error("is the name of a processor elsewhere; give `measure`, too, or leave it out")
+    return settings
+
+
+def _model_elsewhere(node: Node, remote: Remote) -> str:
+    """Returns what a processor elsewhere is called, all of which must be described."""
+    entry = node.mapping()
+    for name in ("mcpu", "threads"):
+        if name not in entry:
+            raise node.error(f"has no `{name}`; what is measured elsewhere (`measure`) cannot be detected")
+    model = entry["model"].text() if "model" in entry else remote.key
+    if model is None:
+        raise node.error("has no `model`; a server without a `key` does not name its processor")
+    return model
+
+
+def describe(
+    mcpu: str | None = None,
+    threads: int | None = None,
+    model: str | None = None,
+    max_relative_error: float = MAX_RELATIVE_ERROR,
+    exact: bool = False,
+) -> dict[str, Any]:
+    """Returns the description of this machine's processor or, where a model is named, of another machine's.
+
+    Args:
+        mcpu: see `describe_cpu` and `describe_remote_cpu`.
+        threads: see there.
+        model: see there.
+        max_relative_error: of a kernel's answer, as its L2 distance from the right one; described where it differs.
+        exact: whether only those algorithms are allowed that compute what the operator is defined as; likewise.
+
+    Raises:
+        TargetError: this machine cannot do what is asked.
+    """
+    said = {} if max_relative_error == MAX_RELATIVE_ERROR else {"max_relative_error": max_relative_error}
+    if exact:
+        said["exact"] = True
+    if model is None or mcpu is None or threads is None:
+        return {**describe_cpu(mcpu, threads), **said}
+    return {**describe_remote_cpu(model, mcpu, threads), **said}
+
+
+def describe_cpu(mcpu: str | None = None, threads: int | None = None) -> dict[str, Any]:
+    """Returns the whole description of this machine's processor as a target, which enters the keys of tasks.
+
+    Args:
+        mcpu: LLVM's name of the processor to compile for; detected when None.
+        threads: how many run a kernel; all available cores when None.
+
+    Raises:
+        TargetError: this machine cannot do what is asked.
+    """
+    host = processor()
+    if mcpu is not None and (lacking := host.lacks(mcpu)):
+        raise TargetError(f"mcpu {mcpu} needs {', '.join(lacking)}, which this machine's {host.name} has not")
+    if threads is not None and threads > len(affinity()):
+        raise TargetError(f"found threads: {threads}; this process may use {len(affinity())} processors")
+    return {
+        "kind": "cpu",
+        "mcpu": mcpu or host.mcpu,
+        "model": host.name,
+        "features": host.features,
+        "threads": threads or available_cores(),
+    }
+
+
+def describe_remote_cpu(model: str, mcpu: str, threads: int) -> dict[str, Any]:
+    """Returns the whole description of another machine's processor as a target, of which nothing is detected.
+
+    Args:
+        model: what it is called, in the place of its name.
+        mcpu: LLVM's name of it.
+        threads: how many run a kernel.
+    """
+    return {"kind": "cpu", "mcpu": mcpu, "model": model, "features": features_of(mcpu), "threads": threads}
+
+
+def _target(description: Mapping[str, Any]) -> CpuTarget:
+    from anole.targets.cpu.target import CpuTarget
+
+    return CpuTarget(description)
+
+
+KIND = Kind(_KEYS, read_settings, describe, _target, measurable_elsewhere=True, refinable=True)

@@ -1,0 +1,70 @@
+"""What models.yaml may set for a GPU, and the description that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import TargetError
+from anole.node import Node
+from anole.targets.cuda.device.architecture import ARCHITECTURES, BlockLimits
+from anole.targets.cuda.device.gpus import present_gpus
+from anole.targets.kind import Kind, plain_values
+from anole.targets.rpc.address import Remote
+
+if TYPE_CHECKING:
+    from anole.targets.cuda.target import CudaTarget
+
+_KEYS = ("arch", "model")
+
+
+def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
+    """Returns the settings of an entry of ``targets``.
+
+    Args:
+        node: the entry.
+        remote: where candidates are measured; on this machine when None.
+
+    Raises:
+        SpecError: a value is no text, or nothing is said of a GPU elsewhere, which cannot be asked.
+    """
+    entry = node.mapping()
+    for name in _KEYS:
+        if name in entry:
+            entry[name].text()
+    if remote is not None and "arch" not in entry:
+        raise node.error("has no `arch`; what is measured elsewhere (`measure`) cannot be detected")
+    return plain_values(node, _KEYS)
+
+
+def describe_cuda(arch: object = None, model: object = None) -> dict[str, Any]:
+    """Returns the whole description of a GPU as a target, which enters the keys of tasks.
+
+    GPUs of one architecture differ in speed, so that what is measured on one is kept apart by its model's name.
+
+    Args:
+        arch: such as ``sm_90``; that of the first GPU of this machine when None.
+        model: such as ``NVIDIA H200``; when None, that of the same GPU or, where `arch` is given, any.
+
+    Raises:
+        TargetError: the architecture is unknown, or none was given and there is no GPU.
+    """
+    if arch is None:
+        gpu = next((gpu for gpu in present_gpus() if model in (None, gpu.name)), None)
+        if gpu is None:
+            wanted = "GPU" if model is None else repr(model)
+            raise TargetError(f"found no {wanted} on this machine (by nvidia-smi); give an `arch`, such as sm_90")
+        arch, model = gpu.architecture, gpu.name
+    if arch not in ARCHITECTURES:
+        raise TargetError(f"arch: found {arch!r}; allowed are {', '.join(ARCHITECTURES)}")
+    named = {} if model is None else {"model": model}
+    return {"kind": "cuda", "arch": arch, **named, "limits": BlockLimits().to_json()}
+
+
+def _target(description: Mapping[str, Any]) -> CudaTarget:
+    from anole.targets.cuda.target import CudaTarget
+
+    return CudaTarget(description)
+
+
+KIND = Kind(_KEYS, read_settings, describe_cuda, _target, measurable_elsewhere=True)

@@ -1,0 +1,87 @@
+"""What models.yaml may set for an accelerator, and the description that follows from it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import TargetError
+from anole.node import Node
+from anole.targets.kind import Kind, plain_values
+from anole.targets.rpc.address import Remote
+from anole.targets.vta.area import Bounds
+from anole.targets.vta.geometry import Geometry
+
+if TYPE_CHECKING:
+    from anole.targets.vta.target import VtaTarget
+
+BOUNDS = ("area_max", "memory_max", "penalty")
+"""The settings of a search for hardware, see `Bounds`."""
+
+_KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", *BOUNDS)
+
+
+def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
+    """Returns the settings of an entry of ``targets``, which `describe_vta` checks."""
+    return plain_values(node, _KEYS)
+
+
+def describe_vta(
+    geometry: object = "default",
+    hardware: object = "fixed",
+    frequency_mhz: object = 100,
+    first_layer: object = "host",
+    **bounds: object,
+) -> dict[str, Any]:
+    """Returns the description of an accelerator.
+
+    Args:
+        geometry: ``default``, or fields of `Geometry` that differ from VTA's own.
+        hardware: ``fixed``, or ``search`` for another block of the matrix unit.
+        frequency_mhz: of the clock; cycles are exact, seconds follow from this.
+        first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
+        bounds: of a search, see `Bounds`.
+
+    Raises:
+        TargetError: a value is not allowed.
+    """
+    _choice("hardware", hardware, ("fixed", "search"))
+    _choice("first_layer", first_layer, ("host", "vta"))
+    fields = {} if geometry == "default" else geometry
+    if not isinstance(fields, Mapping):
+        raise TargetError(f"geometry: found {geometry!r}; allowed are default, or a mapping")
+    if bounds and hardware == "fixed":
+        raise TargetError(f"{next(iter(bounds))}: is for `hardware: search`; this hardware is fixed")
+    description = {
+        "kind": "vta",
+        "geometry": Geometry.from_json(fields).to_json(),
+        "hardware": hardware,
+        "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
+        "first_layer": first_layer,
+    }
+    if hardware == "search":
+        default = asdict(Bounds())
+        description |= {name: _positive(name, bounds.get(name, default[name])) for name in BOUNDS}
+    return description
+
+
+def _choice(name: str, found: object, allowed: tuple[str, ...]) -> None:
+    if found not in allowed:
+        raise TargetError(f"{name}: found {found!r}; allowed are {', '.join(allowed)}")
+
+
+def _positive(name: str, found: object) -> float:
+    if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 < found <= sys.float_info.max:
+        raise TargetError(f"{name}: found {found!r}; a number above 0 is expected")
+    return float(found)
+
+
+def _target(description: Mapping[str, Any]) -> VtaTarget:
+    from anole.targets.vta.target import VtaTarget
+
+    return VtaTarget(description)
+
+
+KIND = Kind(_KEYS, read_settings, describe_vta, _target)
