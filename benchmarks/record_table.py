@@ -21,7 +21,7 @@ from anole.host.machine import host_facts, software_versions
 from anole.measure.measurer import Measurer
 from anole.search.roles import Timer, Timing
 from anole.targets import get_target
-from anole.targets.cpu.settings import describe
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d, Task
 from anole.tune.progress import Progress
 from protocol import LAYERS, SAME
@@ -74,7 +74,7 @@ class Fastest:
 def main(name: str, n_passes: int = 1) -> None:
     """Prints the table of one space."""
     workload, restriction = SPACES[name]
-    description = describe(exact=True)
+    description = describe_cpu(exact=True)
     target = get_target(description)
     space = target.space(workload).restricted(restriction)
     indices = space.valid_indices

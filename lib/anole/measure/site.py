@@ -42,10 +42,10 @@ def site_of(target: Device, remote: Remote | None = None) -> Site:
     """Returns where candidates for a target run: elsewhere, if that is said, or on this machine."""
     if remote is not None:
         return Elsewhere(remote)
-    return Processor(target) if target.shares_cores else OneOfSeveral(target)
+    return ProcessorSite(target) if target.shares_cores else OneOfSeveral(target)
 
 
-class Processor:
+class ProcessorSite:
     """The processor, which is timed while nothing is built, and held no longer than that."""
 
     is_disturbed = True

@@ -19,7 +19,7 @@ from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import BuiltNetwork
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import HostCall, Layer, Pool, Quantized
+from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Pool, Quantized
 from anole.targets.vta.target import VtaTarget
 
 RESIDUAL = ("torch:tiny:residual", (1, 3, 16, 16))
@@ -45,8 +45,8 @@ def built(folder: Path) -> tuple[Build, BuiltNetwork]:
     return read_build(folder), BuiltNetwork.load(folder)
 
 
-def layers(network: BuiltNetwork) -> dict[str, Layer]:
-    return {step.name: step for step in network.network.steps if isinstance(step, Layer)}
+def layers(network: BuiltNetwork) -> dict[str, AcceleratorLayer]:
+    return {step.name: step for step in network.network.steps if isinstance(step, AcceleratorLayer)}
 
 
 def expected_of(source: str, shape: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
@@ -76,7 +76,7 @@ def test_the_folder_holds_the_network_and_says_what_it_is(accelerated: Path, mon
     names = sorted(path.name for path in (accelerated / "net").iterdir())
     assert names == ["build.json", "host.so", "network.json", "steps"]
     kinds = [type(step) for step in network.network.steps]
-    assert kinds == [HostCall, Layer, Pool, Layer, Layer, HostCall, Layer]
+    assert kinds == [HostCall, AcceleratorLayer, Pool, AcceleratorLayer, AcceleratorLayer, HostCall, AcceleratorLayer]
     assert list(layers(network)) == ["stem.0", "first.0", "second.0", "head"]
     accelerator, geometry = said.accelerator, Geometry(variant="vta++")
     assert accelerator.geometry == geometry.to_json()
@@ -138,7 +138,7 @@ def test_a_network_may_need_no_host(project: Path, accelerate: Any) -> None:
     accelerate("torch:more:plain", (2, 6))
     assert not (project / "net/host.so").exists()
     network = BuiltNetwork.load(project / "net")
-    assert [type(step) for step in network.network.steps] == [Layer, Layer]
+    assert [type(step) for step in network.network.steps] == [AcceleratorLayer, AcceleratorLayer]
     check(network, "torch:more:plain", (2, 6), 20)
 
 

@@ -19,9 +19,9 @@ from anole.compile.vta.quantize import quantize
 from anole.extract.graph import find_layers
 from anole.spec.entries import ModelSpec
 from anole.targets.vta.network.artifact import host_of
-from anole.targets.vta.network.hardware import Hardware, can_add, load_layer, load_pool
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import HostCall, Layer, Quantized, run_network
+from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Quantized, run_quantized
+from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator, can_add, load_layer, load_pool
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 
@@ -124,13 +124,13 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
     network = quantize(parts, observed, lambda workload: target.default_config(as_conv2d(workload)))
     loaded = {
         step.result: load_layer(step, target.geometry)
-        if isinstance(step, Layer)
+        if isinstance(step, AcceleratorLayer)
         else load_pool(step, observed[step.data].shape[1:], target.geometry)
         for step in network.steps
         if not isinstance(step, HostCall)
     }
-    found = run_network(network, samples[0], host, Hardware(loaded))
-    right = run_network(network, samples[0], host, IntegerReference())
+    found = run_quantized(network, samples[0], host, SimulatedAccelerator(loaded))
+    right = run_quantized(network, samples[0], host, IntegerReference())
     assert list(found) == list(right)
     for name, value in right.items():
         if isinstance(value, Quantized):

@@ -13,7 +13,7 @@ from anole.compile.vta.calibrate import best_exponent, observe, snr_db
 from anole.compile.vta.partition import Chain, HostPart, MaxPool, Partition
 from anole.compile.vta.quantize import quantize
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import HostCall, Layer, Pool, float_of, run_network
+from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Pool, float_of, run_quantized
 from anole.task import Conv2d, Dense
 
 SHAPE = (1, 3, 3, 4)
@@ -62,7 +62,7 @@ def test_nothing_leaves_its_bits_whatever_the_magnitudes(
     sample = [normal(2.0**data), normal(2.0**residual, 1)]
     observed, plain = quantized(network, [sample])
     (layer,) = plain.steps
-    assert isinstance(layer, Layer) and layer.shift >= 0
+    assert isinstance(layer, AcceleratorLayer) and layer.shift >= 0
     assert layer.weight.dtype == np.int8 and layer.bias.dtype == np.int32
     assert np.abs(layer.weight.astype(int)).max() <= 127
     assert (layer.low, layer.high) == (0 if positive else -127, layer.high) and 0 <= layer.high <= 127
@@ -71,7 +71,7 @@ def test_nothing_leaves_its_bits_whatever_the_magnitudes(
     added = np.abs(layer.bias.astype(np.int64)) + (1 << 29 if has_residual else 0)
     assert (products + added).max() < 1 << 31
     # What is large in the sum is not cut off, however small the rest is.
-    found = float_of(run_network(plain, sample, None, IntegerReference())["y"])
+    found = float_of(run_quantized(plain, sample, None, IntegerReference())["y"])
     ratio = snr_db(observed["y"][0], found)
     assert ratio is None or ratio > 20 or step.cap is not None
 
@@ -82,7 +82,7 @@ def test_a_channel_of_zeros_gives_its_bias() -> None:
     sample = [normal(1.0)]
     observed, plain = quantized(parts(step), [sample])
     (layer,) = plain.steps
-    found = float_of(run_network(plain, sample, None, IntegerReference())["y"])
+    found = float_of(run_quantized(plain, sample, None, IntegerReference())["y"])
     assert np.ptp(found[..., 2]) == 0
     assert abs(found[0, 0, 0, 2] - step.bias[2]) <= 2.0 ** (layer.result_exponent - 1)
     assert snr_db(observed["y"][0], found) > 20
@@ -92,7 +92,7 @@ def test_a_channel_of_zeros_gives_its_bias() -> None:
 def test_constant_values_and_weights_of_zero_are_no_special_case(weight: float, value: float) -> None:
     step, sample = chain(weight=weight), [np.full(SHAPE, value, np.float32)]
     observed, plain = quantized(parts(step), [sample])
-    found = float_of(run_network(plain, sample, None, IntegerReference())["y"])
+    found = float_of(run_quantized(plain, sample, None, IntegerReference())["y"])
     assert np.isfinite(found).all()
     ratio = snr_db(observed["y"][0], found)
     assert ratio is None or ratio > 20
@@ -127,7 +127,7 @@ def test_the_result_is_rounded_to_the_nearest(numbers: list[int], shift: int) ->
     plain = quantize(parts(handed), observed, lambda _: {})
     (layer,) = plain.steps
     assert layer.result_exponent == shift
-    found = run_network(plain, [data], None, IntegerReference())["y"].numbers
+    found = run_quantized(plain, [data], None, IntegerReference())["y"].numbers
     np.testing.assert_array_equal(found, np.floor(data / 2.0**shift + 0.5))
 
 
@@ -158,7 +158,7 @@ def test_a_value_has_one_scale_wherever_it_is_read() -> None:
     observed = observe(network, [[normal(1.0)], [normal(2.0, 5)]], lambda *_: [])
     # The largest of some windows may all be small.
     plain = quantize(network, {**observed, "p": observed["p"] / 32}, lambda _: {})
-    layers = [step for step in plain.steps if isinstance(step, Layer)]
+    layers = [step for step in plain.steps if isinstance(step, AcceleratorLayer)]
     (pooled,) = (step for step in plain.steps if isinstance(step, Pool))
     assert pooled.exponent == layers[0].result_exponent == layers[1].data_exponent
     assert layers[1].residual_exponent == layers[2].residual_exponent == pooled.exponent
@@ -174,7 +174,7 @@ def test_a_matrix_product_is_a_convolution_of_single_pixels() -> None:
     observed, plain = quantized(parts(step), [sample])
     (layer,) = plain.steps
     assert layer.workload == Conv2d(1, 3, 1, 6, 5, (1, 1)) and layer.weight.shape == (1, 1, 6, 5)
-    found = float_of(run_network(plain, sample, None, IntegerReference())["y"])
+    found = float_of(run_quantized(plain, sample, None, IntegerReference())["y"])
     assert snr_db(observed["y"][0], found) > 30
 
 

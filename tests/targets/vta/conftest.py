@@ -11,8 +11,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from anole.targets.vta.geometry import DEFAULT, Geometry
-from anole.targets.vta.network.hardware import can_add
-from anole.targets.vta.network.network import Layer, Network, Pool, Quantized
+from anole.targets.vta.network.network import AcceleratorLayer, Network, Pool, Quantized
+from anole.targets.vta.network.simulated_accelerator import can_add
 from anole.targets.vta.templates.design import conv2d_space
 from anole.task import Conv2d
 
@@ -68,7 +68,7 @@ def layer_cases(draw: Any, geometries: Any = tuple(GEOMETRIES), most: int = 9) -
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
     half = 1 << shift - 1 if shift else 0
     shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-    layer = Layer(
+    layer = AcceleratorLayer(
         name="layer",
         workload=w,
         config=config,

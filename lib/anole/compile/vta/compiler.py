@@ -27,9 +27,9 @@ from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
-from anole.targets.vta.network.hardware import Loaded, can_add, can_pool, load_layer, load_pool
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import HostCall, Layer, Network, Value, float_of, run_network
+from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Network, Value, float_of, run_quantized
+from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, can_pool, load_layer, load_pool
 from anole.targets.vta.simulator.timing import cycles_of
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.task import Workload
@@ -73,13 +73,13 @@ def compile_for_accelerator(
     network = quantize(parts, observed, configs.__getitem__)
     loaded = {
         step.result: load_layer(step, fixed.geometry)
-        if isinstance(step, Layer)
+        if isinstance(step, AcceleratorLayer)
         else load_pool(step, observed[step.data].shape[1:], fixed.geometry)
         for step in network.steps
         if not isinstance(step, HostCall)
     }
     save_network(folder, network, loaded)
-    runs = [run_network(network, sample, host, IntegerReference()) for sample in samples]
+    runs = [run_quantized(network, sample, host, IntegerReference()) for sample in samples]
     steps = _steps(network, loaded)
     cycles = sum(step.cycles for step in steps)
     accelerator = Accelerator(
@@ -139,7 +139,7 @@ def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaT
         if isinstance(step, HostCall):
             continue
         program = loaded[step.result].program
-        if isinstance(step, Layer):
+        if isinstance(step, AcceleratorLayer):
             config = target.default_config(step.workload)
             residual = step.residual if can_add(step.workload, config, target.geometry) else None
             program = load_layer(replace(step, config=config, residual=residual), target.geometry).program

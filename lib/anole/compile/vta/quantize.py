@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from anole.compile.vta.calibrate import Observed, best_exponent
 from anole.compile.vta.partition import Chain, MaxPool, Partition
 from anole.record import Config
-from anole.targets.vta.network.network import MOST, HostCall, Layer, Network, Pool, Step
+from anole.targets.vta.network.network import MOST, AcceleratorLayer, HostCall, Network, NetworkStep, Pool
 from anole.targets.vta.target import as_conv2d
 from anole.task import Workload
 
@@ -41,7 +41,7 @@ def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload
             exponents[name] = best_exponent(observed[name])
         return exponents[name]
 
-    steps: list[Step] = []
+    steps: list[NetworkStep] = []
     for part in parts.parts:
         match part:
             case Chain():
@@ -65,7 +65,7 @@ def integer_pool(pool: MaxPool, exponent: int) -> Pool:
 
 def _layer(
     chain: Chain, data_exponent: int, residual_exponent: int | None, result_exponent: int, config: Config
-) -> Layer:
+) -> AcceleratorLayer:
     w = as_conv2d(chain.workload)
     # Of weights that are tiny beside what is added to the products, the finest parts do not matter.
     best = best_exponent(chain.weight) if chain.weight.any() else result_exponent - data_exponent
@@ -77,7 +77,7 @@ def _layer(
     half = 1 << shift - 1 if shift else 0
     bias = np.rint(np.ldexp(chain.bias.astype(np.float64), -sum_exponent)) + half
     high = MOST if chain.cap is None else min(MOST, math.floor(math.ldexp(chain.cap, -result_exponent)))
-    return Layer(
+    return AcceleratorLayer(
         chain.name,
         w,
         config,

@@ -63,19 +63,19 @@ def _model_elsewhere(node: Node, remote: Remote) -> str:
     return model
 
 
-def describe(
+def describe_cpu(
     mcpu: str | None = None,
     threads: int | None = None,
     model: str | None = None,
     max_relative_error: float = MAX_RELATIVE_ERROR,
     exact: bool = False,
 ) -> dict[str, Any]:
-    """Returns the description of this machine's processor or, where a model is named, of another machine's.
+    """Returns the whole description of a processor as a target, which enters the keys of tasks.
 
     Args:
-        mcpu: see `describe_cpu` and `describe_remote_cpu`.
-        threads: see there.
-        model: see there.
+        mcpu: LLVM's name of the processor to compile for; detected when None.
+        threads: how many run a kernel; all available cores when None.
+        model: what another machine's processor is called, of which nothing is detected; None for this machine's.
         max_relative_error: of a kernel's answer, as its L2 distance from the right one; described where it differs.
         exact: whether only those algorithms are allowed that compute what the operator is defined as; likewise.
 
@@ -86,20 +86,11 @@ def describe(
     if exact:
         said["exact"] = True
     if model is None or mcpu is None or threads is None:
-        return {**describe_cpu(mcpu, threads), **said}
-    return {**describe_remote_cpu(model, mcpu, threads), **said}
+        return {**_this_processor(mcpu, threads), **said}
+    return {**_other_processor(model, mcpu, threads), **said}
 
 
-def describe_cpu(mcpu: str | None = None, threads: int | None = None) -> dict[str, Any]:
-    """Returns the whole description of this machine's processor as a target, which enters the keys of tasks.
-
-    Args:
-        mcpu: LLVM's name of the processor to compile for; detected when None.
-        threads: how many run a kernel; all available cores when None.
-
-    Raises:
-        TargetError: this machine cannot do what is asked.
-    """
+def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
     if mcpu is not None and (lacking := host.lacks(mcpu)):
         raise TargetError(f"mcpu {mcpu} needs {', '.join(lacking)}, which this machine's {host.name} has not")
@@ -114,14 +105,7 @@ def describe_cpu(mcpu: str | None = None, threads: int | None = None) -> dict[st
     }
 
 
-def describe_remote_cpu(model: str, mcpu: str, threads: int) -> dict[str, Any]:
-    """Returns the whole description of another machine's processor as a target, of which nothing is detected.
-
-    Args:
-        model: what it is called, in the place of its name.
-        mcpu: LLVM's name of it.
-        threads: how many run a kernel.
-    """
+def _other_processor(model: str, mcpu: str, threads: int) -> dict[str, Any]:
     return {"kind": "cpu", "mcpu": mcpu, "model": model, "features": features_of(mcpu), "threads": threads}
 
 
@@ -131,4 +115,4 @@ def _target(description: Mapping[str, Any]) -> CpuTarget:
     return CpuTarget(description)
 
 
-KIND = Kind(_KEYS, read_settings, describe, _target, measurable_elsewhere=True, refinable=True)
+KIND = Kind(_KEYS, read_settings, describe_cpu, _target, measurable_elsewhere=True, refinable=True)

@@ -39,7 +39,7 @@ class Utilisation:
 
 
 @dataclass(frozen=True)
-class Roofline:
+class ProgramRoofline:
     """What bounds a program.
 
     Attributes:
@@ -76,12 +76,12 @@ def utilisation(program: Program, timeline: Timeline) -> Utilisation:
     )
 
 
-def roofline(program: Program, used: Utilisation) -> Roofline:
+def roofline(program: Program, used: Utilisation) -> ProgramRoofline:
     """Returns what bounds a program: the matrix unit, or the bus."""
     g = program.geometry
     intensity = used.multiply_adds / (used.read_bytes + used.write_bytes)
     peak = float(g.batch * g.block_in * g.block_out)
-    return Roofline(intensity, peak, min(peak, intensity * g.bus_bytes), used.multiply_adds / used.cycles)
+    return ProgramRoofline(intensity, peak, min(peak, intensity * g.bus_bytes), used.multiply_adds / used.cycles)
 
 
 def summarize(program: Program) -> tuple[str, Timeline]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import te, tirx, topi
 
-from anole.targets.cpu.default.loop_nests import Machine, vector_width
+from anole.targets.cpu.default.loop_nests import Machine, even_width
 from anole.targets.cpu.default.schedule import schedule_default
 
 MACHINE = Machine(threads=2, vector_bytes=32)
@@ -191,7 +191,7 @@ def test_any_machine(machine: Machine) -> None:
 
 @given(st.integers(1, 3000), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 4))
 def test_vector_width_fits(extent: int, lanes: int, wide: int) -> None:
-    width = vector_width(extent, lanes * wide, lanes)
+    width = even_width(extent, lanes * wide, lanes)
     assert 1 <= width <= extent and width <= max(lanes * wide, lanes)
 
 

@@ -16,7 +16,7 @@ from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.templates.depthwise import DepthwiseTemplate
-from anole.targets.cpu.templates.depthwise_space import depthwise_space, is_depthwise, vector_width
+from anole.targets.cpu.templates.depthwise_space import channel_lanes, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped import GroupedTemplate
 from anole.targets.cpu.templates.grouped_space import is_bundled
 from anole.targets.shared.kernel import define
@@ -75,7 +75,7 @@ def test_every_space_has_a_valid_default_and_features(workload: Conv2d, unit: Ve
     vectors = space.sample(5, np.random.default_rng(0))
     assert len(vectors) and space.valid(vectors).all()
     assert np.isfinite(space.features(vectors)).all()
-    assert workload.out_channels % vector_width(unit, workload) == 0
+    assert workload.out_channels % channel_lanes(unit, workload) == 0
     assert space.rejection(space.best_drawn) is None
 
 
@@ -84,7 +84,7 @@ def test_every_space_has_a_valid_default_and_features(workload: Conv2d, unit: Ve
     [(32, AVX512, 16), (24, AVX512, 8), (36, AVX512, 4), (13, AVX512, 13), (34, AVX512, 2 * 17), (13, NEON, 13)],
 )
 def test_vectors_are_as_wide_as_the_channels_allow(channels: int, unit: VectorUnit, lanes: int) -> None:
-    assert vector_width(unit, Conv2d(1, 8, 8, channels, channels, (3, 3), groups=channels)) == lanes
+    assert channel_lanes(unit, Conv2d(1, 8, 8, channels, channels, (3, 3), groups=channels)) == lanes
 
 
 def test_only_convolutions_of_single_channels_are_depthwise() -> None:
@@ -103,5 +103,5 @@ def test_the_defaults_of_a_real_network_are_parallel_vectorised_and_right(
     config, template = TARGET.default_config(workload), TARGET.template(workload)
     text = template.schedule(define(template, workload, config), workload, config).script()
     assert "T.parallel(" in text and "T.unroll(" in text
-    assert f"T.vectorized({vector_width(TARGET.unit, workload)})" in text
+    assert f"T.vectorized({channel_lanes(TARGET.unit, workload)})" in text
     assert error_of(workload, config) < 1e-5

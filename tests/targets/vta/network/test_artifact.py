@@ -14,9 +14,9 @@ from anole.errors import AnoleError, BuildError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole.targets.vta.isa import Alu, AluOpcode, decode, encode
 from anole.targets.vta.network.artifact import BuiltNetwork, save_network
-from anole.targets.vta.network.hardware import can_pool, load_layer, load_pool
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import HostCall, Layer, Network, Pool, Quantized
+from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Network, Pool, Quantized
+from anole.targets.vta.network.simulated_accelerator import can_pool, load_layer, load_pool
 from anole.targets.vta.templates.design import default_config
 from anole.task import Conv2d
 
@@ -64,7 +64,7 @@ def make_network(tail=()):
     """Returns a layer and a pooling, and their programs."""
     rng = np.random.default_rng(0)
     w = Conv2d(1, 6, 6, 5, 20, (3, 3), padding=(1, 1, 1, 1))
-    layer = Layer(
+    layer = AcceleratorLayer(
         *("layer", w, default_config(w, PLUS), "x", "y", None, -4, -4, 0, 0, -127, 127, (1, 6, 6, 20)),
         rng.integers(-128, 128, (3, 3, 5, 20), np.int8),
         rng.integers(-5000, 5000, 20).astype(np.int32),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import run_network
+from anole.targets.vta.network.network import run_quantized
 
 
 def by_hand(layer, data, residual):
@@ -38,7 +38,9 @@ def by_hand(layer, data, residual):
 def test_a_layer_is_what_a_loop_computes(tiny_layers, data):
     case = data.draw(tiny_layers)
     numbers = [value.numbers for value in case.inputs]
-    (found,) = (run_network(case.network, case.inputs, None, IntegerReference())[name] for name in case.network.outputs)
+    (found,) = (
+        run_quantized(case.network, case.inputs, None, IntegerReference())[name] for name in case.network.outputs
+    )
     expected = by_hand(case.step, numbers[0], numbers[1] if len(numbers) > 1 else None)
     np.testing.assert_array_equal(found.numbers, expected)
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import (
+    AcceleratorLayer,
     HostCall,
-    Layer,
     Network,
     Pool,
     Quantized,
     float_of,
     numbers_of,
-    run_network,
+    run_quantized,
 )
 from anole.task import Conv2d
 
@@ -54,7 +54,7 @@ def test_floating_point_is_rounded_to_the_nearest_ties_to_even_and_clipped():
 def pointwise(**changes):
     """Returns a layer that hands its two channels on as they are."""
     fields = {"residual": None, "residual_exponent": 0, "result_shape": (1, 2, 2, 2)} | changes
-    return Layer(
+    return AcceleratorLayer(
         *("layer", Conv2d(1, 2, 2, 2, 2, (1, 1)), {}),
         **{"data": "x", "result": "y", "data_exponent": 0, "weight_exponent": 0, "result_exponent": 0} | fields,
         low=-127,
@@ -65,7 +65,7 @@ def pointwise(**changes):
 
 
 def run(step, inputs, names=("x",)):
-    return run_network(Network(names, ("y",), (step,)), inputs, None, IntegerReference())["y"]
+    return run_quantized(Network(names, ("y",), (step,)), inputs, None, IntegerReference())["y"]
 
 
 def test_data_and_result_have_the_networks_own_shapes():
@@ -106,7 +106,7 @@ def test_steps_read_what_steps_before_them_made():
         HostCall("thrice", ("d", "x"), ("e", "f")),
     )
     inputs = [np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)]
-    values = run_network(Network(("x",), ("f",), steps), inputs, host, IntegerReference())
+    values = run_quantized(Network(("x",), ("f",), steps), inputs, host, IntegerReference())
     assert [name for name, _ in calls] == ["twice", "thrice"]
     assert calls[0][1] == [[[[[6.0, 7.0]]]]] and calls[1][1][0] == [[[[13.0]]]]
     assert list(values) == ["x", "a", "b", "c", "d", "e", "f"]

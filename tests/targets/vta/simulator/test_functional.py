@@ -19,7 +19,7 @@ from anole.targets.vta.network.tensor_layout import (
     region_of,
     unpack_out,
 )
-from anole.targets.vta.simulator.functional import Machine
+from anole.targets.vta.simulator.functional import FunctionalSimulator
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.templates.conv2d import Bias, Immediate, Residual, Schedule, lower_conv2d
 from anole.targets.vta.templates.program import Program, Region
@@ -125,7 +125,7 @@ def test_a_lowered_convolution_computes_the_convolution(case):
         "residual": pack_out(residual, g),
     }
     dram = memory_image(program, {name: packed[name] for name in packed if name in program.regions})
-    Machine(g, dram).run(program)
+    FunctionalSimulator(g, dram).run(program)
     blocks = (w.batch // g.batch, w.out_channels // g.block_out, w.out_height, w.out_width, g.batch, g.block_out)
     found = unpack_out(region_of(program, dram, "out").view(np.int8).reshape(blocks))
     np.testing.assert_array_equal(found, finished(reference(w, data, weight), steps, bias, residual))
@@ -155,7 +155,7 @@ def one_by_one(machine, uops, alu):
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_alu_steps_see_what_the_steps_before_them_wrote(data):
-    machine = Machine(Geometry(block_in=32, block_out=4, acc_bytes=1 << 13), np.zeros(0, np.uint8))
+    machine = FunctionalSimulator(Geometry(block_in=32, block_out=4, acc_bytes=1 << 13), np.zeros(0, np.uint8))
     factor = st.integers(0, 3)
     n_uops = data.draw(st.integers(1, 3))
     opcode = data.draw(st.sampled_from([AluOpcode.MIN, AluOpcode.MAX, AluOpcode.ADD]))
@@ -184,7 +184,7 @@ def test_alu_steps_see_what_the_steps_before_them_wrote(data):
     ],
 )
 def test_operations(opcode, variant, x, y, expected):
-    machine = Machine(Geometry(variant=variant), np.zeros(0, np.uint8))
+    machine = FunctionalSimulator(Geometry(variant=variant), np.zeros(0, np.uint8))
     machine.acc[0] = x
     machine.step(Alu(opcode, 0, 1, use_imm=True, imm=y))
     assert (machine.acc[0] == expected).all()
@@ -193,20 +193,20 @@ def test_operations(opcode, variant, x, y, expected):
 
 def test_an_opcode_of_the_other_variant_is_refused():
     with pytest.raises(StreamError, match="vta has no ALU opcode 5"):
-        Machine(DEFAULT, np.zeros(0, np.uint8)).step(Alu(AluOpcode.MOV, 0, 1, use_imm=True))
+        FunctionalSimulator(DEFAULT, np.zeros(0, np.uint8)).step(Alu(AluOpcode.MOV, 0, 1, use_imm=True))
 
 
 def test_a_border_is_zero_or_the_least_value():
     dram = np.arange(64, dtype=np.uint8)
     for pad_min, border in ((False, 0), (True, -128)):
-        machine = Machine(Geometry(variant="vta++"), dram.copy())
+        machine = FunctionalSimulator(Geometry(variant="vta++"), dram.copy())
         machine.step(Load(Memory.INP, 3, 1, 1, 2, 2, 1, 0, 0, 1, pad_min))
         assert (machine.inp[3:6] == border).all() and (machine.inp[8] == border).all()
         assert machine.inp[6, 0].tolist() == list(range(16, 32)) and machine.inp[7, 0].tolist() == list(range(32, 48))
 
 
 def test_a_reset_leaves_the_outputs_alone():
-    machine = Machine(DEFAULT, np.zeros(0, np.uint8))
+    machine = FunctionalSimulator(DEFAULT, np.zeros(0, np.uint8))
     machine.acc[:], machine.out[:] = 7, 9
     machine.step(Gemm(True, 0, 1, 4, 1, 2))
     assert (machine.acc[:8:2] == 0).all() and (machine.acc[1:8:2] == 7).all() and (machine.out == 9).all()
@@ -214,7 +214,7 @@ def test_a_reset_leaves_the_outputs_alone():
 
 def test_an_alu_reads_accumulators_beyond_the_indices_of_inputs():
     g = Geometry(block_in=32, block_out=8, wgt_bytes=1 << 17, variant="vta++")
-    machine = Machine(g, np.zeros(0, np.uint8))
+    machine = FunctionalSimulator(g, np.zeros(0, np.uint8))
     assert len(machine.acc) > len(machine.inp)
     last = len(machine.acc) - 1
     machine.acc[last] = 7
@@ -241,11 +241,11 @@ def program(*instructions):
     ],
 )
 def test_what_leaves_a_buffer_is_named_by_its_number(instruction, message):
-    machine = Machine(DEFAULT, np.zeros(4096, np.uint8))
+    machine = FunctionalSimulator(DEFAULT, np.zeros(4096, np.uint8))
     with pytest.raises(StreamError, match=message):
         machine.run(program(Load(Memory.UOP), instruction, Finish()))
 
 
 def test_a_program_without_finish_is_refused():
     with pytest.raises(StreamError, match="does not end with FINISH"):
-        Machine(DEFAULT, np.zeros(64, np.uint8)).run(program(Load(Memory.UOP)))
+        FunctionalSimulator(DEFAULT, np.zeros(64, np.uint8)).run(program(Load(Memory.UOP)))

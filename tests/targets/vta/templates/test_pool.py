@@ -10,8 +10,8 @@ import pytest
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.isa import Alu, Load
-from anole.targets.vta.network.hardware import Hardware, load_pool
 from anole.targets.vta.network.network import Pool
+from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator, load_pool
 from anole.targets.vta.templates.pool import lower_pool, pooled_size
 
 PLUS = Geometry(variant="vta++")
@@ -52,7 +52,7 @@ def test_a_program_finds_the_largest_number_of_every_window(acc_bytes, kernel, s
     pool = Pool("pool", kernel, strides, padding, "x", "y", 0)
     data = np.random.default_rng(0).integers(-128, 0, (1, *size, 20), np.int8)
     loaded = load_pool(pool, data.shape, Geometry(acc_bytes=acc_bytes, variant="vta++"))
-    np.testing.assert_array_equal(Hardware({"y": loaded}).pool(pool, data), largest(pool, data))
+    np.testing.assert_array_equal(SimulatedAccelerator({"y": loaded}).pool(pool, data), largest(pool, data))
 
 
 def test_rows_that_do_not_fit_at_once_are_cut_into_tiles():

@@ -20,8 +20,8 @@ ACCUMULATORS = 4
 _CHUNKS = 64
 """The most pieces that one long reduction is cut into, to be shared by the threads."""
 
-Loop = Any
-Rv = Any
+LoopRV = Any
+SBlockRV = Any
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Machine:
         return max(1, self.vector_bytes // max(block.lane_bytes for block in blocks))
 
 
-def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], machine: Machine) -> None:
+def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[SBlockRV], machine: Machine) -> None:
     """Vectorises a spatial block along its most contiguous axis, and runs its outer loops in parallel.
 
     Args:
@@ -63,7 +63,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
         if work >= SERIAL_WORK:
             run_in_parallel(schedule, loops[:-1] or loops, machine)
         return
-    width = vector_width(axes[position].extent, lanes * (ACCUMULATORS if feeding else 1), lanes)
+    width = even_width(axes[position].extent, lanes * (ACCUMULATORS if feeding else 1), lanes)
     crossing = None if feeding else _crossing(axes, position, lanes)
     outer, above, vector = _tile(schedule, loops, position, width, crossing)
     tail = axes[position].extent % width != 0
@@ -78,7 +78,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: Rv, feeding: Sequence[Rv], ma
         schedule.annotate(above, "pragma_loop_partition_hint", 1)
 
 
-def schedule_row_reduction(schedule: s_tir.Schedule, rv: Rv, machine: Machine) -> None:
+def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
     """Reduces along a contiguous axis: a vector of partial results for each row, then one of its lanes."""
     block = described_block(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
@@ -93,7 +93,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: Rv, machine: Machine) -
         schedule_row_reduction(schedule, schedule.rfactor(piece, len(rows)), machine)
         return
     lanes = machine.lanes(block)
-    width = vector_width(extent, lanes * (ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
+    width = even_width(extent, lanes * (ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
     steps, vector = schedule.split(loops[position], [None, width])
     others = [loop for i, loop in enumerate(loops) if axes[i].reduction and i != position]
     schedule.reorder(*rows, *others, steps, vector)
@@ -121,7 +121,7 @@ def row_axis(axes: Sequence[Axis]) -> int | None:
     return next((i for i in rows if axes[i].extent >= 4), None)
 
 
-def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[Loop], machine: Machine) -> tuple[Loop, int]:
+def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: Machine) -> tuple[LoopRV, int]:
     """Fuses as few of the outermost loops as the threads can share evenly, and runs them in parallel.
 
     Returns:
@@ -135,7 +135,7 @@ def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[Loop], machine: Ma
     return fused, count
 
 
-def collapse(schedule: s_tir.Schedule, loops: list[Loop], axes: list[Axis]) -> tuple[list[Loop], list[Axis]]:
+def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) -> tuple[list[LoopRV], list[Axis]]:
     """Fuses neighbouring loops that walk memory as one."""
     for position in reversed(range(1, len(axes))):
         outer, inner = axes[position - 1], axes[position]
@@ -146,7 +146,7 @@ def collapse(schedule: s_tir.Schedule, loops: list[Loop], axes: list[Axis]) -> t
     return loops, axes
 
 
-def vector_width(extent: int, widest: int, lanes: int) -> int:
+def even_width(extent: int, widest: int, lanes: int) -> int:
     """Returns how many elements to take at once, so that an extent needs the fewest steps.
 
     What is left of an extent that the width does not divide is taken element by element, at twice the cost.
@@ -162,8 +162,8 @@ def vector_width(extent: int, widest: int, lanes: int) -> int:
 
 
 def _tile(
-    schedule: s_tir.Schedule, loops: Sequence[Loop], position: int, width: int, crossing: tuple[int, int] | None
-) -> tuple[list[Loop], Loop, Loop]:
+    schedule: s_tir.Schedule, loops: Sequence[LoopRV], position: int, width: int, crossing: tuple[int, int] | None
+) -> tuple[list[LoopRV], LoopRV, LoopRV]:
     """Splits the vector off the loop at a position and moves it innermost, across a tile of another loop if asked.
 
     Returns:
@@ -181,7 +181,7 @@ def _tile(
     return outer, above, vector
 
 
-def accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
+def accumulate(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV, width: int) -> None:
     """Computes a reduction inside a loop, with vectors of accumulators."""
     schedule.compute_at(rv, at)
     chain = schedule.get_loops(rv)
@@ -195,7 +195,7 @@ def accumulate(schedule: s_tir.Schedule, rv: Rv, at: Loop, width: int) -> None:
         schedule.decompose_reduction(rv, inside[0])
 
 
-def _vectorize_partial(schedule: s_tir.Schedule, rv: Rv, n_rows: int, parallel: bool, machine: Machine) -> None:
+def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, parallel: bool, machine: Machine) -> None:
     loops = schedule.get_loops(rv)
     steps, vector = loops[-2:]
     if parallel:
@@ -241,7 +241,7 @@ def _shares_evenly(iterations: int, threads: int) -> bool:
     return iterations >= 16 * threads or (iterations >= threads and iterations % threads == 0)
 
 
-def described_block(schedule: s_tir.Schedule, rv: Rv) -> Block:
+def described_block(schedule: s_tir.Schedule, rv: SBlockRV) -> Block:
     """Returns what scheduling needs to know of a block.
 
     Raises:
@@ -253,5 +253,5 @@ def described_block(schedule: s_tir.Schedule, rv: Rv) -> Block:
     return block
 
 
-def _extent(schedule: s_tir.Schedule, loop: Loop) -> int:
+def _extent(schedule: s_tir.Schedule, loop: LoopRV) -> int:
     return int(schedule.get(loop).extent)

@@ -27,11 +27,11 @@ _LANES_LEFT = 4
 
 _ROWS_OF_A_THREAD = 4
 
-Loop = Any
-Rv = Any
+LoopRV = Any
+SBlockRV = Any
 
 
-def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[Rv], machine: Machine) -> None:
+def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine: Machine) -> None:
     """Computes all blocks of a function inside one parallel loop over its rows.
 
     Args:
@@ -74,7 +74,7 @@ def _leading(block: Block, n_rows: int) -> int:
     return counts[0]
 
 
-def _split_into_lanes(schedule: s_tir.Schedule, rv: Rv, block: Block, lanes: int) -> None:
+def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lanes: int) -> None:
     """Makes a reduction one of a vector of partial results, of a few, and of these one by one."""
     *spatial, loop = schedule.get_loops(rv)
     if not block.axes[-1].reduction or any(axis.reduction for axis in block.axes[:-1]):
@@ -91,7 +91,7 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: Rv, block: Block, lanes: int
         loop = schedule.get_loops(rv)[-1]
 
 
-def _compute_in_row(schedule: s_tir.Schedule, rv: Rv, row: Loop, n_rows: int, lanes: int) -> None:
+def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows: int, lanes: int) -> None:
     block = described_block(schedule, rv)
     if block.reduces:
         accumulate(schedule, rv, row, _spatial_extent(block) // n_rows)
@@ -104,7 +104,7 @@ def _compute_in_row(schedule: s_tir.Schedule, rv: Rv, row: Loop, n_rows: int, la
         raise ValueError("a row needs other rows too")
 
 
-def _vectorize(schedule: s_tir.Schedule, loops: Sequence[Loop], lanes: int) -> None:
+def _vectorize(schedule: s_tir.Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
     extent = prod(int(schedule.get(loop).extent) for loop in loops)
     if extent % lanes:
         raise ValueError(f"{lanes} lanes do not divide a row")

@@ -40,7 +40,7 @@ def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:
     version = direct.VERSION
     if depthwise.is_depthwise(w):
         version += depthwise.VERSION
-    elif direct.prefetches(w):
+    elif direct.conv2d_prefetches(w):
         version += direct.PREFETCH_VERSION
     if grouped.is_bundled(unit, w):
         version += grouped.VERSION

@@ -12,7 +12,7 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.conv2d_space import padded_filters, vector_width
+from anole.targets.cpu.templates.conv2d_space import padded_filters, panel_lanes
 from anole.targets.cpu.templates.prefetch import prefetch_next
 from anole.targets.cpu.templates.rounding import covering
 from anole.targets.cpu.templates.tile_orders import TILE_ORDERS
@@ -55,7 +55,7 @@ class Conv2dTemplate:
         epilogue = anchor.join_epilogue(sch, block)
         n, y, x, f, rc, ry, rx = sch.get_loops(block)
         panel = config["tile_f"][2]
-        lanes = vector_width(self.unit, panel)
+        lanes = panel_lanes(self.unit, panel)
 
         f_parallel, f_tile, f_register, f_vector = sch.split(f, [*config["tile_f"][:2], panel // lanes, lanes])
         y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])

@@ -50,7 +50,7 @@ _WAKING = 3000.0
 """In `_cycles`, what other threads take to begin."""
 
 
-def prefetches(w: Conv2d) -> bool:
+def conv2d_prefetches(w: Conv2d) -> bool:
     """Returns whether weights can be asked for ahead: where they do not stay in the cache, and come from memory."""
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
     return FLOAT_BYTES * weights >= CACHE_BYTES
@@ -61,7 +61,7 @@ def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
     return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
 
 
-def vector_width(unit: VectorUnit, panel: int) -> int:
+def panel_lanes(unit: VectorUnit, panel: int) -> int:
     """Returns the lanes of the vectors that a weight panel of some width is read by."""
     return next(lanes for lanes in range(min(unit.lanes, panel), 0, -1) if panel % lanes == 0)
 
@@ -119,7 +119,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("tile_order", tuple(TILE_ORDERS)),
         option_knob("pad_at", ("inline", "parallel", "root") if any(w.padding) else ("none",)),
     ]
-    if prefetches(w):
+    if conv2d_prefetches(w):
         knobs.append(option_knob("prefetch", (0, 1)))
     chunks, enough = attainable(unit, threads, w, knobs)
 
@@ -160,7 +160,7 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     # A quarter of each cache holds what the nest does not say.
     near, far = (nest.loads(3 * cache_bytes // 4 // FLOAT_BYTES) for cache_bytes in (_FIRST_CACHE_BYTES, CACHE_BYTES))
     streamed = _NEAR * near["weight"] * (pixels < _HIDING) + _SHARED * (far["weight"] + far["data"])
-    streamed += weights * (_FAR + _UNASKED * (1 - columns["prefetch"] if prefetches(w) else 1))
+    streamed += weights * (_FAR + _UNASKED * (1 - columns["prefetch"] if conv2d_prefetches(w) else 1))
     chunks = w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0]
     work = computed + (streamed + _PADDED * _padded(w, columns)) / line
     return np.asarray(work * (-(-chunks // threads) / chunks) + _WAKING * (chunks > 1))

@@ -32,7 +32,7 @@ _PIPES_FED = 4
 _OF_IMBALANCE = 16.0
 
 
-def prefetches(w: Dense) -> bool:
+def dense_prefetches(w: Dense) -> bool:
     """Returns whether weights can be asked for ahead: where they come from memory, and are used by several rows.
 
     A single row uses them up so fast that the processor looks far enough ahead by itself; of many rows there are
@@ -44,7 +44,7 @@ def prefetches(w: Dense) -> bool:
 
 def dense_version(w: Dense) -> int:
     """Returns the version of a layer's template, which rises with what it may have."""
-    return VERSION + (PREFETCH_VERSION if prefetches(w) else 0) + covering_version(w.batch)
+    return VERSION + (PREFETCH_VERSION if dense_prefetches(w) else 0) + covering_version(w.batch)
 
 
 @cache
@@ -68,7 +68,7 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
         option_knob("auto_unroll_max_step", (0, 16, 64, 512)),
         option_knob("unroll_explicit", (0, 1)),
     ]
-    if prefetches(w):
+    if dense_prefetches(w):
         knobs.append(option_knob("prefetch_k", _STEPS_AHEAD, agent="reduction"))
     chunks = min(threads, w.batch * features // unit.lanes)
 
@@ -100,7 +100,7 @@ def _merit(unit: VectorUnit, threads: int, w: Dense, columns: Columns) -> NDArra
         # Every panel of a chunk reads the chunk's rows again, and every chunk of rows all weights.
         rows_bytes = FLOAT_BYTES * w.in_features * covering(w.batch) / row_chunks
         worth += 4.0 * np.log2(rows * panel / (rows + panel)) - 0.5 * np.log2(row_chunks)
-        worth += 4.0 * (columns["prefetch_k"] > 0) if prefetches(w) else 0.0
+        worth += 4.0 * (columns["prefetch_k"] > 0) if dense_prefetches(w) else 0.0
         worth -= 2.0 * (columns["tile_x"][:, 1] > 1) * np.log2(np.maximum(1.0, rows_bytes / CACHE_BYTES))
     return np.asarray(worth)
 

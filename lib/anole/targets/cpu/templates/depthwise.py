@@ -13,7 +13,7 @@ from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.depthwise_space import vector_width
+from anole.targets.cpu.templates.depthwise_space import channel_lanes
 from anole.targets.cpu.templates.tile_orders import TILE_ORDERS
 from anole.targets.shared import anchor
 from anole.task import Conv2d
@@ -57,7 +57,7 @@ class DepthwiseTemplate:
         epilogue = anchor.join_epilogue(sch, block)
         n, y, x, f, ry, rx = sch.get_loops(block)
         panel = config["tile_f"][2]
-        lanes = vector_width(self.unit, workload)
+        lanes = channel_lanes(self.unit, workload)
 
         f_parallel, f_tile, f_register, f_vector = sch.split(f, [*config["tile_f"][:2], panel // lanes, lanes])
         y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])

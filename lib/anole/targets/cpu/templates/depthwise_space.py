@@ -35,7 +35,7 @@ def is_depthwise(w: Conv2d) -> bool:
     return w.groups == w.in_channels > 1
 
 
-def vector_width(unit: VectorUnit, w: Conv2d) -> int:
+def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
     """Returns how many channels a vector holds.
 
     Of awkward numbers the compiler makes registers: the width is the divisor of the channels that fills these best.
@@ -56,7 +56,7 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     have; ``tile_order``; and ``pad_at``, where the zero border is written, or ``inline``: nowhere, as tiles at the
     border are compiled apart from those inside.
     """
-    lanes, widest = vector_width(unit, w), unit.widest_panel
+    lanes, widest = channel_lanes(unit, w), unit.widest_panel
 
     def panels_are_whole_vectors(split: tuple[int, ...]) -> bool:
         return split[2] % lanes == 0 and split[2] <= widest
@@ -98,7 +98,7 @@ def _merit(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArr
 
 def _vectors(unit: VectorUnit, w: Conv2d, columns: Columns) -> NDArray[np.int64]:
     """How many vector registers hold one panel, shape (n,)."""
-    lanes = vector_width(unit, w)
+    lanes = channel_lanes(unit, w)
     return np.asarray(columns["tile_f"][:, 2] // lanes * (unit.padded(lanes) // unit.lanes))
 
 
@@ -122,7 +122,7 @@ def _pixels_read(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
 def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     order = tile_places(columns["tile_order"])
-    lanes = vector_width(unit, w)
+    lanes = channel_lanes(unit, w)
     parallel, register = Annotation.PARALLEL, Annotation.UNROLLED
     steps, unrolled = _accumulators(unit, w, columns), {}
     for name, extent in (("rx", w.kernel[1]), ("ry", w.kernel[0])):

@@ -11,7 +11,7 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, padded_filters, vector_width
+from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, padded_filters, panel_lanes
 from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
@@ -57,11 +57,11 @@ class WinogradTemplate:
         """Returns the function with the nest that the config says."""
         sch = s_tir.Schedule(func)
         panel = config["tile_f"][2]
-        lanes = vector_width(self.unit, panel)
+        lanes = panel_lanes(self.unit, panel)
         points = output_tiles(workload, config).points
         parallel, panel_loop = _schedule_output(sch, config, lanes, points)
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
-        channel_lanes = vector_width(self.unit, workload.in_channels)
+        channel_lanes = panel_lanes(self.unit, workload.in_channels)
         _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
         func = anchor.scheduled(sch)
         if not config["prefetch_rc"]:

@@ -9,7 +9,7 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.cuda.templates import nest
-from anole.targets.cuda.templates.gemm_space import panel_width
+from anole.targets.cuda.templates.tiling import panel_width
 from anole.targets.shared import anchor
 from anole.targets.shared.product import ProductTemplate
 from anole.task import BatchMatmul
@@ -38,7 +38,8 @@ class BatchMatmulTemplate(ProductTemplate):
         outer, inner = sch.split(k, config["tile_k"])
         tiles = nest.bind_tiles(sch, [b], [(y, config["tile_y"]), (x, config["tile_x"])], [outer], [inner])
         nest.stage(sch, block, 0, outer, tiles.extents, steps)
-        nest.stage(sch, block, 1, outer, tiles.extents, steps if workload.transpose_right else panel_width(config))
+        contiguous = steps if workload.transpose_right else panel_width(config["tile_x"])
+        nest.stage(sch, block, 1, outer, tiles.extents, contiguous)
         nest.place_epilogue(sch, epilogue, tiles.threads[-1])
         nest.unroll(sch, tiles.grid, config)
         sch.decompose_reduction(block, outer)

@@ -11,7 +11,7 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.cuda.templates import nest
-from anole.targets.cuda.templates.conv2d_space import panel_width
+from anole.targets.cuda.templates.tiling import panel_width
 from anole.targets.shared import anchor
 from anole.task import Conv2d
 
@@ -22,12 +22,12 @@ class Conv2dTemplate:
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
         """Returns (panels, kernel height, kernel width, in, panel width)."""
-        panel, channels = panel_width(config), workload.in_channels // workload.groups
+        panel, channels = panel_width(config["tile_f"]), workload.in_channels // workload.groups
         return (workload.out_channels // panel, *workload.kernel, channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Returns HWIO weights in panels, each of which one block of threads reads."""
-        panels = weight.reshape(*weight.shape[:3], -1, panel_width(config))
+        panels = weight.reshape(*weight.shape[:3], -1, panel_width(config["tile_f"]))
         return np.ascontiguousarray(panels.transpose(3, 0, 1, 2, 4))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
@@ -47,7 +47,7 @@ class Conv2dTemplate:
         tiles = nest.bind_tiles(sch, [n, group], spatial, outer, inner)
 
         nest.stage(sch, block, 0, outer[-1], tiles.extents, config["tile_rc"][1])
-        nest.stage(sch, block, 1, outer[-1], tiles.extents, panel_width(config))
+        nest.stage(sch, block, 1, outer[-1], tiles.extents, panel_width(config["tile_f"]))
         nest.place_epilogue(sch, epilogue, tiles.threads[-1])
         nest.unroll(sch, tiles.grid, config)
         sch.decompose_reduction(block, outer[0])

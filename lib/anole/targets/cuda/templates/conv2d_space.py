@@ -7,7 +7,6 @@ data and a tile of weights in shared memory; the inner reduction; the inner tile
 from __future__ import annotations
 
 from functools import cache
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,6 @@ from anole.task import Conv2d
 VERSION = 1
 
 _DRAWN = 2048
-
-
-def panel_width(config: Config) -> int:
-    """Returns how many filters one block of threads computes."""
-    return prod(config["tile_f"][1:])
 
 
 @cache

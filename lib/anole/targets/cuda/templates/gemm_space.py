@@ -7,7 +7,6 @@ data and a tile of weights in shared memory; the inner reduction; the inner tile
 from __future__ import annotations
 
 from functools import cache
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +22,6 @@ from anole.task import Dense
 
 DRAWN = 2048
 """How many configs the default is chosen from."""
-
-
-def panel_width(config: Config) -> int:
-    """Returns how many features one block of threads computes."""
-    return prod(config["tile_x"][1:])
 
 
 @cache

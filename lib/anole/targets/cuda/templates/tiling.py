@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,11 @@ _GOOD_ACCUMULATORS = 5.0
 _GOOD_BLOCKS = 8.0
 _GOOD_STEPS = 4.0
 _GOOD_NEIGHBOURS = 4.0
+
+
+def panel_width(split: Sequence[int]) -> int:
+    """Returns how many outputs along an axis, split into four, one block of threads computes; a panel of weights."""
+    return prod(split[1:])
 
 
 def window(outputs: Counts, stride: int, taps: Counts, dilation: int) -> Counts:

@@ -56,12 +56,12 @@ class Usage:
         return self.grid_x * self.grid_y
 
 
-Measure = Callable[[Columns], Usage]
+UsageOf = Callable[[Columns], Usage]
 """From the columns of n configs to what they take."""
 
 
 def limited_space(
-    limits: BlockLimits, knobs: Sequence[Knob], measure: Measure, describe: Callable[[Columns], Description]
+    limits: BlockLimits, knobs: Sequence[Knob], measure: UsageOf, describe: Callable[[Columns], Description]
 ) -> Space:
     """Returns the space of all configs that keep a device's limits, and whose blocks have no idle lanes for nothing.
 
@@ -80,7 +80,7 @@ def limited_space(
     return Space(knobs, [*hard, lanes], describe)
 
 
-def limit_constraints(limits: BlockLimits, measure: Measure) -> list[Constraint]:
+def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:
     """Returns one constraint for each limit; its reason names what is exceeded."""
 
     def at_most(limit: int, what: str, count: Callable[[Usage], Counts]) -> Constraint:
@@ -118,7 +118,7 @@ def best_of(space: Space, n: int, merit: Callable[[Columns], NDArray[np.float64]
     return space.config(vectors[int(np.argmax(merit(space.columns(vectors))))])
 
 
-def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: Measure) -> int:
+def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:
     """Returns how many threads a block can have; a layer with few or prime extents may not fill a warp."""
     plainest = Space(_plainest(knobs), hard)
     if plainest.valid_indices is None or not len(plainest.valid_indices):

@@ -11,7 +11,8 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.cuda.templates import nest
-from anole.targets.cuda.templates.winograd_space import TAPS, THREADS, output_tiles, panel_width
+from anole.targets.cuda.templates.tiling import panel_width
+from anole.targets.cuda.templates.winograd_space import TAPS, THREADS, output_tiles
 from anole.targets.shared import anchor
 from anole.targets.shared.winograd_matrices import Filtering, minimal_filtering
 from anole.targets.shared.winograd_steps import transform_data, transform_product
@@ -24,13 +25,13 @@ class WinogradTemplate:
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
         """Returns (points, points, panels, in, panel width)."""
-        points, panel = output_tiles(workload, config).points, panel_width(config)
+        points, panel = output_tiles(workload, config).points, panel_width(config["tile_f"])
         return (points, points, workload.out_channels // panel, workload.in_channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Returns HWIO weights, transformed in float64, in panels, each of which one block of threads reads."""
         made = _filtering(config).transform_weight(weight)
-        panels = made.reshape(*made.shape[:3], -1, panel_width(config)).transpose(0, 1, 3, 2, 4)
+        panels = made.reshape(*made.shape[:3], -1, panel_width(config["tile_f"])).transpose(0, 1, 3, 2, 4)
         return np.ascontiguousarray(panels, dtype=weight.dtype)
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
@@ -82,7 +83,7 @@ def _schedule_product(sch: s_tir.Schedule, config: Config) -> None:
     spatial = [(tile, [None, *config["tile_p"]]), (f, config["tile_f"])]
     tiles = nest.bind_tiles(sch, [a, b], spatial, [outer], [inner])
     nest.stage(sch, block, 0, outer, tiles.extents, config["tile_rc"][1], inline=False)
-    nest.stage(sch, block, 1, outer, tiles.extents, panel_width(config))
+    nest.stage(sch, block, 1, outer, tiles.extents, panel_width(config["tile_f"]))
     nest.place_epilogue(sch, out, tiles.threads[-1])
     nest.unroll(sch, tiles.grid, config)
     sch.decompose_reduction(block, outer)

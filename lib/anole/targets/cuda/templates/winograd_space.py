@@ -46,11 +46,6 @@ def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
     return OutputTiles.of(w, config["tile_size"], prod(config["tile_p"]))
 
 
-def panel_width(config: Config) -> int:
-    """Returns how many filters one block of threads computes."""
-    return prod(config["tile_f"][1:])
-
-
 def winograd_knobs(w: Conv2d) -> list[Knob]:
     """Returns the knobs.
 

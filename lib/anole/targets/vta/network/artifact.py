@@ -16,26 +16,26 @@ from anole.errors import BuildError, StreamError
 from anole.files import document_text
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole.targets.vta.isa import Uop, decode, decode_uop, encode, encode_uop
-from anole.targets.vta.network.hardware import Hardware, Loaded
 from anole.targets.vta.network.network import (
     Accelerator,
+    AcceleratorLayer,
     Host,
     HostCall,
-    Layer,
     Network,
+    NetworkStep,
     Pool,
-    Step,
     Value,
     float_of,
-    run_network,
+    run_quantized,
 )
+from anole.targets.vta.network.simulated_accelerator import Loaded, SimulatedAccelerator
 from anole.targets.vta.network.tensor_layout import unpack_weight
 from anole.targets.vta.templates.program import Program, Region
 from anole.task import workload_from_json, workload_to_json
 
 SCHEMA = 1
 HOST_LIBRARY = "host.so"
-_KINDS: dict[str, type[Layer] | type[Pool] | type[HostCall]] = {"layer": Layer, "pool": Pool, "host": HostCall}
+_KINDS: dict[str, type[NetworkStep]] = {"layer": AcceleratorLayer, "pool": Pool, "host": HostCall}
 _ARRAYS = ("weight", "bias")
 
 
@@ -68,7 +68,7 @@ class BuiltNetwork:
     """
 
     network: Network
-    hardware: Hardware
+    hardware: SimulatedAccelerator
     host: Host
 
     @classmethod
@@ -87,11 +87,11 @@ class BuiltNetwork:
             network = Network(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps))
         except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
             raise BuildError(f"{folder}: is no build for vta: {type(error).__name__}: {error}") from error
-        return cls(network, Hardware(loaded), host_of(folder / HOST_LIBRARY))
+        return cls(network, SimulatedAccelerator(loaded), host_of(folder / HOST_LIBRARY))
 
     def run(self, inputs: Sequence[NDArray[Any]], accelerator: Accelerator | None = None) -> Mapping[str, Value]:
         """Runs the network, on the simulated hardware unless another accelerator is given, and returns all values."""
-        return run_network(self.network, inputs, self.host, accelerator or self.hardware)
+        return run_quantized(self.network, inputs, self.host, accelerator or self.hardware)
 
     def program(self, name: str) -> Program:
         """Returns the program of a step of the accelerator.
@@ -136,10 +136,10 @@ def _no_host(function: str, arguments: Sequence[NDArray[Any]]) -> Sequence[NDArr
     raise BuildError(f"there is no library with the host's function {function}")
 
 
-def _step_to_json(step: Step) -> dict[str, Any]:
+def _step_to_json(step: NetworkStep) -> dict[str, Any]:
     kind = next(name for name, cls in _KINDS.items() if isinstance(step, cls))
     plain = {name: value for name, value in vars(step).items() if name not in _ARRAYS}
-    if isinstance(step, Layer):
+    if isinstance(step, AcceleratorLayer):
         plain |= {"workload": workload_to_json(step.workload), "config": dict(step.config)}
     return {"kind": kind, **plain}
 
@@ -160,7 +160,7 @@ def _save_loaded(folder: Path, name: str, loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, Loaded]) -> Step:
+def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, Loaded]) -> NetworkStep:
     cls = _KINDS[plain["kind"]]
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
@@ -175,7 +175,7 @@ def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, Loaded]
     workload: Any = workload_from_json(fields["workload"])
     weight = unpack_weight(own.constants["weight"])[:, :, : workload.in_channels, : workload.out_channels]
     bias = own.constants["bias"][:, 0].reshape(-1)[: workload.out_channels]
-    return Layer(**{**fields, "workload": workload, "weight": weight, "bias": bias})
+    return AcceleratorLayer(**{**fields, "workload": workload, "weight": weight, "bias": bias})
 
 
 def _load_program(folder: Path, plain: Mapping[str, Any]) -> Loaded:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.targets.vta.network.network import Accelerator, Data, Layer, Pool, Sum
+from anole.targets.vta.network.network import Accelerator, AcceleratorLayer, Data, Pool, Sum
 
 
 class IntegerReference(Accelerator):
     """Computes layers as they are defined, with whole numbers."""
 
-    def layer(self, layer: Layer, data: Data, residual: Sum | None) -> Data:
+    def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
         """Returns the result of a layer, NHWC."""
         w = layer.workload
         windows = windows_of(data, w.kernel, w.strides, w.padding, 0)

@@ -36,7 +36,7 @@ Values = dict[str, Value]
 
 
 @dataclass(frozen=True)
-class Layer:
+class AcceleratorLayer:
     """A convolution or matrix product on the accelerator, with all that follows within it.
 
     The sum of products, bias and residual is shifted right, rounded to the nearest (the bias holds the half), and
@@ -115,7 +115,7 @@ class HostCall:
     results: tuple[str, ...]
 
 
-Step = Layer | Pool | HostCall
+NetworkStep = AcceleratorLayer | Pool | HostCall
 
 _MOST_RESIDUAL = 1 << 29
 """As biases are, residuals are kept so small that no sum leaves 32 bits."""
@@ -131,7 +131,7 @@ class Network:
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[NetworkStep, ...]
 
 
 Host = Callable[[str, Sequence[NDArray[Any]]], Sequence[NDArray[Any]]]
@@ -144,7 +144,7 @@ Sum = NDArray[np.int32]
 class Accelerator:
     """What computes the accelerator's steps; the base of the simulated hardware and of the integer reference."""
 
-    def layer(self, layer: Layer, data: Data, residual: Sum | None) -> Data:
+    def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
         """Returns the result, NHWC, for data, NHWC, and a residual in units of the sum, NHWC."""
         raise NotImplementedError
 
@@ -153,7 +153,7 @@ class Accelerator:
         raise NotImplementedError
 
 
-def run_network(
+def run_quantized(
     network: Network, inputs: Sequence[NDArray[Any]], host: Host, accelerator: Accelerator
 ) -> Mapping[str, Value]:
     """Runs a network and returns all of its values.
@@ -167,7 +167,7 @@ def run_network(
     values: Values = dict(zip(network.inputs, inputs, strict=True))
     for step in network.steps:
         match step:
-            case Layer():
+            case AcceleratorLayer():
                 w = step.workload
                 data = numbers_of(values[step.data], step.data_exponent).reshape(
                     w.batch, w.height, w.width, w.in_channels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anole.errors import StreamError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole.targets.vta.simulator.read_channel import Read, ReadChannel
-from anole.targets.vta.simulator.state import NEVER, Progress, State
+from anole.targets.vta.simulator.state import NEVER, ProgramProgress, State
 from anole.targets.vta.simulator.steps import Module, Step, Token
 from anole.targets.vta.simulator.streams import Streams
 
@@ -159,12 +159,12 @@ class Clockwork:
             self._tokens[token] = min(_MOST_TOKENS, self._tokens[token] + 1)
             self._test(cycle, _RECEIVER[token])
 
-    def progress(self, cycle: int) -> Progress:
+    def progress(self, cycle: int) -> ProgramProgress:
         """Returns how far the program has come in a cycle."""
         heads = [numbers[n] for numbers, n in zip(self.streams.numbers, self._ended, strict=True) if n < len(numbers)]
-        return Progress(cycle, min(heads, default=self._n), tuple(self._ended))
+        return ProgramProgress(cycle, min(heads, default=self._n), tuple(self._ended))
 
-    def state(self, at: Progress) -> State:
+    def state(self, at: ProgramProgress) -> State:
         """Returns all that matters from here on."""
         cycle, first, ended = at
         due, whole = self._due, self._dispatched == self._n
@@ -183,7 +183,7 @@ class Clockwork:
             self._channel.state(cycle + _FETCH_REQUEST),
         )
 
-    def resume(self, at: Progress, state: State) -> None:
+    def resume(self, at: ProgramProgress, state: State) -> None:
         """Goes on as from a state, here."""
         cycle, first, ended = at
         self._due[:] = [each + cycle if each < NEVER else NEVER for each in state.due]

@@ -14,7 +14,7 @@ from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Instruction, Loa
 from anole.targets.vta.templates.program import Program
 
 
-class Machine:
+class FunctionalSimulator:
     """An accelerator with its memories, and DRAM.
 
     Instructions are run in the order of the program, which is one of the orders that its tokens allow.

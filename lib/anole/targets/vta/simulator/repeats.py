@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.simulator.clockwork import Clockwork
-from anole.targets.vta.simulator.state import Progress, State
+from anole.targets.vta.simulator.state import ProgramProgress, State
 from anole.targets.vta.simulator.steps import Module
 from anole.targets.vta.simulator.streams import Streams
 
@@ -22,7 +22,7 @@ _TRIED = 8
 class _Visit(NamedTuple):
     """Where a program has been, and what decided how it went on."""
 
-    at: Progress
+    at: ProgramProgress
     state: State
 
 
@@ -76,7 +76,7 @@ class Skipper(Clockwork):
             return here
         return _Visit(_moved(self._visits[until].at, self._visits[before].at, here.at), self._visits[until].state)
 
-    def _last_in_common(self, before: int, here: Progress) -> int:
+    def _last_in_common(self, before: int, here: ProgramProgress) -> int:
         """Returns the last visit up to which what followed an earlier one is what follows here."""
         last = len(self._visits) - 1
         if not self._follows(before, before + 1, here):
@@ -86,7 +86,7 @@ class Skipper(Clockwork):
         ends = range(before + 2, last)
         return before + 1 + bisect_left(ends, True, key=lambda until: not self._follows(before, until, here))
 
-    def _follows(self, before: int, until: int, here: Progress) -> bool:
+    def _follows(self, before: int, until: int, here: ProgramProgress) -> bool:
         """Returns whether all that was looked at between two visits comes again from here on."""
         (begin, state), (end, end_state) = self._visits[before], self._visits[until]
         further = here.first - begin.first
@@ -111,9 +111,9 @@ def _cycle(visit: _Visit) -> int:
     return visit.at.cycle
 
 
-def _moved(there: Progress, before: Progress, here: Progress) -> Progress:
+def _moved(there: ProgramProgress, before: ProgramProgress, here: ProgramProgress) -> ProgramProgress:
     """Returns what is as far from `here` as `there` is from `before`."""
-    return Progress(
+    return ProgramProgress(
         there.cycle + here.cycle - before.cycle,
         there.first + here.first - before.first,
         tuple(a + c - b for a, b, c in zip(there.ended, before.ended, here.ended, strict=True)),

@@ -10,7 +10,7 @@ NEVER = 1 << 62
 """A cycle that does not come."""
 
 
-class Progress(NamedTuple):
+class ProgramProgress(NamedTuple):
     """How far a program has come.
 
     Attributes:

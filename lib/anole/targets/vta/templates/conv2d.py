@@ -61,9 +61,9 @@ class Residual:
     """An epilogue's step that adds a tensor of the output's shape, from the buffer ``residual``."""
 
 
-Step = Immediate | Bias | Residual
+EpilogueStep = Immediate | Bias | Residual
 
-SHIFT_AND_CLIP: tuple[Step, ...] = (
+SHIFT_AND_CLIP: tuple[EpilogueStep, ...] = (
     Immediate(AluOpcode.SHR, 8),
     Immediate(AluOpcode.MIN, 127),
     Immediate(AluOpcode.MAX, 0),
@@ -110,7 +110,7 @@ _DATA, _WEIGHT, _BIAS, _OUT = range(4)
 
 
 def lower_conv2d(
-    workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[Step] = SHIFT_AND_CLIP
+    workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep] = SHIFT_AND_CLIP
 ) -> Program:
     """Returns the program of a convolution, whose buffers are ``data``, ``weight``, [``bias``, ``residual``,] ``out``.
 
@@ -124,14 +124,14 @@ def lower_conv2d(
 
 
 def check_schedule(
-    workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[Step] = SHIFT_AND_CLIP
+    workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep] = SHIFT_AND_CLIP
 ) -> None:
     """Makes sure that a convolution can be run so; raises what `lower_conv2d` raises, but for its length."""
     _Lowering(workload, schedule, geometry, epilogue)
 
 
 class _Lowering:
-    def __init__(self, w: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[Step]) -> None:
+    def __init__(self, w: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep]) -> None:
         self.w, self.s, self.g, self.epilogue = w, schedule, geometry, epilogue
         self.blocks_n = _whole("batch", w.batch, geometry.batch)
         self.blocks_ci = _whole("input channels", w.in_channels, geometry.block_in)

@@ -16,7 +16,7 @@ from anole.space import Constraint, Space, option_knob
 from anole.space.space import Columns
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, Step, check_schedule
+from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
 from anole.task import Conv2d
 
 _BATCHES = (1, 2, 4, 8)
@@ -37,7 +37,7 @@ class Design:
     schedule: Schedule
 
 
-EPILOGUE: tuple[Step, ...] = (Bias(), *SHIFT_AND_CLIP)
+EPILOGUE: tuple[EpilogueStep, ...] = (Bias(), *SHIFT_AND_CLIP)
 """What a layer of a network computes at its end, nearly always."""
 
 
@@ -80,7 +80,9 @@ def conv2d_space(w: Conv2d, base: Geometry, bounds: Bounds | None = None) -> Spa
     return Space(knobs, [constraint], discount=discount if bounds is not None else None)
 
 
-def design_of(w: Conv2d, base: Geometry, config: Mapping[str, Any], epilogue: tuple[Step, ...] = EPILOGUE) -> Design:
+def design_of(
+    w: Conv2d, base: Geometry, config: Mapping[str, Any], epilogue: tuple[EpilogueStep, ...] = EPILOGUE
+) -> Design:
     """Returns what a config means.
 
     Channels are filled up to whole blocks. Tiles have as many blocks of output channels as fit, and then as many of
@@ -139,7 +141,7 @@ def _is_possible(w: Conv2d, base: Geometry, values: tuple[int, ...]) -> bool:
     return True
 
 
-def _design(w: Conv2d, base: Geometry, values: tuple[int, ...], epilogue: tuple[Step, ...]) -> Design:
+def _design(w: Conv2d, base: Geometry, values: tuple[int, ...], epilogue: tuple[EpilogueStep, ...]) -> Design:
     geometry = _with_block(base, values[: len(HARDWARE)])
     h_threads, oc_threads, tile_h, tile_w = values[len(HARDWARE) :]
     w = whole_blocks(w, geometry)

@@ -29,7 +29,7 @@ _SCHEDULE = {
 }
 
 
-def geometry_of(shape: str) -> Geometry:
+def geometry_named(shape: str) -> Geometry:
     """Returns the geometry that a name such as ``16x16``, ``1x32x32`` or ``32x32_div16`` means.
 
     Without a divisor the buffers have VTA's own sizes in bytes. With one they are as many times less deep than VTA's
@@ -109,7 +109,7 @@ def program_of(row: Mapping[str, Any]) -> Program:
     schedule = Schedule(**{field: row[name] for name, field in _SCHEDULE.items()})
     shift, *clip = SHIFT_AND_CLIP
     epilogue = (shift, Bias(), *clip) if row.get("bias") else SHIFT_AND_CLIP
-    return lower_conv2d(workload, schedule, geometry_of(row["shape"]), epilogue)
+    return lower_conv2d(workload, schedule, geometry_named(row["shape"]), epilogue)
 
 
 def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:

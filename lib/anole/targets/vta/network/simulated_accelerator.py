@@ -13,7 +13,7 @@ from anole.errors import ConfigError
 from anole.record import Config
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.isa import AluOpcode
-from anole.targets.vta.network.network import Accelerator, Data, Layer, Pool, Sum
+from anole.targets.vta.network.network import Accelerator, AcceleratorLayer, Data, Pool, Sum
 from anole.targets.vta.network.tensor_layout import (
     memory_image,
     pack_bias,
@@ -23,8 +23,8 @@ from anole.targets.vta.network.tensor_layout import (
     region_of,
     unpack_out,
 )
-from anole.targets.vta.simulator.functional import Machine
-from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Immediate, Residual, Step, lower_conv2d
+from anole.targets.vta.simulator.functional import FunctionalSimulator
+from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Immediate, Residual, lower_conv2d
 from anole.targets.vta.templates.design import design_of, whole_blocks
 from anole.targets.vta.templates.pool import lower_pool, pooled_size
 from anole.targets.vta.templates.program import Program
@@ -39,9 +39,9 @@ class Loaded:
     constants: Mapping[str, NDArray[Any]]
 
 
-def epilogue_of(layer: Layer, geometry: Geometry) -> tuple[Step, ...]:
+def epilogue_of(layer: AcceleratorLayer, geometry: Geometry) -> tuple[EpilogueStep, ...]:
     """Returns what a layer does to its sums."""
-    steps: list[Step] = [Bias()]
+    steps: list[EpilogueStep] = [Bias()]
     if layer.residual is not None:
         steps.append(Residual())
     if layer.shift:
@@ -69,7 +69,7 @@ def can_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> bool:
     return True
 
 
-def load_layer(layer: Layer, geometry: Geometry) -> Loaded:
+def load_layer(layer: AcceleratorLayer, geometry: Geometry) -> Loaded:
     """Returns the program of a layer, and its packed weight and bias.
 
     Raises:
@@ -97,7 +97,7 @@ def load_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Loaded:
     return Loaded(lower_pool(pool, (n, h, w, blocks), geometry), {})
 
 
-class Hardware(Accelerator):
+class SimulatedAccelerator(Accelerator):
     """The simulated hardware.
 
     Args:
@@ -107,7 +107,7 @@ class Hardware(Accelerator):
     def __init__(self, loaded: Mapping[str, Loaded]) -> None:
         self.loaded = loaded
 
-    def layer(self, layer: Layer, data: Data, residual: Sum | None) -> Data:
+    def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
         """Runs a layer's program."""
         loaded = self.loaded[layer.result]
         g, w = loaded.program.geometry, layer.workload
@@ -128,7 +128,7 @@ class Hardware(Accelerator):
 def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> Data:
     """Returns what a program leaves in its region ``out``, as NHWC of a shape."""
     dram = memory_image(program, tensors)
-    Machine(program.geometry, dram).run(program)
+    FunctionalSimulator(program.geometry, dram).run(program)
     g, (n, h, w, c) = program.geometry, shape
     blocks = (n // g.batch, -(-c // g.block_out), h, w, g.batch, g.block_out)
     return unpack_out(region_of(program, dram, "out").view(np.int8).reshape(blocks))[..., :c]

@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.isa import AluOpcode
-from anole.targets.vta.network.hardware import Hardware, can_add, can_pool, epilogue_of, load_layer, load_pool
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import Layer, Pool, run_network
+from anole.targets.vta.network.network import AcceleratorLayer, Pool, run_quantized
+from anole.targets.vta.network.simulated_accelerator import (
+    SimulatedAccelerator,
+    can_add,
+    can_pool,
+    epilogue_of,
+    load_layer,
+    load_pool,
+)
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.templates.conv2d import Immediate
 from anole.targets.vta.templates.design import default_config
@@ -25,9 +32,9 @@ def no_host(function, arguments):
 
 def agree(case, loaded):
     """Asserts that hardware and reference compute the same numbers, and that the program runs to its end."""
-    hardware = Hardware({case.step.result: loaded})
+    hardware = SimulatedAccelerator({case.step.result: loaded})
     found, expected = (
-        run_network(case.network, case.inputs, no_host, accelerator)["y"]
+        run_quantized(case.network, case.inputs, no_host, accelerator)["y"]
         for accelerator in (hardware, IntegerReference())
     )
     assert found.numbers.dtype == expected.numbers.dtype == np.int8 and found.exponent == expected.exponent
@@ -54,7 +61,7 @@ def layer(geometry=DEFAULT, **changes):
     """Returns a pointwise layer of as many channels as a block has, which shifts by 4."""
     w = changes.pop("workload", Conv2d(1, 4, 4, geometry.block_in, geometry.block_out, (1, 1)))
     fields = {"residual": None, "result_exponent": 4, "low": -127, "high": 127} | changes
-    return Layer(
+    return AcceleratorLayer(
         *("layer", w, default_config(w, geometry), "x", "y"),
         **{"data_exponent": 0, "weight_exponent": 0, "residual_exponent": 0} | fields,
         result_shape=(w.batch, w.out_height, w.out_width, w.out_channels),
