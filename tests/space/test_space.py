@@ -161,3 +161,13 @@ def test_the_best_drawn_has_most_merit_and_is_always_the_same():
 
 def test_a_part_of_a_space_keeps_its_merit():
     assert meritorious().restricted({"filters": [3, 5]}).best_drawn["filters"] == 5
+
+
+def test_where_few_configs_are_valid_the_best_drawn_is_one_of_the_core():
+    wide = tuple(range(1 << 12))
+    knobs = [option_knob("a", wide), option_knob("b", wide)]
+    narrow = Constraint("too large", lambda columns: columns["a"] + columns["b"] < 2)
+    rare = {"merit": lambda columns: columns["b"] * 1.0 - columns["a"]}
+    assert Space(knobs, [narrow], **rare, core={"a": (0, 1), "b": (0, 1)}).best_drawn == {"a": 0, "b": 1}
+    with pytest.raises(ConfigError, match="constraints leave no config"):
+        _ = Space(knobs, [narrow], **rare, core={"a": (7, 8)}).best_drawn

@@ -79,6 +79,8 @@ class Space:
         discount: optional, from the columns of n configs to shape (n,): which share of its speed each is worth.
         merit: optional, from the columns of n configs to shape (n,): how fast each should be, by what is known
             without measuring; on any scale, which may be another for each algorithm.
+        core: optional, for some knobs those values that are most likely to obey the constraints: where few configs
+            do, `best_drawn` finds some among these.
     """
 
     def __init__(
@@ -88,9 +90,11 @@ class Space:
         describe: Callable[[Columns], Description] | None = None,
         discount: Callable[[Columns], NDArray[np.float64]] | None = None,
         merit: Callable[[Columns], NDArray[np.float64]] | None = None,
+        core: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
+        self.core = core
         self.describe, self.merit, self._discount = describe, merit, discount
         self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
         self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
@@ -131,7 +135,7 @@ class Space:
         return [self.knobs[at].name for at in self._balanced_at]
 
     def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
-        """Returns the part of this space in which some knobs have but some of their values.
+        """Returns the part of this space in which some knobs have only some of their values; it has no core.
 
         Raises:
             ConfigError: there is no such knob, or it has no such value.
@@ -326,10 +330,29 @@ class Space:
 
     @cached_property
     def best_drawn(self) -> dict[str, Any]:
-        """The config of most merit of many that are drawn, the same every time; for one algorithm that knows merit."""
+        """The config of most merit of many that are drawn, the same every time; for one algorithm that knows merit.
+
+        Where the space has a core, half of them are drawn from that.
+
+        Raises:
+            ConfigError: no config obeys the constraints.
+        """
         assert self.merit is not None and len(self.algorithms) == 1
-        vectors = self.sample(_CONSIDERED, np.random.default_rng(0))
+        n = _CONSIDERED if self.core is None else _CONSIDERED // 2
+        vectors = np.concatenate([self.sample(n, np.random.default_rng(0)), self._drawn_from_core(n)])
+        if not len(vectors):
+            raise ConfigError("the constraints leave no config for this workload")
         return self.config(vectors[int(np.argmax(self.merit(self.columns(vectors))))])
+
+    def _drawn_from_core(self, n: int) -> Vectors:
+        """Draws distinct valid index vectors of the core, shape (at most n, n_knobs), always the same."""
+        if self.core is None:
+            return np.empty((0, len(self.knobs)), dtype=np.int64)
+        part = self.restricted(self.core)
+        drawn = part.sample(n, np.random.default_rng(0))
+        pairs = zip(self.knobs, part.knobs, strict=True)
+        places = [np.array([whole.index(value) for value in few.values]) for whole, few in pairs]
+        return np.stack([place[drawn[:, at]] for at, place in enumerate(places)], axis=1)
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draws n indices, valid or not, maybe some twice: first an algorithm, and then one of its configs."""

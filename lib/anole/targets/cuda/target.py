@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.gpus import Gpu, present_gpus
 from anole.targets.cuda.device.toolchain import compiler_environment
-from anole.targets.cuda.templates import algorithms, batch_matmul_space, depthwise_space, gemm_space, gemv_space
+from anole.targets.cuda.templates import algorithms, batch_matmul_space, gemm_space, gemv_space
 from anole.task import BatchMatmul, Conv2d, Workload
 
 if TYPE_CHECKING:
@@ -71,13 +71,19 @@ class CudaTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        space, _ = _knobs_of(workload)
-        return space(self.limits, workload)
+        if isinstance(workload, Conv2d):
+            return algorithms.convolution_space(self.limits, workload)
+        if isinstance(workload, BatchMatmul):
+            return batch_matmul_space.batch_matmul_space(self.limits, workload)
+        if workload.batch <= gemv_space.MOST_ROWS:
+            return gemv_space.gemv_space(self.limits, workload)
+        return gemm_space.gemm_space(self.limits, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config that should be decent without any tuning."""
-        _, default = _knobs_of(workload)
-        return default(self.limits, workload)
+        if isinstance(workload, Conv2d):
+            return algorithms.convolution_default(self.limits, workload)
+        return self.space(workload).best_drawn
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
@@ -147,16 +153,3 @@ class CudaTarget:
         from anole.targets.cuda.device.peak import peak_gflops
 
         return peak_gflops(self.description)
-
-
-def _knobs_of(workload: Workload) -> tuple[Callable[[BlockLimits, Any], Space], Callable[[BlockLimits, Any], Config]]:
-    """Returns what makes the space of a workload's template, and its default config."""
-    if isinstance(workload, Conv2d):
-        if depthwise_space.is_depthwise(workload):
-            return depthwise_space.depthwise_space, depthwise_space.depthwise_default
-        return algorithms.convolution_space, algorithms.convolution_default
-    if isinstance(workload, BatchMatmul):
-        return batch_matmul_space.batch_matmul_space, batch_matmul_space.batch_matmul_default
-    if workload.batch <= gemv_space.MOST_ROWS:
-        return gemv_space.gemv_space, gemv_space.gemv_default
-    return gemm_space.gemm_space, gemm_space.gemm_default

@@ -67,6 +67,19 @@ def test_a_convolution_of_three_by_three_is_tuned_with_all_of_its_algorithms() -
     assert set(space.columns(space.sample(64, np.random.default_rng(0)))[ALGORITHM]) == {"direct", "winograd"}
 
 
+def test_the_promising_configs_are_of_all_algorithms() -> None:
+    space = TARGET.space(Conv2d(1, 28, 28, 128, 128, (3, 3), padding=PADDED))
+    vectors = space.promising(16, np.random.default_rng(0))
+    assert len(vectors) == 16 and space.valid(vectors).all()
+    assert set(space.columns(vectors[:3])[ALGORITHM]) == {"direct", "winograd"}
+
+
+def test_a_single_channel_of_three_by_three_is_depthwise() -> None:
+    workload = Conv2d(1, 28, 28, 1, 1, (3, 3), padding=PADDED)
+    assert ALGORITHM not in TARGET.default_config(workload)
+    assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None
+
+
 @EXAMPLES
 @given(workload=workloads)
 def test_the_default_is_valid_on_any_device(workload: Workload) -> None:
@@ -132,7 +145,7 @@ def test_virtual_threads_within_the_limit_are_unrolled(amount: int) -> None:
 
 def test_a_workload_that_fits_no_device_is_said() -> None:
     target = CudaTarget({**TARGET.description, "limits": replace(SMALL, grid_x=1, threads_per_block=1).to_json()})
-    with pytest.raises(ConfigError, match="limits leave no config"):
+    with pytest.raises(ConfigError, match="constraints leave no config"):
         target.default_config(Conv2d(3, 4, 4, 4, 4, (1, 1)))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from anole.record import Config
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates.winograd import WinogradTemplate
-from anole.targets.cuda.templates.winograd_space import can_winograd, output_tiles, winograd_default, winograd_space
+from anole.targets.cuda.templates.winograd_space import can_winograd, output_tiles, winograd_space
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 
@@ -93,7 +93,7 @@ def test_the_features_describe_every_config_alike(workload: Conv2d, seed: int) -
 @given(workload=winograd_convolutions)
 def test_the_default_is_valid_on_any_device(workload: Conv2d) -> None:
     for limits in (LIMITS, replace(SMALL, grid_x=1 << 20, grid_y=1 << 10)):
-        assert winograd_space(limits, workload).rejection(winograd_default(limits, workload)) is None
+        assert winograd_space(limits, workload).rejection(winograd_space(limits, workload).best_drawn) is None
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,12 +13,11 @@ from anole.targets.cpu.templates import depthwise_space as depthwise
 from anole.targets.cpu.templates import grouped_space as grouped
 from anole.targets.cpu.templates import rounding
 from anole.targets.cpu.templates import winograd_space as winograd
+from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
 from anole.task import Conv2d
 
 if TYPE_CHECKING:
     from anole.targets.base import Template
-
-DIRECT, WINOGRAD = "direct", "winograd"
 
 VERSIONS = {
     "conv2d": direct.VERSION,

@@ -7,21 +7,29 @@ from functools import cache
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
 from anole.targets.cuda.device.architecture import BlockLimits
-from anole.targets.cuda.templates.conv2d_space import conv2d_default, conv2d_space
+from anole.targets.cuda.templates.conv2d_space import conv2d_space
+from anole.targets.cuda.templates.depthwise_space import depthwise_space, is_depthwise
 from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
+from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
 from anole.task import Conv2d
 
-DIRECT, WINOGRAD = "direct", "winograd"
+
+def has_choice(w: Conv2d) -> bool:
+    """Returns whether a convolution may be direct or Winograd's."""
+    return can_winograd(w) and not is_depthwise(w)
 
 
 @cache
 def convolution_space(limits: BlockLimits, w: Conv2d) -> Space:
-    """Returns the space of a convolution that is not depthwise: direct and, where it can be, Winograd's."""
+    """Returns the space of a convolution: depthwise, or direct and, where it can be, Winograd's."""
+    if is_depthwise(w):
+        return depthwise_space(limits, w)
     direct = conv2d_space(limits, w)
-    return union({DIRECT: direct, WINOGRAD: winograd_space(limits, w)}) if can_winograd(w) else direct
+    return union({DIRECT: direct, WINOGRAD: winograd_space(limits, w)}) if has_choice(w) else direct
 
 
 def convolution_default(limits: BlockLimits, w: Conv2d) -> Config:
-    """Returns a config that should be decent without any tuning: a direct one, as long as nothing was measured."""
-    direct = conv2d_default(limits, w)
-    return {ALGORITHM: DIRECT, **direct} if can_winograd(w) else direct
+    """Returns a valid config of most merit; a direct one where there is a choice, as long as nothing was measured."""
+    if not has_choice(w):
+        return convolution_space(limits, w).best_drawn
+    return {ALGORITHM: DIRECT, **conv2d_space(limits, w).best_drawn}

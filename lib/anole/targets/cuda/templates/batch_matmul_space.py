@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from anole.record import Config
 from anole.space import Space
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.gemm_space import DRAWN, product_knobs, product_merit, product_usage
-from anole.targets.cuda.templates.usage import best_of, limited_space
+from anole.targets.cuda.templates.gemm_space import product_knobs, product_merit, product_usage
+from anole.targets.cuda.templates.usage import limited_space
 from anole.task import BatchMatmul
 
 
@@ -27,14 +26,12 @@ def batch_matmul_space(limits: BlockLimits, w: BatchMatmul) -> Space:
     """
     knobs = product_knobs(w.rows, w.columns, w.inner)
     return limited_space(
-        limits, knobs, lambda columns: product_usage(columns, w.batch), lambda columns: _nest(w, columns)
+        limits,
+        knobs,
+        lambda columns: product_usage(columns, w.batch),
+        lambda columns: _nest(w, columns),
+        lambda columns: product_merit(columns, w.batch),
     )
-
-
-@cache
-def batch_matmul_default(limits: BlockLimits, w: BatchMatmul) -> Config:
-    """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
-    return best_of(batch_matmul_space(limits, w), DRAWN, lambda columns: product_merit(columns, w.batch))
 
 
 def _nest(w: BatchMatmul, columns: Columns) -> LoopNest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anole.targets.base import Template
-from anole.targets.cuda.templates.algorithms import DIRECT, WINOGRAD
+from anole.targets.cuda.templates.algorithms import has_choice
 from anole.targets.cuda.templates.batch_matmul import BatchMatmulTemplate
 from anole.targets.cuda.templates.conv2d import Conv2dTemplate
 from anole.targets.cuda.templates.depthwise import DepthwiseTemplate
@@ -12,8 +12,8 @@ from anole.targets.cuda.templates.gemm import GemmTemplate
 from anole.targets.cuda.templates.gemv import GemvTemplate
 from anole.targets.cuda.templates.gemv_space import MOST_ROWS
 from anole.targets.cuda.templates.winograd import WinogradTemplate
-from anole.targets.cuda.templates.winograd_space import can_winograd
 from anole.targets.shared.algorithm_choice import ChoiceTemplate
+from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
 from anole.task import BatchMatmul, Conv2d, Workload
 
 
@@ -22,7 +22,7 @@ def template_of(workload: Workload) -> Template:
     if isinstance(workload, Conv2d):
         if is_depthwise(workload):
             return DepthwiseTemplate()
-        if can_winograd(workload):
+        if has_choice(workload):
             return ChoiceTemplate({DIRECT: Conv2dTemplate(), WINOGRAD: WinogradTemplate()})
         return Conv2dTemplate()
     if isinstance(workload, BatchMatmul):

@@ -11,16 +11,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.usage import Usage, best_of, limited_space, shared_bytes
+from anole.targets.cuda.templates.usage import Usage, limited_space, shared_bytes
 from anole.task import Conv2d
-
-_DRAWN = 2048
 
 
 def is_depthwise(w: Conv2d) -> bool:
@@ -42,13 +39,13 @@ def depthwise_space(limits: BlockLimits, w: Conv2d) -> Space:
         option_knob("auto_unroll_max_step", (0, 256, 1500)),
         option_knob("unroll_explicit", (0, 1)),
     ]
-    return limited_space(limits, knobs, lambda columns: _usage(w, columns), lambda columns: _nest(w, columns))
-
-
-@cache
-def depthwise_default(limits: BlockLimits, w: Conv2d) -> Config:
-    """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
-    return best_of(depthwise_space(limits, w), _DRAWN, lambda columns: _merit(w, columns))
+    return limited_space(
+        limits,
+        knobs,
+        lambda columns: _usage(w, columns),
+        lambda columns: _nest(w, columns),
+        lambda columns: _merit(w, columns),
+    )
 
 
 def _merit(w: Conv2d, columns: Columns) -> NDArray[np.float64]:

@@ -11,17 +11,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.record import Config
 from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.usage import Usage, best_of, limited_space, shared_bytes
+from anole.targets.cuda.templates.usage import Usage, limited_space, shared_bytes
 from anole.task import Dense
-
-DRAWN = 2048
-"""How many configs the default is chosen from."""
 
 
 @cache
@@ -32,13 +28,7 @@ def gemm_space(limits: BlockLimits, w: Dense) -> Space:
     ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
     """
     knobs = product_knobs(w.batch, w.out_features, w.in_features)
-    return limited_space(limits, knobs, product_usage, lambda columns: _nest(w, columns))
-
-
-@cache
-def gemm_default(limits: BlockLimits, w: Dense) -> Config:
-    """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
-    return best_of(gemm_space(limits, w), DRAWN, product_merit)
+    return limited_space(limits, knobs, product_usage, lambda columns: _nest(w, columns), product_merit)
 
 
 def product_knobs(rows: int, columns: int, inner: int) -> list[Knob]:

@@ -12,19 +12,16 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.record import Config
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.usage import Counts, Usage, best_of, limited_space, shared_bytes
+from anole.targets.cuda.templates.usage import Counts, Usage, limited_space, shared_bytes
 from anole.task import Dense
 
 MOST_ROWS = 31
 """More rows are worth staging weights for; AutoTVM draws the line here, too."""
-
-_DRAWN = 2048
 
 
 @cache
@@ -42,13 +39,7 @@ def gemv_space(limits: BlockLimits, w: Dense) -> Space:
         option_knob("auto_unroll_max_step", (0, 512, 1500)),
         option_knob("unroll_explicit", (0, 1)),
     ]
-    return limited_space(limits, knobs, _usage, lambda columns: _nest(w, columns))
-
-
-@cache
-def gemv_default(limits: BlockLimits, w: Dense) -> Config:
-    """Returns, of many drawn configs, the one that reads weights most evenly; nothing was measured for it."""
-    return best_of(gemv_space(limits, w), _DRAWN, _merit)
+    return limited_space(limits, knobs, _usage, lambda columns: _nest(w, columns), _merit)
 
 
 def _merit(columns: Columns) -> NDArray[np.float64]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.errors import ConfigError
-from anole.record import Config
 from anole.space import Constraint, Knob, Space
 from anole.space.space import Columns, Description
 from anole.targets.cuda.device.architecture import BlockLimits
@@ -61,7 +59,11 @@ UsageOf = Callable[[Columns], Usage]
 
 
 def limited_space(
-    limits: BlockLimits, knobs: Sequence[Knob], measure: UsageOf, describe: Callable[[Columns], Description]
+    limits: BlockLimits,
+    knobs: Sequence[Knob],
+    measure: UsageOf,
+    describe: Callable[[Columns], Description],
+    merit: Callable[[Columns], NDArray[np.float64]],
 ) -> Space:
     """Returns the space of all configs that keep a device's limits, and whose blocks have no idle lanes for nothing.
 
@@ -70,6 +72,7 @@ def limited_space(
         knobs: of the workload.
         measure: what configs take.
         describe: the loop nests of configs.
+        merit: how promising configs are, by rules of thumb; see `anole.targets.cuda.templates.tiling.merit`.
     """
     hard = limit_constraints(limits, measure)
     least = min(limits.warp_size, _most_threads(knobs, hard, measure))
@@ -77,7 +80,8 @@ def limited_space(
         f"a block has fewer than {least} threads, and a warp's lanes idle",
         lambda columns: np.asarray(measure(columns).threads >= least),
     )
-    return Space(knobs, [*hard, lanes], describe)
+    core = {knob.name: knob.values for knob in _plainest(knobs)}
+    return Space(knobs, [*hard, lanes], describe, merit=merit, core=core)
 
 
 def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:
@@ -100,24 +104,6 @@ def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]
     ]
 
 
-def best_of(space: Space, n: int, merit: Callable[[Columns], NDArray[np.float64]]) -> Config:
-    """Returns the config of most merit among many drawn ones and those that take least.
-
-    Raises:
-        ConfigError: there is none within the limits.
-    """
-    knobs = _plainest(space.knobs)
-    plain = Space(knobs, space.constraints).sample(n, np.random.default_rng(0))
-    places = [
-        np.array([whole.index(value) for value in few.values]) for whole, few in zip(space.knobs, knobs, strict=True)
-    ]
-    widened = np.stack([place[plain[:, position]] for position, place in enumerate(places)], axis=1)
-    vectors = np.concatenate([space.sample(n, np.random.default_rng(0)), widened])
-    if not len(vectors):
-        raise ConfigError("the device's limits leave no config for this workload")
-    return space.config(vectors[int(np.argmax(merit(space.columns(vectors))))])
-
-
 def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:
     """Returns how many threads a block can have; a layer with few or prime extents may not fill a warp."""
     plainest = Space(_plainest(knobs), hard)
@@ -127,7 +113,7 @@ def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: Us
 
 
 def _plainest(knobs: Sequence[Knob]) -> list[Knob]:
-    """Returns the knobs with but those splits that keep least: no virtual threads, one value in each thread."""
+    """Returns the knobs with only those splits that keep least: no virtual threads, one value in each thread."""
     return [knob.restricted([value for value in knob.values if _is_plain(knob, value)]) for knob in knobs]
 
 

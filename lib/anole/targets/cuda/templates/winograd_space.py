@@ -21,7 +21,7 @@ from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.usage import Usage, best_of, limit_constraints, limited_space, shared_bytes
+from anole.targets.cuda.templates.usage import Usage, limit_constraints, limited_space, shared_bytes
 from anole.targets.shared.output_tiles import OutputTiles
 from anole.task import Conv2d
 
@@ -33,7 +33,6 @@ THREADS = 64
 
 _SIZES = (2, 4)
 _MOST_TILES = 256
-_DRAWN = 2048
 
 
 def can_winograd(w: Conv2d) -> bool:
@@ -68,7 +67,11 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
 def winograd_space(limits: BlockLimits, w: Conv2d) -> Space:
     """Returns the space of a convolution that `can_winograd`; `winograd_knobs` says what its knobs mean."""
     space = limited_space(
-        limits, winograd_knobs(w), lambda columns: _usage(w, columns), lambda columns: _nest(w, columns)
+        limits,
+        winograd_knobs(w),
+        lambda columns: _usage(w, columns),
+        lambda columns: _nest(w, columns),
+        lambda columns: _merit(w, columns),
     )
     transforms = [
         replace(constraint, reason=f"the transforms: {constraint.reason}")
@@ -78,13 +81,8 @@ def winograd_space(limits: BlockLimits, w: Conv2d) -> Space:
         "a block has room for twice as many tiles as there are, or more",
         lambda columns: np.asarray(columns["tile_p"].prod(axis=1) < 2 * _count(w, columns["tile_size"])),
     )
-    return Space(space.knobs, [*space.constraints, *transforms, filled], space.describe)
-
-
-@cache
-def winograd_default(limits: BlockLimits, w: Conv2d) -> Config:
-    """Returns, of many drawn configs, the one with the most promising tiles; nothing was measured for it."""
-    return best_of(winograd_space(limits, w), _DRAWN, lambda columns: _merit(w, columns))
+    constraints = [*space.constraints, *transforms, filled]
+    return Space(space.knobs, constraints, space.describe, merit=space.merit, core=space.core)
 
 
 def _tile_knob(w: Conv2d) -> Knob:
