@@ -58,7 +58,10 @@ class CpuTarget:
         return None if meant == here else f"cpu {meant}: this machine's processor is {here}"
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of a workload's template.
+        """Returns the version of a workload's template, the sum of the versions of the parts that it is made of.
+
+        A sum can give two spaces of one layer the same number over time, when one part rises and another is dropped.
+        To mend it, as a part of the description, would change the keys of tasks; so it waits until these change anyway.
 
         Raises:
             TargetError: there is no template for its operator.

@@ -35,7 +35,10 @@ def has_choice(w: Conv2d, exact: bool) -> bool:
 
 
 def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:
-    """Returns the version of a convolution's template, which rises with that of every algorithm it may have."""
+    """Returns the version of a convolution's template, which rises with that of every algorithm it may have.
+
+    It is a sum, with the fault that `CpuTarget.template_version` tells of.
+    """
     version = direct.VERSION
     if depthwise.is_depthwise(w):
         version += depthwise.VERSION
