@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from pathlib import Path
+
+_LISTED = 24
+"""So many names are listed at most; of more only those that are like what was found are told."""
 
 
 class AnoleError(Exception):
@@ -71,6 +76,14 @@ class StreamError(AnoleError):
 
 class BuildError(AnoleError):
     """A model cannot be compiled, or a build folder is not usable."""
+
+
+def suggestion(found: str, allowed: Collection[str]) -> str:
+    """Returns what may have been meant by a name that is not allowed, and what is allowed."""
+    close = difflib.get_close_matches(found, allowed, n=1 if len(allowed) <= _LISTED else 5)
+    guess = f"did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
+    listed = f"allowed: {', '.join(allowed) or 'nothing'}" if len(allowed) <= _LISTED else ""
+    return " ".join(filter(None, (guess, listed))) or f"none of the {len(allowed)} allowed names is like it"
 
 
 def cause(error: BaseException, line: int = -1) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,9 +10,7 @@ from typing import Any
 
 import yaml
 
-from anole.errors import SpecError
-
-_LISTED = 24
+from anole.errors import SpecError, suggestion
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Node:
             if not isinstance(key, str):
                 raise self.error(f"found the key {key!r}; keys are text (quote it)")
             if allowed is not None and key not in allowed:
-                raise self._child(key).error(f"is not known; {_suggestion(key, allowed)}")
+                raise self._child(key).error(f"is not known; {suggestion(key, allowed)}")
         for key in required:
             if key not in self.value:
                 raise self.error(f"has no `{key}`; it has {', '.join(self.value) or 'nothing'}")
@@ -73,7 +70,7 @@ class Node:
         """
         found = self.text()
         if found not in allowed:
-            raise self.error(f"found {found!r}, which is not {what}; {_suggestion(found, allowed)}")
+            raise self.error(f"found {found!r}, which is not {what}; {suggestion(found, allowed)}")
         return found
 
     def whole(self, least: int) -> int:
@@ -137,15 +134,6 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
-
-
-def _suggestion(found: str, allowed: Collection[str]) -> str:
-    close = difflib.get_close_matches(found, allowed, n=1 if len(allowed) <= _LISTED else 5)
-    listed = ", ".join(allowed) if len(allowed) <= _LISTED else ""
-    guess = f"did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
-    return " ".join(part for part in (guess, f"allowed: {listed}" if listed else "") if part) or (
-        f"none of the {len(allowed)} allowed names is like it"
-    )
 
 
 def _shown(value: object) -> str:

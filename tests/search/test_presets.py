@@ -153,15 +153,18 @@ def test_every_setting_is_part_of_the_run_key():
 @pytest.mark.parametrize(
     ("plain", "message"),
     [
-        ({"preset": "autotwm"}, "tuning.preset: unknown preset 'autotwm'; allowed: random, autotvm,"),
-        ({"preset": "autotwm"}, "(did you mean autotvm?)"),
+        (
+            {"preset": "autotwm"},
+            "tuning.preset: unknown preset 'autotwm'; did you mean 'autotvm'? allowed: random, autotvm,",
+        ),
+        ({"preset": "autotwm"}, "did you mean 'autotvm'?"),
         ({"preset": ["autotvm"]}, "tuning.preset: unknown preset ['autotvm']"),
         ({"preset": None}, "tuning.preset: unknown preset None"),
         (
             {"explorer": "anealing"},
-            "tuning.explorer: unknown explorer 'anealing'; allowed: annealing, ",
+            "tuning.explorer: unknown explorer 'anealing'; did you mean 'annealing'? allowed: annealing, ",
         ),
-        ({"explorer": "anealing"}, "(did you mean annealing?)"),
+        ({"explorer": "anealing"}, "did you mean 'annealing'?"),
         ({"explorer": {"name": "ppoo"}}, "tuning.explorer.name: unknown explorer 'ppoo'"),
         ({"explorer": 7}, "tuning.explorer: unknown explorer 7"),
         ({"explorer": None}, "tuning.explorer: unknown explorer None"),
@@ -179,9 +182,9 @@ def test_every_setting_is_part_of_the_run_key():
         ({"n_confirm": -1}, "tuning.n_confirm: found -1"),
         (
             {"explorers": "random"},
-            "tuning.explorers: unknown setting 'explorers'; allowed: preset, explorer,",
+            "tuning.explorers: unknown setting 'explorers'; did you mean 'explorer'? allowed: preset, explorer,",
         ),
-        ({"explorers": "random"}, "(did you mean explorer?)"),
+        ({"explorers": "random"}, "did you mean 'explorer'?"),
         ({"trials": 64}, "tuning.trials: unknown setting 'trials'"),
     ],
 )

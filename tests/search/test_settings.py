@@ -58,8 +58,8 @@ def test_good_values(plain, read):
         ({"kind": "big"}, "tuning.sample.kind: found 'big'; allowed: tall, small"),
         ({"careful": 1}, "tuning.sample.careful: found 1; allowed: true or false"),
         ({"label": 3}, "tuning.sample.label: found 3; allowed: text"),
-        ({"step": 3}, "tuning.sample.step: unknown setting 'step'; allowed: steps, rate"),
-        ({"step": 3}, "(did you mean steps?)"),
+        ({"step": 3}, "tuning.sample.step: unknown setting 'step'; did you mean 'steps'? allowed: steps, rate"),
+        ({"step": 3}, "did you mean 'steps'?"),
         ({4: 3}, "tuning.sample.4: unknown setting 4"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import sys
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anole.documents.build import TensorInfo
-from anole.errors import ExtractError, cause
+from anole.errors import ExtractError, cause, suggestion
 from anole.extract.decompose import decompose
 from anole.extract.imported import Imported
 from anole.spec.source import model_files
@@ -121,10 +120,9 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
 
     known = list_models()
     if model.location not in known:
-        near = difflib.get_close_matches(model.location, known, n=3) or known[:3]
         raise ExtractError(
-            f"model {model.name}: found source torchvision:{model.location}; torchvision knows {len(known)} models, "
-            f"such as {', '.join(near)}"
+            f"model {model.name}: found source torchvision:{model.location}, which is not a torchvision model; "
+            f"{suggestion(model.location, known)}"
         )
     try:
         builder = get_model_builder(model.location)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import types
 import typing
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-from anole.errors import SpecError
+from anole.errors import SpecError, suggestion
 from anole.search.roles import Evaluator, Explorer, Sampler, Surrogate
 from anole.space.space import Space
 
@@ -116,10 +115,7 @@ def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, A
 
 def unknown(what: str, found: object, allowed: Iterable[str]) -> str:
     """Returns what to say of a name that does not exist: what is allowed, and what may have been meant."""
-    names = list(allowed)
-    near = difflib.get_close_matches(str(found), names, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"unknown {what} {found!r}; allowed: {', '.join(names) or 'nothing'}{hint}"
+    return f"unknown {what} {found!r}; {suggestion(str(found), list(allowed))}"
 
 
 def _read(value: Any, hint: Any) -> Any:
