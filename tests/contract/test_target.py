@@ -12,8 +12,8 @@ import pytest
 
 from anole.errors import TargetError
 from anole.search.evaluators.fixed import Fixed
-from anole.targets import BUILT_IN, get_device, get_target
-from anole.targets.base import Device, Simulator, Target
+from anole.targets import BUILT_IN, get_device, get_kind, get_target
+from anole.targets.base import Device, Place, Target, named_object
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.shared.reference import weight_shape
@@ -35,7 +35,7 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 @pytest.fixture
 def device(target: Target) -> Device:
-    if isinstance(target, Simulator):
+    if target.place is Place.SIMULATOR:
         pytest.skip("is simulated")
     return get_device(target.description)
 
@@ -114,7 +114,7 @@ def test_the_peak_is_above_every_kernel(present: Device, tmp_path: Path) -> None
 
 
 def test_what_is_simulated_is_exact(target: Target, workload: Workload) -> None:
-    if not isinstance(target, Simulator):
+    if target.place is not Place.SIMULATOR:
         pytest.skip("is measured")
     config = target.default_config(workload)
     latency_s = target.simulate(workload, config)
@@ -122,6 +122,16 @@ def test_what_is_simulated_is_exact(target: Target, workload: Workload) -> None:
     assert get_target(target.description).simulate(workload, config) == latency_s
     with pytest.raises(TargetError, match="is simulated; there is no device"):
         get_device(target.description)
+
+
+def test_only_what_can_be_observed_is_refined(target: Target) -> None:
+    assert get_kind(target.description["kind"]).refinable == (target.observable() is not None)
+
+
+def test_something_compiles_and_runs_its_networks(target: Target) -> None:
+    assert callable(named_object(target.networks.compiler))
+    runner = named_object(target.networks.runner)(target)
+    assert runner.threads >= 1 and isinstance(runner.is_exact, bool)
 
 
 def test_what_is_described_again_is_the_same(target: Target) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.record import Config
-from anole.targets.base import Unit
+from anole.targets.base import Place, Unit
 from anole.targets.cpu.target import CpuTarget
 from anole.task import Workload
 
@@ -21,7 +21,7 @@ class BesideCpu(CpuTarget):
     are waited for.
     """
 
-    shares_cores = False
+    place = Place.GPU
 
     def units(self) -> Sequence[Unit]:
         return [Unit(f"beside-{index}", {"ANOLE_TEST_UNIT": str(index)}) for index in range(2)]

@@ -12,8 +12,9 @@ from anole.documents import layout
 from anole.documents.manifest import ListedTask, Manifest, write_manifest
 from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
-from anole.project.pipeline import Pipeline, Place, find_model
+from anole.project.pipeline import Pipeline, find_model
 from anole.spec.entries import BuildSpec
+from anole.targets.base import Place
 from anole.targets.vta.settings import describe_vta
 
 MODELS = """

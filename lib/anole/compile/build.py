@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
-from anole.compile.folder import new_folder, write_description, write_library
-from anole.compile.matching import Match, coverage, match_tasks, warn_of_untuned
-from anole.documents.build import Accelerator, Build, BuiltKernel
+from anole.compile.folder import new_folder, write_description
+from anole.compile.matching import coverage, match_tasks, warn_of_untuned
+from anole.compile.network import Compiled, MatchedNetwork, NetworkCompiler
+from anole.documents.build import Build
 from anole.documents.manifest import Manifest
 from anole.documents.order import Order
 from anole.documents.receipt import Receipts
-from anole.errors import BuildError, cause
 from anole.extract.load import load_model
 from anole.host.machine import software_versions
 from anole.record import utc_now
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
-from anole.targets.base import Device
-from anole.targets.vta.target import VtaTarget
+from anole.targets.base import named_object
 
 if TYPE_CHECKING:
-    from anole.extract.graph import Layer
     from anole.extract.imported import Imported
 
 _log = logging.getLogger(__name__)
@@ -48,23 +45,6 @@ class BuildSettings:
     def of(cls, name: str, order: Order) -> Self:
         """Returns the settings of a build that an order asks for."""
         return cls(name, order.preset, order.trials, order.shared, order.seed)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A network as it was compiled for its target.
-
-    Attributes:
-        matches: its tasks, with the configs that they really have.
-        runs_on, threads, memory, kernels, accelerator: see `anole.documents.build.Build`.
-    """
-
-    matches: list[Match]
-    runs_on: str | None = None
-    threads: int | None = None
-    memory: Mapping[str, int] | None = field(default=None, hash=False)
-    kernels: tuple[BuiltKernel, ...] | None = None
-    accelerator: Accelerator | None = None
 
 
 def compile_build(
@@ -102,16 +82,14 @@ def compile_build(
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
     matches = match_tasks(manifest, taken, receipts, target)
     with new_folder(folder) as made:
-        if isinstance(target, VtaTarget):
-            compiled = _compile_for_accelerator(model, imported, matches, receipts, target, made)
-        else:
-            compiled = _compile(model, imported, layers, matches, cast(Device, target), made)
+        compiler: NetworkCompiler = named_object(target.networks.compiler)
+        compiled = compiler(MatchedNetwork(model, imported, layers, matches, receipts), target, made)
         build = _describe(model, imported, manifest, settings, compiled)
         warn_of_untuned(settings.name, compiled.matches)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
         size_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
         build = replace(build, size_bytes=size_bytes)
-        write_description(made, build)
+        write_description(made, build, compiled.cpp_runtime)
     return build
 
 
@@ -140,57 +118,3 @@ def _describe(
         kernels=compiled.kernels,
         accelerator=compiled.accelerator,
     )
-
-
-def _compile_for_accelerator(
-    model: ModelSpec,
-    imported: Imported,
-    matches: list[Match],
-    receipts: Receipts,
-    target: VtaTarget,
-    made: Path,
-) -> Compiled:
-    """Writes the streams and the host's library."""
-    from anole.compile.vta.common_geometry import choose_geometry
-    from anole.compile.vta.compiler import compile_for_accelerator
-
-    chosen = choose_geometry(target, matches, receipts)
-    accelerator = compile_for_accelerator(model, imported, target, chosen, made)
-    return Compiled(chosen.matches, accelerator=accelerator)
-
-
-def _compile(
-    model: ModelSpec, imported: Imported, layers: Sequence[Layer], matches: list[Match], target: Device, made: Path
-) -> Compiled:
-    """Writes the compiled network."""
-    import tvm
-
-    from anole.compile.kernels import describe_kernels
-    from anole.compile.lower import Choice, lower
-    from anole.compile.memory_plan import MemoryPlan
-
-    choices = {
-        match.task.workload: Choice(target.template(match.task.workload), match.config)
-        for match in matches
-        if match.config is not None
-    }
-    memory = MemoryPlan()
-    try:
-        lowered, failures = lower(imported.module, choices, target.schedule_default)
-        options = tvm.transform.PassContext(config=dict(target.compiler_options), instruments=[memory])
-        with target.compiler_target() as compiler_target, options:
-            executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
-    except Exception as error:
-        raise BuildError(f"model {model.name}: TVM cannot compile it: {cause(error)}") from error
-    unschedulable = {
-        workload: f"its template could not schedule it in this network: {reason}"
-        for workload, reason in failures.items()
-    }
-    write_library(made, executable)
-    built = [
-        match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
-        for match in matches
-    ]
-    task_keys = {match.task.workload: match.task.key for match in matches}
-    kernels = tuple(kernel.built(task_keys) for kernel in describe_kernels(lowered, layers))
-    return Compiled(built, target.runs_on, target.threads, memory.to_json(), kernels)

@@ -14,10 +14,10 @@ from typing import Any
 
 from anole.documents.build import Build, TensorInfo, write_build
 from anole.errors import BuildError
+from anole.targets.base import CppRuntime
 
 _SNIPPETS = files("anole.compile").joinpath("snippets")
-_DEVICES = {"cpu": "kDLCPU", "cuda": "kDLCUDA"}
-_LIBRARIES = {"cpu": ("tvm_runtime",), "cuda": ("tvm_runtime", "tvm_runtime_cuda")}
+_HOST = "kDLCPU"
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
 
 
@@ -36,12 +36,12 @@ def write_library(folder: Path, executable: Any) -> None:
         raise BuildError(f"cannot link model.so; a C++ compiler is needed: {error}") from error
 
 
-def write_description(folder: Path, build: Build) -> None:
-    """Writes ``build.json`` and the snippets that load the build."""
+def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None = None) -> None:
+    """Writes ``build.json`` and, where there is a library that TVM's runtime loads, the snippets that load it."""
     write_build(folder, build)
-    if (folder / "model.so").exists():
+    if cpp_runtime is not None:
         (folder / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
-        (folder / "load.cc").write_text(_cpp_loader(build))
+        (folder / "load.cc").write_text(_cpp_loader(build, cpp_runtime))
 
 
 @contextmanager
@@ -69,14 +69,13 @@ def new_folder(folder: Path) -> Iterator[Path]:
             shutil.rmtree(each, ignore_errors=True)
 
 
-def _cpp_loader(build: Build) -> str:
-    assert build.runs_on is not None, "only builds for a device have a library"
+def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
     first = "found.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "found.cast<ffi::Array<ffi::Tensor>>()[0]"
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
         threads=build.threads,
-        device=_DEVICES[build.runs_on],
-        devices=", ".join(_initialized(_DEVICES[name]) for name in dict.fromkeys((build.runs_on, "cpu"))),
-        libraries=" ".join(f"-l{name}" for name in _LIBRARIES[build.runs_on]),
+        device=runtime.device,
+        devices=", ".join(_initialized(device) for device in dict.fromkeys((runtime.device, _HOST))),
+        libraries=" ".join(f"-l{name}" for name in runtime.libraries),
         inputs=", ".join(_input(info) for info in build.inputs),
         first=first,
         name=build.outputs[0].name,

@@ -11,16 +11,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.documents.build import Build
+from anole.documents.build import Accelerator, Build
 from anole.documents.evaluation import Latency
 from anole.errors import BuildError
 from anole.evaluate.engines import reference_engines
+from anole.evaluate.interleave import Pace
 from anole.host.machine import available_cores
 from anole.targets.vta.network.artifact import BuiltNetwork
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import Quantized
+from anole.targets.vta.target import VtaTarget
 
 _log = logging.getLogger(__name__)
+
+
+class SimulatedRunner:
+    """Runs builds on the simulated accelerator; see `NetworkRunner`.
+
+    Args:
+        target: what they are for; which accelerator that is, each build says itself.
+    """
+
+    threads = 1
+    is_exact = True
+
+    def __init__(self, target: VtaTarget) -> None:
+        pass
+
+    def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
+        """Returns one comparison, with the same network not tuned; nothing is timed, so there is no pace."""
+        return evaluate_simulated(folder, build, inputs)
+
+    def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        """Returns the outputs of a build, in order."""
+        accelerator = _accelerator_of(folder, build)
+        built = BuiltNetwork.load(folder)
+        found = built.outputs(built.run(inputs))
+        cycles, latency_s = accelerator.cycles, accelerator.latency_s
+        _log.info("%s: %d cycles on the accelerator, %.3f ms", build.name, cycles, 1e3 * latency_s)
+        return found
+
+
+def _accelerator_of(folder: Path, build: Build) -> Accelerator:
+    if build.accelerator is None:
+        raise BuildError(f"{folder}: build.json says nothing of the accelerator; compile it again")
+    return build.accelerator
 
 
 def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> list[Latency]:
@@ -39,8 +74,7 @@ def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]
         BuildError: the folder cannot be run, or computes something else than the integer reference.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
-    if build.accelerator is None:
-        raise BuildError(f"{folder}: build.json says nothing of the accelerator; compile it again")
+    accelerator = _accelerator_of(folder, build)
     outputs = _exact_outputs(folder, inputs)
     with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
         precise = reference.compute()
@@ -48,7 +82,7 @@ def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]
         raise BuildError(f"{folder}: has other outputs than the model has now; compile it again")
     error = _relative_error(outputs, precise)
     snr_db = -20 * math.log10(error) if error else None
-    latency_s, untuned_s = build.accelerator.latency_s, build.accelerator.untuned_latency_s
+    latency_s, untuned_s = accelerator.latency_s, accelerator.untuned_latency_s
     speedup = untuned_s / latency_s if latency_s else 1.0
     _log.info(
         "%s: bit-equal to whole numbers in NumPy; outputs beside those of %s: signal to noise %.1f dB",

@@ -21,7 +21,7 @@ from anole.measure.site import Site, site_of
 from anole.record import Config, Measurement
 from anole.search.roles import Evaluator
 from anole.targets import get_device, get_target
-from anole.targets.base import Device, Simulator
+from anole.targets.base import Device, Place
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -160,6 +160,6 @@ def measurer_of(
         n_builders: how many candidates are built at once; as many as there is use for when None.
     """
     target = get_target(task.target)
-    if isinstance(target, Simulator):
+    if target.place is Place.SIMULATOR:
         return Simulated(task, target)
     return Measurer(task, evaluator, site=site, n_builders=n_builders, best_s=best_s)

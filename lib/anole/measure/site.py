@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Protocol, Self
 
 from anole.measure.lock import device_lock, idle_device
-from anole.targets.base import Device, Unit
+from anole.targets.base import Device, Place, Unit
 from anole.targets.rpc.address import Remote
 
 
@@ -42,7 +42,7 @@ def site_of(target: Device, remote: Remote | None = None) -> Site:
     """Returns where candidates for a target run: elsewhere, if that is said, or on this machine."""
     if remote is not None:
         return Elsewhere(remote)
-    return ProcessorSite(target) if target.shares_cores else OneOfSeveral(target)
+    return ProcessorSite(target) if target.place is Place.PROCESSOR else OneOfSeveral(target)
 
 
 class ProcessorSite:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anole.keys import canonical_json
-from anole.project.pipeline import Pipeline, Place
+from anole.project.pipeline import Pipeline
+from anole.targets.base import Place
 from anole.targets.cuda.device.gpus import present_gpus
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,20 +24,7 @@ from anole.spec.reading import load_spec
 from anole.spec.source import model_files
 from anole.store.shard import read_shard, shard_path
 from anole.targets import get_target
-from anole.targets.base import Simulator
-
-
-class Place(StrEnum):
-    """Where candidates run, which decides what else may run beside them.
-
-    On a simulator nothing disturbs them; the processor must do nothing else; a GPU of this machine has one job at
-    a time; a device elsewhere hands itself to one client at a time.
-    """
-
-    SIMULATOR = "simulator"
-    PROCESSOR = "processor"
-    GPU = "gpu"
-    ELSEWHERE = "elsewhere"
+from anole.targets.base import Place
 
 
 @dataclass(frozen=True)
@@ -210,10 +196,7 @@ class Pipeline:
         """Returns where candidates for a target run."""
         if self.spec.targets[target].remote is not None:
             return Place.ELSEWHERE
-        found = get_target(self.descriptions[target])
-        if isinstance(found, Simulator):
-            return Place.SIMULATOR
-        return Place.PROCESSOR if found.shares_cores else Place.GPU
+        return get_target(self.descriptions[target]).place
 
     def build_of(self, task_key: str, run_key: str) -> BuildSpec:
         """Returns a build that asks for a run.

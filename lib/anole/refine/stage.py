@@ -19,7 +19,6 @@ from anole.refine.outcome import Refinement
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stopwatch import Stopwatch
 from anole.targets import get_target
-from anole.targets.cpu.target import CpuTarget
 
 _log = logging.getLogger(__name__)
 
@@ -69,9 +68,10 @@ def refine_network(
     if n_candidates < 1:
         raise BuildError(f"{build}: is not to be refined; `refine` says how many candidates of each task are tried")
     manifest, receipts = read_manifest(manifest_path, order.origin), read_receipts(receipt_paths)
-    target = get_target(manifest.origin.target_description)
-    if not isinstance(target, CpuTarget):
-        raise BuildError(f"{build}: is for {target.description['kind']}; only builds for the processor are refined")
+    target = get_target(manifest.origin.target_description).observable()
+    if target is None:
+        kind = manifest.origin.target_description["kind"]
+        raise BuildError(f"{build}: is for {kind}; only builds for the processor are refined")
     candidates = candidates_of(receipts, n_candidates)
     absence = target.absence()
     if absence is not None:

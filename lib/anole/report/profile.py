@@ -13,8 +13,7 @@ from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import KernelTimes, time_kernels
 from anole.measure.site import site_of
 from anole.targets import get_target
-from anole.targets.base import Simulator
-from anole.targets.cpu.target import CpuTarget
+from anole.targets.base import Observable, Place
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -99,7 +98,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
         BuildError: the folder is not a build that can be profiled here.
     """
     build = read_build(folder)
-    target = _processor(folder, build)
+    target = _observable(folder, build)
     if build.kernels is None:
         raise BuildError(f"{folder}: build.json lacks kernels; compile it again")
     os.environ.update(target.environment())
@@ -137,17 +136,18 @@ def render_profile(profile: Profile) -> Table:
     return table
 
 
-def _processor(folder: Path, build: Build) -> CpuTarget:
-    """The target of a build that runs on the processor."""
+def _observable(folder: Path, build: Build) -> Observable:
+    """Returns the target of a build whose kernels can be timed one by one here."""
     target = get_target(build.target_description)
-    if isinstance(target, Simulator):
+    if target.place is Place.SIMULATOR:
         kind = build.target_description["kind"]
         raise BuildError(f"{folder}: is for {kind}, which is simulated; see `anole vta report` for its layers")
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
-    if not isinstance(target, CpuTarget):
+    observable = target.observable()
+    if observable is None:
         raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the processor can be profiled")
-    return target
+    return observable
 
 
 def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,9 @@ from numpy.typing import NDArray
 
 from anole.documents.build import TensorInfo, read_build
 from anole.errors import BuildError
-from anole.evaluate.engines import build_engine
+from anole.evaluate.network import NetworkRunner
 from anole.targets import get_target
-from anole.targets.base import Simulator
-from anole.targets.vta.network.artifact import BuiltNetwork
-
-_log = logging.getLogger(__name__)
+from anole.targets.base import named_object
 
 
 def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = None) -> dict[str, NDArray[Any]]:
@@ -35,17 +30,10 @@ def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = N
     build = read_build(folder)
     inputs = _read_inputs(build.inputs, input_paths)
     target = get_target(build.target_description)
-    if isinstance(target, Simulator) and build.accelerator is not None:
-        built = BuiltNetwork.load(folder)
-        found = built.outputs(built.run(inputs))
-        cycles, latency_s = build.accelerator.cycles, build.accelerator.latency_s
-        _log.info("%s: %d cycles on the accelerator, %.3f ms", build.name, cycles, 1e3 * latency_s)
-    else:
-        assert not isinstance(target, Simulator), f"{folder}: compiled for an accelerator without a description of it"
-        if (absence := target.absence()) is not None:
-            raise BuildError(f"{folder}: {absence}")
-        os.environ.update(target.environment())
-        found = build_engine(folder, inputs, target.runs_on, target.threads).compute()
+    if (absence := target.absence()) is not None:
+        raise BuildError(f"{folder}: {absence}")
+    runner: NetworkRunner = named_object(target.networks.runner)(target)
+    found = runner.run(folder, build, inputs)
     outputs = {info.name: array for info, array in zip(build.outputs, found, strict=True)}
     if output is not None:
         _write(output, outputs)

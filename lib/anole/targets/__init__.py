@@ -36,7 +36,9 @@ def get_kind(name: str) -> Kind:
         TargetError: it is unknown, or the package that brings it cannot be imported.
     """
     if name in BUILT_IN:
-        return _built_in(BUILT_IN[name])
+        module, _, attribute = BUILT_IN[name].partition(":")
+        built_in: Kind = getattr(import_module(module), attribute)
+        return built_in
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
         raise TargetError(f"found target kind {name!r}; allowed are {', '.join(all_kinds())}")
@@ -64,15 +66,9 @@ def get_device(description: Mapping[str, Any]) -> Device:
     Raises:
         TargetError: its kind is unknown, or simulated.
     """
-    from anole.targets.base import Simulator
+    from anole.targets.base import Place
 
     target = get_target(description)
-    if isinstance(target, Simulator):
+    if target.place is Place.SIMULATOR:
         raise TargetError(f"{description['kind']} is simulated; there is no device to measure on")
     return target
-
-
-def _built_in(place: str) -> Kind:
-    module, _, name = place.partition(":")
-    kind: Kind = getattr(import_module(module), name)
-    return kind

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from anole.errors import TargetError
 from anole.record import Config
@@ -76,18 +78,70 @@ class Unit:
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
+class Place(StrEnum):
+    """Where candidates run, which decides what else may run beside them.
+
+    On a simulator nothing disturbs them; the processor must do nothing else; a GPU of this machine has one job at
+    a time; a device elsewhere hands itself to one client at a time.
+    """
+
+    SIMULATOR = "simulator"
+    PROCESSOR = "processor"
+    GPU = "gpu"
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What handles whole networks for a target: it stands above the targets, so it is named as ``module:object``.
+
+    Attributes:
+        compiler: a function, see `anole.compile.network.NetworkCompiler`.
+        runner: a class, see `anole.evaluate.network.NetworkRunner`.
+    """
+
+    compiler: str
+    runner: str
+
+
+DEVICE_NETWORKS = Networks("anole.compile.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
+"""Networks that TVM compiles for a device, and that are timed on it."""
+
+
+@dataclass(frozen=True)
+class CppRuntime:
+    """What a C++ program that loads a build is made of.
+
+    Attributes:
+        device: DLPack's name of the kind of device, such as ``kDLCPU``.
+        libraries: the libraries of TVM's runtime that it is linked with.
+    """
+
+    device: str
+    libraries: tuple[str, ...]
+
+
 class Target(Protocol):
     """The hardware: one class for each kind, see `anole.targets.kind`.
 
     Attributes:
+        networks: what compiles and runs whole networks for it.
         description: everything that identifies it, in plain JSON values.
         operators: the names of those that it has templates for.
         template_versions: of all its templates, by their names.
     """
 
+    networks: Networks
     description: Mapping[str, Any]
     operators: tuple[str, ...]
     template_versions: Mapping[str, int]
+
+    @property
+    def place(self) -> Place:
+        """Where its candidates run on this machine: never elsewhere."""
+
+    def observable(self) -> Observable | None:
+        """Returns itself where the kernels of its networks can be timed one by one, to be profiled and refined."""
 
     def absence(self) -> str | None:
         """Returns why nothing can be run or measured on it from this machine, or None when it can."""
@@ -118,20 +172,24 @@ class Device(Target, Protocol):
     """Hardware that is there: TVM compiles for it, and candidates are timed on it.
 
     Attributes:
-        shares_cores: whether building candidates disturbs the device, because it is the processor itself.
         preload: the modules that its worker processes import once, before they fork.
         runs_on: what TVM's runtime calls the kind of device, such as ``cpu``.
         threads: of the processor, that run kernels or launch them.
         compiler_options: of TVM, for whole networks.
         max_relative_error: the L2 distance from the reference beyond which a kernel's answer is wrong.
+        cpp_runtime: what loads its builds in C++.
     """
 
-    shares_cores: bool
     preload: tuple[str, ...]
     runs_on: str
     threads: int
     compiler_options: Mapping[str, Any]
     max_relative_error: float
+    cpp_runtime: CppRuntime
+
+    @property
+    def place(self) -> Literal[Place.PROCESSOR, Place.GPU]:
+        """Where its candidates run: building them disturbs them on the processor alone."""
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
@@ -172,9 +230,19 @@ class Device(Target, Protocol):
         """Measures, in this process, what no kernel of the target can exceed."""
 
 
-@runtime_checkable
+class Observable(Device, Protocol):
+    """A device whose networks let themselves be watched: each kernel is timed while the network runs."""
+
+    def copy_bytes_per_s(self) -> float:
+        """Measures, in this process, how fast the device copies its memory."""
+
+
 class Simulator(Target, Protocol):
     """Hardware that is simulated: what a candidate takes is computed, exactly, anywhere and beside anything else."""
+
+    @property
+    def place(self) -> Literal[Place.SIMULATOR]:
+        """Where its candidates run."""
 
     def simulate(self, workload: Workload, config: Config) -> float:
         """Returns the seconds of one run with the canonical epilogue (bias, shift, clip).
@@ -182,6 +250,12 @@ class Simulator(Target, Protocol):
         Raises:
             ConfigError: the config cannot be run; the message is the reason.
         """
+
+
+def named_object(name: str) -> Any:
+    """Returns what ``module:object`` names, and imports it when that was not done before."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def version_of(workload: Workload, versions: Mapping[str, int], target: str) -> int:

@@ -25,7 +25,7 @@ from anole.search.settings import TunerSettings
 from anole.space import Space
 from anole.store.shard import Shard
 from anole.targets import get_target
-from anole.targets.base import Simulator
+from anole.targets.base import Place
 from anole.task import Task
 from anole.tune.transfer import find_sources, read_prior
 
@@ -93,7 +93,7 @@ class TaskTuning:
         self._shard = self._stack.enter_context(Shard.open(self._shards_dir, run, self.task, wait=True))
         self._recorded = self._shard.trials[: self._limit]
         self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
-        if not self._is_complete and not isinstance(self._target, Simulator):
+        if not self._is_complete and self._target.place is not Place.SIMULATOR:
             prepare(self._target.preload)
         return self
 
@@ -169,7 +169,7 @@ class TaskTuning:
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
         is_remote = self._site is not None and self._site.remote is not None
-        able = not isinstance(self._target, Simulator) and (is_remote or self._target.absence() is None)
+        able = self._target.place is not Place.SIMULATOR and (is_remote or self._target.absence() is None)
         confirm = self._confirm if is_all and able else None
         watch = Watch(confirmation=self._shard.append_confirmation)
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
@@ -186,7 +186,7 @@ class TaskTuning:
             measured=len(trials),
             status="failed" if best is None else "tuned",
             config=None if best is None else best.config,
-            confirmed=isinstance(best, Confirmation) or isinstance(self._target, Simulator),
+            confirmed=isinstance(best, Confirmation) or self._target.place is Place.SIMULATOR,
             latency_s=latency_s,
             gflops=self.task.workload.flop / latency_s / 1e9 if latency_s else None,
             statuses=dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),

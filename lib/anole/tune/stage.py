@@ -15,7 +15,7 @@ from anole.measure.site import Site, site_of
 from anole.search.budget import spend
 from anole.search.settings import TunerSettings
 from anole.targets import get_target
-from anole.targets.base import Simulator
+from anole.targets.base import Place
 from anole.targets.rpc.address import Remote
 from anole.task import Task
 from anole.tune.job import TaskTuning
@@ -145,7 +145,7 @@ class _OpenWorkers:
 def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | None:
     """Returns where candidates of a task run, to be left with the stack; None where they are simulated."""
     target = get_target(task.target)
-    return None if isinstance(target, Simulator) else stack.enter_context(site_of(target, remote))
+    return None if target.place is Place.SIMULATOR else stack.enter_context(site_of(target, remote))
 
 
 def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:

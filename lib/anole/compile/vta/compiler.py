@@ -13,8 +13,9 @@ import tvm
 from numpy.typing import NDArray
 
 from anole.compile.lower import Choice, lower
+from anole.compile.network import Compiled, MatchedNetwork
 from anole.compile.vta.calibrate import observe, read_samples, snr_db
-from anole.compile.vta.common_geometry import Chosen
+from anole.compile.vta.common_geometry import Chosen, choose_geometry
 from anole.compile.vta.partition import Partition, partition
 from anole.compile.vta.quantize import integer_pool, quantize
 from anole.documents.build import Accelerator, AcceleratorStep
@@ -35,6 +36,13 @@ from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.task import Workload
 
 _log = logging.getLogger(__name__)
+
+
+def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) -> Compiled:
+    """Writes the streams of instructions and the host's library; see `NetworkCompiler`."""
+    chosen = choose_geometry(target, network.matches, network.receipts)
+    accelerator = compile_for_accelerator(network.model, network.imported, target, chosen, folder)
+    return Compiled(chosen.matches, accelerator=accelerator)
 
 
 def compile_for_accelerator(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import algorithms, batch_matmul_space, dense_space
 from anole.targets.cpu.templates.rounding import covering_version
@@ -33,9 +33,11 @@ class CpuTarget:
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
-    shares_cores = True
+    place: Final = Place.PROCESSOR
+    networks = DEVICE_NETWORKS
     preload: tuple[str, ...] = ("anole.targets.cpu.device.builder", "anole.targets.cpu.device.runner")
     runs_on = "cpu"
+    cpp_runtime = CppRuntime("kDLCPU", ("tvm_runtime",))
     compiler_options: Mapping[str, Any] = {}
     template_versions: Mapping[str, int] = {
         "batch_matmul": batch_matmul_space.VERSION,
@@ -51,6 +53,10 @@ class CpuTarget:
         self.unit = VectorUnit.of(description)
         self.max_relative_error = float(description.get("max_relative_error", MAX_RELATIVE_ERROR))
         self.exact = bool(description.get("exact", False))
+
+    def observable(self) -> Self:
+        """Returns itself: TVM's virtual machine is watched from the same process."""
+        return self
 
     def absence(self) -> str | None:
         """Returns why nothing can be run here, where another machine's processor is meant."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anole.errors import TargetError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import MAX_RELATIVE_ERROR, Unit, version_of
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.gpus import Gpu, present_gpus
 from anole.targets.cuda.device.toolchain import compiler_environment
@@ -31,9 +31,11 @@ class CudaTarget:
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
-    shares_cores = False
+    place: Final = Place.GPU
+    networks = DEVICE_NETWORKS
     preload: tuple[str, ...] = ("anole.targets.cuda.device.builder",)
     runs_on = "cuda"
+    cpp_runtime = CppRuntime("kDLCUDA", ("tvm_runtime", "tvm_runtime_cuda"))
     threads = 1
     max_relative_error = MAX_RELATIVE_ERROR
     template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 1}
@@ -43,6 +45,10 @@ class CudaTarget:
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
         self.limits = BlockLimits.from_json(description["limits"])
+
+    def observable(self) -> None:
+        """Returns None: a kernel has only been launched when the call that would be timed returns."""
+        return None
 
     def absence(self) -> str | None:
         """Returns why candidates cannot be run here: there is no GPU, or none of the architecture and model."""

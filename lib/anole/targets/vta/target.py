@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import version_of
+from anole.targets.base import Networks, Place, version_of
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.settings import BOUNDS
@@ -34,6 +34,8 @@ class VtaTarget:
             bounds; where the ``first_layer`` runs.
     """
 
+    place: Final = Place.SIMULATOR
+    networks = Networks("anole.compile.vta.compiler:compile_for_vta", "anole.evaluate.accelerator:SimulatedRunner")
     operators: tuple[str, ...] = ("conv2d", "dense")
     template_versions: Mapping[str, int] = {"conv2d": 1, "dense": 1}
 
@@ -48,6 +50,10 @@ class VtaTarget:
         if self.description["hardware"] == "fixed":
             return None
         return Bounds(**{name: self.description[name] for name in BOUNDS})
+
+    def observable(self) -> None:
+        """Returns None: its programs are simulated one by one anyway; `anole vta report` shows them."""
+        return None
 
     def absence(self) -> str | None:
         """Returns None: a simulator is anywhere."""

@@ -1,0 +1,72 @@
+"""The role of what compiles whole networks for a kind of target; `anole.targets.base.Networks` names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from anole.compile.matching import Match
+from anole.documents.build import Accelerator, BuiltKernel
+from anole.documents.receipt import Receipts
+from anole.spec.entries import ModelSpec
+from anole.targets.base import CppRuntime
+
+if TYPE_CHECKING:
+    from anole.extract.graph import Layer
+    from anole.extract.imported import Imported
+
+
+@dataclass(frozen=True)
+class MatchedNetwork:
+    """A network, and what is known of the best configs for it.
+
+    Attributes:
+        model: its entry in models.yaml.
+        imported: the network in normal form.
+        layers: its anchor operators, in order.
+        matches: its tasks on the target, each with its best config.
+        receipts: of the tuned tasks, by the task's key.
+    """
+
+    model: ModelSpec
+    imported: Imported
+    layers: Sequence[Layer]
+    matches: list[Match]
+    receipts: Receipts
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A network as it was compiled for its target.
+
+    Attributes:
+        matches: its tasks, with the configs that they really have.
+        runs_on, threads, memory, kernels, accelerator: see `anole.documents.build.Build`.
+        cpp_runtime: what loads it in C++; None where it is no library of TVM's.
+    """
+
+    matches: list[Match]
+    runs_on: str | None = None
+    threads: int | None = None
+    memory: Mapping[str, int] | None = field(default=None, hash=False)
+    kernels: tuple[BuiltKernel, ...] | None = None
+    accelerator: Accelerator | None = None
+    cpp_runtime: CppRuntime | None = None
+
+
+class NetworkCompiler(Protocol):
+    """Compiles a network for a target."""
+
+    def __call__(self, network: MatchedNetwork, target: Any, folder: Path) -> Compiled:
+        """Writes the compiled network into a folder, which is there and empty.
+
+        Args:
+            network: what is compiled.
+            target: of the kind that names this compiler.
+            folder: of the build, without its description.
+
+        Raises:
+            BuildError: the network cannot be compiled.
+        """

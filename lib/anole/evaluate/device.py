@@ -1,0 +1,82 @@
+"""Evaluation of a build on its device: beside PyTorch and ONNX Runtime, on the same inputs and threads, in turns."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.documents.build import Build
+from anole.documents.evaluation import Latency
+from anole.evaluate.comparison import relative_error
+from anole.evaluate.engines import build_engine, reference_engines
+from anole.evaluate.interleave import Pace, time_interleaved
+from anole.measure.site import Site, site_of
+from anole.targets.base import Device
+
+_log = logging.getLogger(__name__)
+
+
+class DeviceRunner:
+    """Runs builds that TVM compiled; see `NetworkRunner`.
+
+    Args:
+        target: the device that they are for.
+    """
+
+    is_exact = False
+
+    def __init__(self, target: Device) -> None:
+        self._target, self.threads = target, target.threads
+
+    def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
+        """Returns how near a build is to each reference, and how fast beside it."""
+        runs_on, threads = self._target.runs_on, self.threads
+        with self._prepared() as site, reference_engines(build.model_spec, inputs, threads, runs_on) as references:
+            compiled = build_engine(folder, inputs, runs_on, threads)
+            found = compiled.compute()
+            errors = {engine.name: relative_error(found, engine.compute()) for engine in references}
+            with site.timing():
+                times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
+        latencies = [_latency(name, error, times) for name, error in errors.items()]
+        for latency in latencies:
+            _log.info(
+                "%s: %.3f ms beside %.3f ms of %s (%.2fx), relative error %.1e",
+                *(build.name, 1e3 * latency.latency_s, 1e3 * latency.reference_latency_s, latency.reference),
+                *(latency.speedup, latency.relative_error),
+            )
+        return latencies
+
+    def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        """Returns the outputs of a build, in order."""
+        os.environ.update(self._target.environment())
+        return build_engine(folder, inputs, self._target.runs_on, self.threads).compute()
+
+    @contextmanager
+    def _prepared(self) -> Iterator[Site]:
+        """Prepares this process for the device; to be entered before TVM and torch start."""
+        with site_of(self._target) as site:
+            os.environ.update({**self._target.environment(), **site.environment()})
+            yield site
+
+
+def _latency(name: str, error: float, times: Mapping[str, Sequence[NDArray[np.float64]]]) -> Latency:
+    own, reference = np.concatenate(times["build"]), np.concatenate(times[name])
+    rounds = zip(times["build"], times[name], strict=True)
+    return Latency(
+        reference=name,
+        latency_s=float(np.median(own)),
+        latency_std_s=float(np.std(own)),
+        reference_latency_s=float(np.median(reference)),
+        reference_latency_std_s=float(np.std(reference)),
+        # A shared machine may change its speed between two rounds, and seldom within one.
+        speedup=float(np.median([np.median(theirs) / np.median(mine) for mine, theirs in rounds])),
+        relative_error=error,
+        rounds=len(times["build"]),
+    )
