@@ -1,6 +1,7 @@
 """What all rules share: the checked models.yaml, and the functions that turn wildcards into files and settings."""
 
 import fcntl
+import os
 import sys
 from pathlib import Path
 
@@ -43,9 +44,13 @@ for build, reason in pipeline.skipped.items():
     print(f"anole: skips the build {build}: {reason}", file=sys.stderr)
 
 
-# Jobs run this workflow's library with the interpreter that runs Snakemake, whatever the working directory.
+# Jobs run this workflow's library with the interpreter that runs Snakemake, whatever the working directory. Packages
+# that add kinds of targets may lie on the caller's own PYTHONPATH.
+_PACKAGES = os.pathsep.join(
+    filter(None, [str(_HOME / "lib"), os.environ.get("PYTHONPATH")])
+)
 shell.prefix(
-    f"set -euo pipefail; export PATH='{Path(sys.executable).parent}':\"$PATH\" PYTHONPATH='{_HOME / 'lib'}'; "
+    f"set -euo pipefail; export PATH='{Path(sys.executable).parent}':\"$PATH\" PYTHONPATH='{_PACKAGES}'; "
 )
 
 # A default that a profile or the command line may raise: candidates must not be timed side by side.

@@ -54,10 +54,15 @@ class Outcome:
 
 
 class Project:
-    """A folder with a models.yaml, and what can be done to it."""
+    """A folder with a models.yaml, and what can be done to it.
+
+    Attributes:
+        packages: a folder of installed packages, beside those of the environment.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.packages: Path | None = None
 
     def copy(self, folder: Path) -> Project:
         """Returns a copy, with the times of all files."""
@@ -85,6 +90,8 @@ class Project:
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
         command += ["--directory", str(self.folder), "--cores", "2", *arguments]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if self.packages is not None:
+            environment["PYTHONPATH"] = str(self.packages)
         return subprocess.Popen(
             command,
             cwd="/",

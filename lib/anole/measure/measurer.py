@@ -59,7 +59,7 @@ class Measurer:
         self._workload, self._limits = task.workload, limits or Limits()
         self._target = target or get_device(task.target)
         self._site, self._is_own_site = site or site_of(self._target), site is None
-        self._n_builders = n_builders or _default_builders(self._site, task)
+        self._n_builders = n_builders or _default_builders(self._site, self._target)
         patience = patience or Patience()
         self._artifacts = Artifacts()
         self._bench = Bench(
@@ -138,9 +138,9 @@ class Measurer:
             return self._builders.build_all(configs)
 
 
-def _default_builders(site: Site, task: Task) -> int:
+def _default_builders(site: Site, target: Device) -> int:
     """Returns how many candidates are built at once: one on each core that runs kernels, or on any."""
-    return int(task.target["threads"]) if site.is_disturbed else available_cores()
+    return target.threads if site.is_disturbed else available_cores()
 
 
 def measurer_of(

@@ -86,7 +86,7 @@ class TaskTuning:
             self._seed,
             TUNER_VERSION,
             self._settings.to_json(),
-            threads=int(self.task.target.get("threads", 1)),
+            threads=1 if self._target.place is Place.SIMULATOR else self._target.threads,
             host={**host_facts(), **self._elsewhere()},
             versions=software_versions(),
         )

@@ -1,0 +1,25 @@
+"""What models.yaml may set for an abacus, and the description that follows from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anole.node import Node
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.kind import Kind
+from anole.targets.rpc.address import Remote
+from anole_abacus.target import AbacusTarget
+
+
+def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
+    """Returns the settings of an entry of ``targets``."""
+    entry = node.mapping(required=("rods",))
+    return {"rods": entry["rods"].whole(least=1)}
+
+
+def describe_abacus(rods: int) -> dict[str, Any]:
+    """Returns the whole description of an abacus, which enters the keys of tasks."""
+    return {**describe_cpu(threads=rods), "kind": "abacus", "rods": rods}
+
+
+KIND = Kind(("rods",), read_settings, describe_abacus, AbacusTarget)
