@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from anole.compile.folder import new_folder, write_description
 from anole.compile.matching import coverage, match_tasks, warn_of_untuned
-from anole.compile.network import Compiled, MatchedNetwork, NetworkCompiler
+from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
 from anole.documents.build import Build
 from anole.documents.manifest import Manifest
 from anole.documents.order import Order

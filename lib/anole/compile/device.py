@@ -10,7 +10,7 @@ from anole.compile.folder import write_library
 from anole.compile.kernels import describe_kernels
 from anole.compile.lower import Choice, lower
 from anole.compile.memory_plan import MemoryPlan
-from anole.compile.network import Compiled, MatchedNetwork
+from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.errors import BuildError, cause
 from anole.targets.base import Device
 

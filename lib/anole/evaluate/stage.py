@@ -11,7 +11,7 @@ from anole.documents.evaluation import Evaluation, Latency, write_evaluation
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.interleave import Pace
-from anole.evaluate.network import NetworkRunner
+from anole.evaluate.network_runner import NetworkRunner
 from anole.host.machine import host_facts, software_versions
 from anole.record import utc_now
 from anole.targets import get_target

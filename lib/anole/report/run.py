@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from anole.documents.build import TensorInfo, read_build
 from anole.errors import BuildError
-from anole.evaluate.network import NetworkRunner
+from anole.evaluate.network_runner import NetworkRunner
 from anole.targets import get_target
 from anole.targets.base import named_object
 

@@ -92,19 +92,19 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True)
-class Networks:
+class NetworkHandlers:
     """What handles whole networks for a target: it stands above the targets, so it is named as ``module:object``.
 
     Attributes:
-        compiler: a function, see `anole.compile.network.NetworkCompiler`.
-        runner: a class, see `anole.evaluate.network.NetworkRunner`.
+        compiler: a function, see `anole.compile.network_compiler.NetworkCompiler`.
+        runner: a class, see `anole.evaluate.network_runner.NetworkRunner`.
     """
 
     compiler: str
     runner: str
 
 
-DEVICE_NETWORKS = Networks("anole.compile.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
+DEVICE_NETWORKS = NetworkHandlers("anole.compile.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
 """Networks that TVM compiles for a device, and that are timed on it."""
 
 
@@ -131,7 +131,7 @@ class Target(Protocol):
         template_versions: of all its templates, by their names.
     """
 
-    networks: Networks
+    networks: NetworkHandlers
     description: Mapping[str, Any]
     operators: tuple[str, ...]
     template_versions: Mapping[str, int]

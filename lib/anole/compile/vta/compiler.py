@@ -13,7 +13,7 @@ import tvm
 from numpy.typing import NDArray
 
 from anole.compile.lower import Choice, lower
-from anole.compile.network import Compiled, MatchedNetwork
+from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.compile.vta.calibrate import observe, read_samples, snr_db
 from anole.compile.vta.common_geometry import Chosen, choose_geometry
 from anole.compile.vta.partition import Partition, partition

@@ -9,7 +9,7 @@ from typing import Any, Final
 from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import Networks, Place, version_of
+from anole.targets.base import NetworkHandlers, Place, version_of
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.settings import BOUNDS
@@ -35,7 +35,9 @@ class VtaTarget:
     """
 
     place: Final = Place.SIMULATOR
-    networks = Networks("anole.compile.vta.compiler:compile_for_vta", "anole.evaluate.accelerator:SimulatedRunner")
+    networks = NetworkHandlers(
+        "anole.compile.vta.compiler:compile_for_vta", "anole.evaluate.accelerator:SimulatedRunner"
+    )
     operators: tuple[str, ...] = ("conv2d", "dense")
     template_versions: Mapping[str, int] = {"conv2d": 1, "dense": 1}
 

@@ -17,13 +17,13 @@ from anole.files import document_text
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole.targets.vta.isa import Uop, decode, decode_uop, encode, encode_uop
 from anole.targets.vta.network.network import (
-    Accelerator,
     AcceleratorLayer,
     Host,
     HostCall,
     Network,
     NetworkStep,
     Pool,
+    StepRunner,
     Value,
     float_of,
     run_quantized,
@@ -89,7 +89,7 @@ class BuiltNetwork:
             raise BuildError(f"{folder}: is no build for vta: {type(error).__name__}: {error}") from error
         return cls(network, SimulatedAccelerator(loaded), host_of(folder / HOST_LIBRARY))
 
-    def run(self, inputs: Sequence[NDArray[Any]], accelerator: Accelerator | None = None) -> Mapping[str, Value]:
+    def run(self, inputs: Sequence[NDArray[Any]], accelerator: StepRunner | None = None) -> Mapping[str, Value]:
         """Runs the network, on the simulated hardware unless another accelerator is given, and returns all values."""
         return run_quantized(self.network, inputs, self.host, accelerator or self.hardware)
 

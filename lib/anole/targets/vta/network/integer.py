@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.targets.vta.network.network import Accelerator, AcceleratorLayer, Data, Pool, Sum
+from anole.targets.vta.network.network import AcceleratorLayer, Data, Pool, StepRunner, Sum
 
 
-class IntegerReference(Accelerator):
+class IntegerReference(StepRunner):
     """Computes layers as they are defined, with whole numbers."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:

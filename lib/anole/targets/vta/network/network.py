@@ -141,7 +141,7 @@ Data = NDArray[np.int8]
 Sum = NDArray[np.int32]
 
 
-class Accelerator:
+class StepRunner:
     """What computes the accelerator's steps; the base of the simulated hardware and of the integer reference."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
@@ -154,7 +154,7 @@ class Accelerator:
 
 
 def run_quantized(
-    network: Network, inputs: Sequence[NDArray[Any]], host: Host, accelerator: Accelerator
+    network: Network, inputs: Sequence[NDArray[Any]], host: Host, accelerator: StepRunner
 ) -> Mapping[str, Value]:
     """Runs a network and returns all of its values.
 

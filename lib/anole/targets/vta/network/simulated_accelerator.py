@@ -13,7 +13,7 @@ from anole.errors import ConfigError
 from anole.record import Config
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.isa import AluOpcode
-from anole.targets.vta.network.network import Accelerator, AcceleratorLayer, Data, Pool, Sum
+from anole.targets.vta.network.network import AcceleratorLayer, Data, Pool, StepRunner, Sum
 from anole.targets.vta.network.tensor_layout import (
     memory_image,
     pack_bias,
@@ -97,7 +97,7 @@ def load_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Loaded:
     return Loaded(lower_pool(pool, (n, h, w, blocks), geometry), {})
 
 
-class SimulatedAccelerator(Accelerator):
+class SimulatedAccelerator(StepRunner):
     """The simulated hardware.
 
     Args:

@@ -1,4 +1,4 @@
-"""The role of what checks, times and runs compiled networks; `anole.targets.base.Networks` names it."""
+"""The role of what checks, times and runs compiled networks; `anole.targets.base.NetworkHandlers` names it."""
 
 from __future__ import annotations
 

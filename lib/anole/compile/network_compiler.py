@@ -1,4 +1,4 @@
-"""The role of what compiles whole networks for a kind of target; `anole.targets.base.Networks` names it."""
+"""The role of what compiles whole networks for a kind of target; `anole.targets.base.NetworkHandlers` names it."""
 
 from __future__ import annotations
 
