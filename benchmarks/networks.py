@@ -34,7 +34,7 @@ from anole.evaluate.comparison import relative_error
 from anole.evaluate.interleave import Pace, Times, take_turns
 from anole.measure.site import site_of
 from anole.targets import get_target
-from anole.targets.base import Device, Simulator
+from anole.targets.base import Device, Place
 from engine_process import EngineError, EngineProcess, Started
 from protocol import chosen
 from rivals import OWN, PACKAGES, start_engine
@@ -172,7 +172,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 def _device(build: Build) -> Device:
     """Returns the target of a build that runs on hardware of this machine."""
     target = get_target(build.target_description)
-    if isinstance(target, Simulator):
+    if target.place is Place.SIMULATOR:
         raise BuildError("a simulated network has no rivals")
     if (absence := target.absence()) is not None:
         raise BuildError(absence)

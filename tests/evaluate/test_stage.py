@@ -14,7 +14,9 @@ import pytest
 
 from anole.documents.evaluation import Evaluation, read_evaluation
 from anole.errors import DocumentError
-from anole.evaluate.stage import _latency, evaluate_build, relative_error
+from anole.evaluate.comparison import relative_error
+from anole.evaluate.device import _latency
+from anole.evaluate.stage import evaluate_build
 
 # TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
 SCRIPT = """
