@@ -13,8 +13,9 @@ import yaml
 from anole.__main__ import main
 from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
-from anole.project.pipeline import Pipeline, Place
+from anole.project.pipeline import Pipeline
 from anole.spec.reading import parse_spec
+from anole.targets.base import Place
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
