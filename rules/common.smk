@@ -55,7 +55,7 @@ shell.prefix(
 
 # A default that a profile or the command line may raise: candidates must not be timed side by side.
 workflow.global_resources.setdefault("device", 1)
-workflow.global_resources.setdefault("gpu", n_gpus())
+workflow.global_resources.setdefault("gpu", n_gpus(pipeline))
 
 
 wildcard_constraints:

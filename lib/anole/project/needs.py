@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from anole.keys import canonical_json
 from anole.project.pipeline import Pipeline
+from anole.targets import get_target
 from anole.targets.base import Place
-from anole.targets.cuda.device.gpus import present_gpus
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,24 @@ class Needs:
     measure: str
 
 
-def n_gpus() -> int:
-    """Returns how many GPUs jobs may share, at least one."""
-    return max(1, len(present_gpus()))
+def n_gpus(pipeline: Pipeline) -> int:
+    """Returns how many GPUs of this machine a project's jobs share, at least one."""
+    here = [name for name in pipeline.descriptions if name not in pipeline.absences]
+    targets = [get_target(pipeline.descriptions[name]) for name in here if pipeline.place(name) == Place.GPU]
+    units = {unit.name for target in targets if target.place == Place.GPU for unit in target.units()}
+    return max(1, len(units))
 
 
 def needs_of(pipeline: Pipeline, target: str, cores: int) -> Needs:
     """Returns what a job that measures on a target needs.
 
     Args:
-        pipeline: of the project.
+        pipeline: the project's pipeline.
         target: the target's name in models.yaml.
         cores: how many cores all jobs share.
     """
     place = pipeline.place(target)
-    shares = {Place.PROCESSOR: 1, Place.GPU: n_gpus(), Place.ELSEWHERE: 2, Place.SIMULATOR: cores}
+    shares = {Place.PROCESSOR: 1, Place.GPU: n_gpus(pipeline), Place.ELSEWHERE: 2, Place.SIMULATOR: cores}
     remote = pipeline.spec.targets[target].remote
     return Needs(
         threads=max(1, cores // shares[place]),

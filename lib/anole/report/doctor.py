@@ -12,46 +12,29 @@ from anole.host.machine import host_facts, software_versions
 from anole.measure.lock import lock_path
 from anole.measure.site import site_of
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
-from anole.targets import get_device
-from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cuda.device.architecture import ARCHITECTURES
-from anole.targets.cuda.device.gpus import present_gpus
-from anole.targets.cuda.device.toolchain import compilers
-from anole.targets.cuda.settings import describe_cuda
+from anole.targets import all_kinds, get_device, get_kind
 
 _TIMEOUT_S = 60.0
 
 
 def report() -> str:
     """Returns what there is to know, a line each."""
-    description, host = describe_cpu(), host_facts()
+    host = host_facts()
     lines = {
         "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
         "memory": f"{host['memory_bytes'] / 2**30:.1f} GiB",
         "system": host["system"],
-        "compiled for": f"{description['mcpu']} with {' '.join(description['features'])}",
-        "threads": description["threads"],
         "linker": shutil.which("ld") or shutil.which("cc") or "MISSING: candidates cannot be built",
-        "CUDA compilers": compilers(),
-        "GPU": ", ".join(str(gpu) for gpu in present_gpus()) or "none; CUDA can be compiled for, not measured",
         "device lock": lock_path("cpu"),
-        **{
-            f"peak, {threads} thread{'s'[: threads > 1]}": _peak(describe_cpu(threads=threads))
-            for threads in _thread_counts(description)
-        },
-        **{f"peak, GPU {arch}": _peak(describe_cuda(arch)) for arch in _architectures()},
-        "software": ", ".join(f"{name} {version}" for name, version in software_versions().items()),
     }
+    inventories = [get_kind(kind).inventory() for kind in all_kinds()]
+    for inventory in inventories:
+        lines |= inventory.facts
+    for inventory in inventories:
+        lines |= {f"peak, {device}": _peak(description) for device, description in inventory.devices.items()}
+    lines["software"] = ", ".join(f"{name} {version}" for name, version in software_versions().items())
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
-
-
-def _thread_counts(description: Mapping[str, Any]) -> list[int]:
-    return sorted({1, int(description["threads"])})
-
-
-def _architectures() -> list[str]:
-    return sorted({gpu.architecture for gpu in present_gpus()} & set(ARCHITECTURES))
 
 
 def _peak(description: Mapping[str, Any]) -> str:

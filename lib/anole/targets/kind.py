@@ -17,6 +17,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Inventory:
+    """The hardware of one kind on this machine, as ``anole doctor`` lists it.
+
+    Attributes:
+        facts: short texts by their names.
+        devices: descriptions of targets whose peak can be measured here, by the device's name.
+    """
+
+    facts: Mapping[str, str]
+    devices: Mapping[str, Mapping[str, Any]]
+
+
+def _nothing() -> Inventory:
+    return Inventory({}, {})
+
+
+@dataclass(frozen=True)
 class Kind:
     """What the rest of Anole knows of a kind of target; its folder's `settings` module makes one.
 
@@ -30,6 +47,7 @@ class Kind:
         measurable_elsewhere: whether candidates can be measured on another machine (``measure``).
         refinable: whether candidates can be tried within a network (``refine``), see
             `Target.observable`.
+        inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
     """
 
     keys: tuple[str, ...]
@@ -38,6 +56,7 @@ class Kind:
     target: Callable[[Mapping[str, Any]], Device | Simulator]
     measurable_elsewhere: bool = False
     refinable: bool = False
+    inventory: Callable[[], Inventory] = _nothing
 
 
 def plain_values(node: Node, keys: tuple[str, ...]) -> dict[str, Any]:

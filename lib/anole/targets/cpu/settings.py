@@ -10,7 +10,7 @@ from anole.host.machine import affinity, available_cores
 from anole.host.processor import features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
-from anole.targets.kind import Kind, plain_values
+from anole.targets.kind import Inventory, Kind, plain_values
 from anole.targets.rpc.address import Remote
 
 if TYPE_CHECKING:
@@ -115,4 +115,22 @@ def _target(description: Mapping[str, Any]) -> CpuTarget:
     return CpuTarget(description)
 
 
-KIND = Kind(_KEYS, read_settings, describe_cpu, _target, measurable_elsewhere=True, refinable=True)
+def _inventory() -> Inventory:
+    description = describe_cpu()
+    facts = {
+        "compiled for": f"{description['mcpu']} with {' '.join(description['features'])}",
+        "threads": str(description["threads"]),
+    }
+    counts = sorted({1, int(description["threads"])})
+    return Inventory(facts, {f"{n} thread{'s'[: n > 1]}": describe_cpu(threads=n) for n in counts})
+
+
+KIND = Kind(
+    _KEYS,
+    read_settings,
+    describe_cpu,
+    _target,
+    measurable_elsewhere=True,
+    refinable=True,
+    inventory=_inventory,
+)

@@ -9,7 +9,8 @@ from anole.errors import TargetError
 from anole.node import Node
 from anole.targets.cuda.device.architecture import ARCHITECTURES, BlockLimits
 from anole.targets.cuda.device.gpus import present_gpus
-from anole.targets.kind import Kind, plain_values
+from anole.targets.cuda.device.toolchain import compilers
+from anole.targets.kind import Inventory, Kind, plain_values
 from anole.targets.rpc.address import Remote
 
 if TYPE_CHECKING:
@@ -67,4 +68,14 @@ def _target(description: Mapping[str, Any]) -> CudaTarget:
     return CudaTarget(description)
 
 
-KIND = Kind(_KEYS, read_settings, describe_cuda, _target, measurable_elsewhere=True)
+def _inventory() -> Inventory:
+    gpus = present_gpus()
+    facts = {
+        "CUDA compilers": compilers(),
+        "GPU": ", ".join(map(str, gpus)) or "none; CUDA can be compiled for, not measured",
+    }
+    architectures = sorted({gpu.architecture for gpu in gpus} & set(ARCHITECTURES))
+    return Inventory(facts, {f"GPU {arch}": describe_cuda(arch) for arch in architectures})
+
+
+KIND = Kind(_KEYS, read_settings, describe_cuda, _target, measurable_elsewhere=True, inventory=_inventory)
