@@ -1,4 +1,4 @@
-"""What a target must give: spaces, templates that turn (workload, config) into programs, a builder and a runner."""
+"""The roles of a target: its spaces, its templates, its builder, its runner, and what else it can do."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ ANCHOR = "anole.anchor"
 """The block attribute that marks the anchor operator's block; its value is the operator's name."""
 
 MAX_RELATIVE_ERROR = 1e-4
-"""How far a kernel's answer may be from the right one, as their L2 distance, unless something else is said."""
+"""The default for how far a kernel's answer may be from the right one, as the relative L2 distance."""
 
 
 class Template(Protocol):
-    """Code that turns a workload and a config into a program, in steps that a whole graph can take apart.
+    """Code that turns a workload and a config into a program, in steps that the compiler of a network calls one by one.
 
-    A graph packs constant weights once, at compile time, and fuses epilogues (bias, residual add, relu) behind
-    `compute` before it calls `schedule`. Where the second operand is computed too, there is nothing to pack ahead:
-    the packed weight is that operand as it is.
+    The compiler packs constant weights once, and fuses epilogues (bias, residual add, relu) behind `compute` before it
+    calls `schedule`. Where the second operand is computed too, nothing can be packed ahead: the packed weight is that
+    operand, unchanged.
     """
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
-        """Returns the shape of the packed weight; configs of one shape pack it alike."""
+        """Returns the shape of the packed weight; configs with equal shapes pack the weight in the same way."""
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns the weight in the layout that the config reads; given HWIO for conv2d, (in, out) for dense."""
+        """Returns the weight in the layout that the config reads, from HWIO for conv2d and (in, out) for dense."""
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the anchor operator's definition over data and packed weight; its block carries `ANCHOR`."""
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
-        """Returns a function that holds the anchor's definition, and maybe an epilogue, scheduled by the config."""
+        """Schedules a function that holds the anchor's definition, and maybe an epilogue, by the config."""
 
 
 class Timeable(Protocol):
     """A loaded candidate, ready to be checked and timed."""
 
     def relative_error(self) -> float:
-        """Runs it once and returns the relative L2 distance from the reference."""
+        """Runs the candidate once and returns the relative L2 distance from the reference."""
 
     def __call__(self, number: int) -> float:
-        """Runs it `number` times back to back and returns the mean seconds of one run."""
+        """Runs the candidate `number` times back to back and returns the mean seconds of one run."""
 
 
 class Runner(Protocol):
-    """Runs candidates of one task in the present process, which should do nothing else."""
+    """Runs candidates of one task in this process, which should do nothing else."""
 
     def load(self, artifact: Path, config: Config) -> Timeable:
         """Loads what the builder wrote."""
@@ -67,11 +67,11 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Unit:
-    """One of the devices of a kind that this machine has.
+    """One device of this machine.
 
     Attributes:
-        name: of its lock, such as ``cpu`` or ``cuda-0``.
-        environment: the variables by which a process sees this one alone.
+        name: the name of the device's lock, such as ``cpu`` or ``cuda-0``.
+        environment: the variables that let a process see only this device.
     """
 
     name: str
@@ -79,10 +79,10 @@ class Unit:
 
 
 class Place(StrEnum):
-    """Where candidates run, which decides what else may run beside them.
+    """Where candidates run, which decides what may run beside them.
 
-    On a simulator nothing disturbs them; the processor must do nothing else; a GPU of this machine has one job at
-    a time; a device elsewhere hands itself to one client at a time.
+    Nothing disturbs a simulator. The processor must do nothing else while it is timed. A GPU of this machine runs one
+    job at a time. A device of another machine serves one client at a time.
     """
 
     SIMULATOR = "simulator"
@@ -93,7 +93,9 @@ class Place(StrEnum):
 
 @dataclass(frozen=True)
 class NetworkHandlers:
-    """What handles whole networks for a target: it stands above the targets, so it is named as ``module:object``.
+    """The code that compiles and runs whole networks for a target, named as ``module:object``.
+
+    It is named and not imported because it stands above the targets in the order of imports.
 
     Attributes:
         compiler: a function, see `anole.compile.network_compiler.NetworkCompiler`.
@@ -105,16 +107,16 @@ class NetworkHandlers:
 
 
 DEVICE_NETWORKS = NetworkHandlers("anole.compile.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
-"""Networks that TVM compiles for a device, and that are timed on it."""
+"""Networks are compiled by TVM for a device and timed on the device."""
 
 
 @dataclass(frozen=True)
 class CppRuntime:
-    """What a C++ program that loads a build is made of.
+    """What a C++ program needs to load a build.
 
     Attributes:
         device: DLPack's name of the kind of device, such as ``kDLCPU``.
-        libraries: the libraries of TVM's runtime that it is linked with.
+        libraries: the libraries of TVM's runtime that the program is linked with.
     """
 
     device: str
@@ -125,10 +127,10 @@ class Target(Protocol):
     """The hardware: one class for each kind, see `anole.targets.kind`.
 
     Attributes:
-        networks: what compiles and runs whole networks for it.
-        description: everything that identifies it, in plain JSON values.
-        operators: the names of those that it has templates for.
-        template_versions: of all its templates, by their names.
+        networks: the code that compiles and runs whole networks for the target.
+        description: everything that identifies the target, in plain JSON values.
+        operators: the names of the operators that the target has templates for.
+        template_versions: the versions of all templates, by their names.
     """
 
     networks: NetworkHandlers
@@ -138,16 +140,16 @@ class Target(Protocol):
 
     @property
     def place(self) -> Place:
-        """Where its candidates run on this machine: never elsewhere."""
+        """Where the target's candidates run when they run on this machine."""
 
     def observable(self) -> Observable | None:
-        """Returns itself where the kernels of its networks can be timed one by one, to be profiled and refined."""
+        """Returns the target itself if each kernel of a network can be timed, which profiling and refining need."""
 
     def absence(self) -> str | None:
-        """Returns why nothing can be run or measured on it from this machine, or None when it can."""
+        """Returns why this machine cannot run or measure anything on the target, or None when it can."""
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of a workload's template; a part of a task's key.
+        """Returns the version of a workload's template, which is a part of a task's key.
 
         Raises:
             TargetError: there is no template for its operator.
@@ -157,27 +159,27 @@ class Target(Protocol):
         """Returns whether an anchor operator runs on the target, and not on the host beside it.
 
         Args:
-            workload: of the operator.
-            position: among the network's anchor operators, from 0.
+            workload: the operator's workload.
+            position: the operator's position among the network's anchor operators, from 0.
         """
 
     def space(self, workload: Workload) -> Space:
-        """Returns the knobs of a workload; needs no compiler."""
+        """Returns the space of a workload; needs no compiler."""
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config that is decent without any tuning; needs no compiler."""
+        """Returns a valid config that is fast enough to be used without tuning; needs no compiler."""
 
 
 class Device(Target, Protocol):
-    """Hardware that is there: TVM compiles for it, and candidates are timed on it.
+    """Real hardware: TVM compiles for it, and candidates are timed on it.
 
     Attributes:
-        preload: the modules that its worker processes import once, before they fork.
-        runs_on: what TVM's runtime calls the kind of device, such as ``cpu``.
-        threads: of the processor, that run kernels or launch them.
-        compiler_options: of TVM, for whole networks.
-        max_relative_error: the L2 distance from the reference beyond which a kernel's answer is wrong.
-        cpp_runtime: what loads its builds in C++.
+        preload: the modules that worker processes import once, before they fork.
+        runs_on: the name of the kind of device in TVM's runtime, such as ``cpu``.
+        threads: how many threads of the processor run kernels, or launch them.
+        compiler_options: TVM's options for compiling whole networks.
+        max_relative_error: the relative L2 distance from the reference above which a kernel's answer is wrong.
+        cpp_runtime: what a C++ program needs to load a build.
     """
 
     preload: tuple[str, ...]
@@ -189,56 +191,56 @@ class Device(Target, Protocol):
 
     @property
     def place(self) -> Literal[Place.PROCESSOR, Place.GPU]:
-        """Where its candidates run: building them disturbs them on the processor alone."""
+        """Where candidates run; building candidates disturbs only the processor."""
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Returns a function that is no anchor, scheduled decently; never fails."""
+        """Schedules a function without an anchor by default rules; never fails."""
 
     def compiler_target(self) -> tvm.target.Target:
-        """Returns what TVM calls this target."""
+        """Returns the target as TVM describes it."""
 
     def compiler_pipeline(self) -> str:
-        """Returns what TVM calls the pipeline that lowers the target's kernels."""
+        """Returns the name of the TVM pipeline that lowers the target's kernels."""
 
     def environment(self) -> Mapping[str, str]:
-        """Returns the environment variables that a process that runs candidates needs."""
+        """Returns the environment variables of a process that runs candidates."""
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        """Builds one candidate with the canonical epilogue, see `anole.targets.shared.kernel.define`, into a file."""
+        """Builds a candidate with the canonical epilogue (`anole.targets.shared.kernel.define`) into a file."""
 
     def units(self) -> Sequence[Unit]:
-        """Returns the devices of this machine that are such a target.
+        """Returns the devices of this machine that match the target.
 
         Raises:
             TargetError: there is none.
         """
 
     def runner(self, workload: Workload) -> Runner:
-        """Returns what runs candidates of a workload in this process."""
+        """Returns a runner for candidates of a workload in this process."""
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
-        """Returns what runs candidates of a workload on the device of a server.
+        """Returns a runner for candidates of a workload on the device of a server.
 
         Raises:
             TargetError: the server has no such device.
         """
 
     def peak_gflops(self) -> float:
-        """Measures, in this process, what no kernel of the target can exceed."""
+        """Measures in this process the speed that no kernel of the target can exceed."""
 
 
 class Observable(Device, Protocol):
-    """A device whose networks let themselves be watched: each kernel is timed while the network runs."""
+    """A device on which each kernel can be timed while a whole network runs."""
 
     def copy_bytes_per_s(self) -> float:
         """Measures, in this process, how fast the device copies its memory."""
 
 
 class Simulator(Target, Protocol):
-    """Hardware that is simulated: what a candidate takes is computed, exactly, anywhere and beside anything else."""
+    """Simulated hardware: a candidate's latency is computed exactly, on any machine and beside any other work."""
 
     @property
     def place(self) -> Literal[Place.SIMULATOR]:
@@ -253,7 +255,7 @@ class Simulator(Target, Protocol):
 
 
 def named_object(name: str) -> Any:
-    """Returns what ``module:object`` names, and imports it when that was not done before."""
+    """Imports and returns the object that ``module:object`` names."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
 

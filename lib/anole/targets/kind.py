@@ -1,4 +1,4 @@
-"""A kind of target: what models.yaml may say of it, and how that becomes a description and a target.
+"""A kind of target: the settings that models.yaml allows, and how they become a description and a target.
 
 Everything here is read before any compiler is imported.
 """
@@ -35,18 +35,17 @@ def _nothing() -> Inventory:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the rest of Anole knows of a kind of target; its folder's `settings` module makes one.
+    """Everything that the rest of Anole knows about a kind of target; the `settings` module of its folder makes one.
 
     Attributes:
-        keys: what an entry of ``targets`` may set, beside ``kind``, ``required`` and ``measure``.
-        read: checks those settings and returns them as plain values. It is given the entry, of which only the keys are
-            checked, and where candidates are measured unless on this machine; it raises SpecError.
-        describe: returns the whole description of a target, in plain JSON values, from its settings as keyword
-            arguments, and detects the rest; it raises TargetError where there can be no such target.
+        keys: the settings that an entry of ``targets`` may have, beside ``kind``, ``required`` and ``measure``.
+        read: checks an entry's settings and returns them as plain values. Its arguments are the entry, whose keys are
+            checked already, and the other machine that measures candidates, or None for this one. It raises SpecError.
+        describe: takes the settings as keyword arguments, detects the rest, and returns the target's whole description
+            in plain JSON values. It raises TargetError where there can be no such target.
         target: makes the target of a description.
-        measurable_elsewhere: whether candidates can be measured on another machine (``measure``).
-        refinable: whether candidates can be tried within a network (``refine``), see
-            `Target.observable`.
+        measurable_elsewhere: whether another machine can measure candidates (``measure``).
+        refinable: whether candidates can be tried within a network (``refine``), see `Target.observable`.
         inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
     """
 
@@ -60,5 +59,5 @@ class Kind:
 
 
 def plain_values(node: Node, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Returns those of an entry's values that are there, in the entry's order, unchecked."""
+    """Returns the values of an entry that are among the keys, in the entry's order, without checking them."""
     return {key: setting.value for key, setting in node.mapping().items() if key in keys}
