@@ -1,1 +1,1 @@
-"""From a model to its tasks."""
+"""Extraction: from a model to its tasks."""

@@ -1,4 +1,4 @@
-"""Operators of torch that TVM's importer lacks or gets wrong, as TVM has them."""
+"""Converters for torch operators that TVM's importer lacks or gets wrong."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from anole.extract.passes.mutators import extents
 
 
 def _three_arguments(node: torch.fx.Node) -> list[Any]:
-    """Returns the arguments of a call, and None for those that are left out."""
+    """Returns the three arguments of a call, with None for omitted ones."""
     return [*node.args, *[None] * (3 - len(node.args))]
 
 
 def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Returns the converter of a largest or smallest element along axes, all of them if none is named."""
+    """Returns the converter of a maximum or minimum along axes, or along all if none is named."""
 
     def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
         data, axes, keeps = _three_arguments(node)
@@ -29,7 +29,7 @@ def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any],
 
 
 def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """What TVM's importer takes from the nearest centre, where torch rounds down."""
+    """Rounds the source position down as torch does; TVM's importer takes the nearest centre."""
     data, size, factors = _three_arguments(node)
     value, emit = importer.env[data], importer.block_builder.emit
     inputs = extents(value)[2:]
@@ -45,9 +45,10 @@ def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def nearest_places(inputs: int, outputs: int, factor: float | None) -> NDArray[np.int64]:
-    """Returns which of the inputs along a side torch's ``nearest`` takes for each output, shape (outputs,).
+    """Returns the input index that torch's ``nearest`` takes for each output along a side, shape (outputs,).
 
-    A factor that was asked for counts, even where it is not that of the sizes, unless these are the same or double.
+    A requested scale factor counts, even where it differs from the ratio of the sizes, unless the sizes are the same or
+    double.
     """
     scale = np.float32(inputs) / np.float32(outputs)
     if factor is not None and outputs not in (inputs, 2 * inputs):
@@ -61,4 +62,4 @@ CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "amin.default": _extreme(relax.op.min),
     "upsample_nearest2d.vec": _nearest,
 }
-"""By the name of the operator in a `torch.fx` graph."""
+"""Converters by the operator's name in a `torch.fx` graph."""

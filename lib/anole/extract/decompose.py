@@ -1,4 +1,4 @@
-"""What an exported torch program is taken apart into, and what is said in other operators for TVM's importer."""
+"""Decomposes an exported torch program, and replaces operators that TVM's importer lacks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from anole.extract.passes.attention import attend
 
 _aten = torch.ops.aten
 _WHOLE = (_aten.linear.default, _aten.matmul.default)
-"""What torch would turn into products of weights that are repeated for every row of a batch."""
+"""Operators kept whole; torch would decompose them into products of weights repeated for every row of a batch."""
 
 
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Returns a program in torch's core operators, linear layers and matrix products of any rank."""
+    """Returns a program in torch's core operators, plus linear layers and matrix products of any rank."""
     table = torch.export.default_decompositions()
     for operator in _WHOLE:
         del table[operator]
@@ -76,4 +76,4 @@ _REWORDED = {
     _aten.group_norm.default: _group_norm,
     _aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
 }
-"""Attention, whose products are tuned, and what TVM's importer lacks, or of which it forgets scales."""
+"""Attention, whose products are tuned; operators that TVM's importer lacks; and those whose scales it ignores."""

@@ -1,4 +1,4 @@
-"""The normal form of a network in Relax, and the anchor operators in it."""
+"""Brings a network in Relax into normal form and finds its anchor operators."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Layer:
 
 
 def normalize(model: ModelSpec, imported: Imported) -> Imported:
-    """Returns the model with batch-norms folded, constants evaluated and NHWC inside; the interface stays.
+    """Returns the model with batch-norms folded, constants evaluated and NHWC inside; its interface stays as it is.
 
-    Matrix products read a transposed right operand by themselves, see `anole.extract.passes.normalize_products`.
+    Matrix products read a transposed right operand directly, see `anole.extract.passes.normalize_products`.
 
     Raises:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
@@ -76,7 +76,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
 
 
 def find_layers(imported: Imported) -> list[Layer]:
-    """Returns the anchor operators in the order of execution, named after the model's layers where that is known."""
+    """Returns the anchor operators in the order of execution, with the names of the model's layers where known."""
     workloads = [workload for call in _calls(imported.module["main"]) if (workload := workload_of(call)) is not None]
     anchors = [call for call in _calls(imported.module["main"]) if _may_be_anchor(call)]
     names = [f"{workload.operator}_{i}" for i, workload in enumerate(workloads)]
@@ -139,7 +139,7 @@ def _dense(call: ir.Call) -> Dense | None:
 
 
 def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
-    """The products of a batch; where all share the right operand, it is one product of all rows."""
+    """Returns a batched product's workload; if the batch shares the right operand, it is one product of all rows."""
     left, right = (_shape(operand.ty) for operand in operands_of(call))
     if left is None or right is None or min(len(left), len(right)) < 2 or not _is_float32(call):
         return None
@@ -164,7 +164,7 @@ def _calls(function: relax.Function) -> Iterator[ir.Call]:
 
 
 def _has_constant_weight(call: ir.Call) -> bool:
-    """Whether a call's weight is constant, to be packed, and all is float32."""
+    """Whether a call's weight is a constant, so that it can be packed, and all tensors are float32."""
     return isinstance(call.args[1], ir.GenericConst) and _is_float32(call)
 
 

@@ -1,4 +1,4 @@
-"""A model after import: its Relax module and what it looks like from outside."""
+"""A model after import: its Relax module and its interface."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Imported:
-    """A model as a Relax module whose function ``main`` goes from all inputs to the output, or the tuple of them.
+    """A model as a Relax module whose function ``main`` maps all inputs to the output, or to the tuple of outputs.
 
     Attributes:
-        module: weights are constants in it.
-        anchors: names of the layers that are convolutions or matrix products, in the order of execution.
+        module: the Relax module; weights are constants in it.
+        anchors: names of the convolution and matrix-product layers, in the order of execution.
     """
 
     module: tvm.IRModule

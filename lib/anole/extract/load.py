@@ -1,4 +1,4 @@
-"""The import of a model into the normal form that tasks are read from and builds are compiled from."""
+"""Loads a model in the normal form from which tasks are read and builds are compiled."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
 
 EXTRACT_VERSION = 7
-"""Raised whenever the same model would give other tasks, or another network to compile."""
+"""Raised whenever the same model would give other tasks or another network to compile."""
 
 
 def load_model(model: ModelSpec) -> Imported:
-    """Imports a model and brings it into the form that tasks are read from and builds are compiled from.
+    """Imports a model and brings it into the normal form from which tasks are read and builds are compiled.
 
     Raises:
         ExtractError: the model cannot be loaded or imported; the message says why.

@@ -1,4 +1,4 @@
-"""Models from ONNX files."""
+"""Imports models from ONNX files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def import_onnx(model: ModelSpec) -> Imported:
     """Imports an ONNX file.
 
     Raises:
-        ExtractError: the file is missing or corrupt, an input's shape is unknown or contradicted, or TVM lacks an
+        ExtractError: the file is missing or corrupt, an input's shape is unknown or contradictory, or TVM lacks an
             operator.
     """
     from tvm.relax.frontend.onnx import from_onnx
@@ -47,10 +47,10 @@ def import_onnx(model: ModelSpec) -> Imported:
 
 
 def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, ...]:
-    """Returns the inputs that a caller gives, with the shapes of the file and of the model's entry.
+    """Returns the inputs that a caller must give, with shapes from the file and the model's entry.
 
     Raises:
-        ExtractError: a dimension is dynamic and not fixed, or fixed to something else than the file says.
+        ExtractError: a dynamic dimension is not fixed, or the entry contradicts the file.
     """
     weights = {tensor.name for tensor in proto.graph.initializer}
     values = [value for value in proto.graph.input if value.name not in weights]

@@ -1,4 +1,4 @@
-"""The stage that extracts: from a model to its manifest and the files of its tasks."""
+"""The extract stage: writes a model's manifest and task files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 def extract_model(
     model: ModelSpec, target: str, description: Mapping[str, Any], manifest_path: Path, tasks_dir: Path
 ) -> None:
-    """Writes a model's manifest for a target, and every task that is in it.
+    """Writes a model's manifest for a target, and the files of all its tasks.
 
     Args:
-        model: what is extracted.
-        target: its name in models.yaml.
-        description: of the target.
-        manifest_path: what is written last, so that where it is, all its tasks are.
-        tasks_dir: where tasks are shared by all models; those that are there already stay untouched.
+        model: the model to extract.
+        target: the target's name in models.yaml.
+        description: the target's description.
+        manifest_path: the manifest; it is written last, so that its presence means that all its tasks exist.
+        tasks_dir: folder of the tasks, shared by all models; existing task files stay untouched.
 
     Raises:
         ExtractError: the model cannot be loaded or turned into tasks.
@@ -43,5 +43,5 @@ def extract_model(
 
 
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the versions of what decides into which tasks a model is split for a target."""
+    """Returns the versions of everything that decides how a model is split into tasks for a target."""
     return {"extract": EXTRACT_VERSION, **get_target(description).template_versions}

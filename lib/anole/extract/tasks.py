@@ -22,11 +22,11 @@ def extract_tasks(
     """Extracts the distinct tasks of a model on a target.
 
     Args:
-        model: what to extract from.
+        model: the model's entry.
         target_name: the target's name in models.yaml.
         description: the target's whole description.
-        template_version: the version of the template that handles a workload on this target.
-        takes: whether an anchor operator, given its position among all, is a task of this target.
+        template_version: returns the version of the template that handles a workload on this target.
+        takes: returns whether an anchor operator, given its position among all, becomes a task of this target.
         versions: the versions of the extraction and of the target's templates.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Models from torchvision and from torch factories."""
+"""Imports models from torchvision and from torch factories."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
 
 
 def _draw(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
-    """Returns standard normal values, or zeros and ones where they are to be whole, which are places of any table."""
+    """Returns standard normal values, or zeros and ones for integer types: indices that are valid in every table."""
     if dtype is None:
         return torch.randn(*shape, generator=generator)
     return torch.randint(0, 2, shape, generator=generator).to(getattr(torch, dtype))
@@ -99,7 +99,7 @@ def run_network(
     """Runs a network and returns its outputs in order.
 
     Raises:
-        ExtractError: it does not accept the inputs, or returns something else than tensors.
+        ExtractError: it does not accept the inputs, or returns something other than tensors.
     """
     try:
         with torch.no_grad():
@@ -126,7 +126,7 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
         )
     try:
         builder = get_model_builder(model.location)
-        # A detector or a segmentation would fetch weights for the network that it is built on.
+        # A detector or a segmentation model would otherwise download weights for its backbone.
         no_weights = {name: None for name in inspect.signature(builder).parameters if name.startswith("weights")}
         network: torch.nn.Module = builder(**no_weights)
     except Exception as error:
@@ -138,7 +138,7 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
 
 
 def _unsettle_batch_norms(network: torch.nn.Module) -> None:
-    """Gives untrained batch-norms statistics and scales that are not trivial, so that folding them shows."""
+    """Gives untrained batch-norms non-trivial statistics and scales, so that folding them has an effect."""
     for layer in network.modules():
         if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
             for value, around in ((layer.running_mean, 0), (layer.running_var, 1)):
@@ -170,7 +170,7 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
 
 
 def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
-    """Imports a module as its source is now, past what was loaded or compiled to byte code before."""
+    """Imports a module from its current source, ignoring loaded modules and cached byte code."""
     own = {_module_name(file) for file in model_files(model.source, Path.cwd())}
     for loaded, module in list(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or sys.prefix)
@@ -193,7 +193,7 @@ def _module_name(file: Path) -> str:
 
 @contextmanager
 def _project_importable() -> Iterator[None]:
-    """Puts the working directory first on the path, and lets no byte code of another source be found."""
+    """Puts the working directory first on the import path and hides the byte code of other sources."""
     folder, prefix = str(Path.cwd()), sys.pycache_prefix
     with tempfile.TemporaryDirectory() as scratch:
         sys.path.insert(0, folder)
@@ -217,7 +217,7 @@ def _anchor_names(program: Any) -> tuple[str, ...]:
 
 
 def tensors_of(output: Any) -> Iterator[torch.Tensor]:
-    """Yields the tensors of whatever a network returned, in order."""
+    """Yields the tensors in a network's output, in order."""
     if isinstance(output, torch.Tensor):
         yield output
     elif isinstance(output, dict):

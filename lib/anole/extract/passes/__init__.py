@@ -1,1 +1,1 @@
-"""Passes over an imported network's Relax module that bring it into normal form."""
+"""Passes that bring an imported network's Relax module into normal form."""

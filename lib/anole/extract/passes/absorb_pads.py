@@ -1,4 +1,4 @@
-"""Borders of zeros that are written for a convolution, which can do without them."""
+"""Folds explicit zero padding into the convolution that reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anole.extract.passes.mutators import bound_call, rewritten
 
 
 def pad_in_convolutions(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module, whose data lies as NHWC, with convolutions that pad what was padded for them."""
+    """Returns the NHWC module with explicit padding moved into the convolutions' own padding."""
     return rewritten(module, _Absorber)
 
 

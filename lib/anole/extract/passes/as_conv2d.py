@@ -1,4 +1,4 @@
-"""Networks of one and of three dimensions as networks of images: of one row, or of all the slices of a volume."""
+"""Rewrites one- and three-dimensional networks as networks of images: of one row, or of a volume's slices."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from anole.extract.passes.mutators import ELEMENTWISE, bound, bound_call, extent
 
 
 def make_images(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with convolutions of one and of three dimensions as those of images.
+    """Returns the module with one- and three-dimensional convolutions rewritten as two-dimensional ones.
 
-    Whatever follows them element by element, pools, joins channels or normalises batches reads and writes images, too,
-    so that nothing is between a convolution and its epilogue, and batch-norms are folded.
+    Following element-wise operators, pools, concatenations and batch-norms are rewritten to images too, so that nothing
+    separates a convolution from its epilogue, and batch-norms can be folded.
     """
     return rewritten(module, _Imager)
 
 
 class _Form(Protocol):
-    """How data of some rank is data of images, (batch, channels, rows, columns), and that again."""
+    """Converts data of one rank to images, (batch, channels, rows, columns), and back."""
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
-        """Returns the images that data was made of, or None where it was not."""
+        """Returns the images that the data was converted from, or None if it was not."""
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
-        """Returns an operand of what has a shape as images, or as what spreads over them; None where that fails."""
+        """Returns an operand of a result of this shape as images, or as what broadcasts to them; None if impossible."""
 
     def from_images(self, mutator: Any, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
-        """Returns images as data of a shape again."""
+        """Converts images back to data of this shape."""
 
 
 class _Rows:
@@ -97,10 +97,10 @@ class _Slices:
 
 
 _FORMS: dict[int, _Form] = {3: _Rows(), 5: _Slices()}
-"""By the rank of data."""
+"""Forms by the rank of the data."""
 
 _Make = Callable[[Any, ir.Call, Sequence[ir.Expr]], ir.Expr | None]
-"""From the mutator, a call and its operands as images to what it computes as images; None where that fails."""
+"""Takes the mutator, a call and its operands as images; returns the result as images, or None if impossible."""
 
 
 def _row_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
@@ -131,7 +131,7 @@ def _row_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Ex
 
 
 def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
-    """Convolves each slice together with its neighbours, as further channels; or one by one, where groups are apart."""
+    """Convolves each slice with its neighbours as further channels, or tap by tap where the convolution is grouped."""
     attrs, weight = call.attrs, value_behind(mutator, call.args[1])
     if weight is None:
         return None
@@ -155,7 +155,7 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
 
 
 def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
-    """Pools each slice, and then the slices that the depth of the pool holds."""
+    """Pools each slice, then combines the slices within the pool's depth."""
     attrs, depth, results = call.attrs, extents(call.args[0])[2], int(call.ty.shape[2])
     reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
     if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
@@ -178,14 +178,14 @@ def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir
 
 
 def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
-    """Returns, for each place in the depth of a kernel, the slice that each slice of the result finds there.
+    """Returns, for each depth tap of a kernel, the slices that the result's slices read there.
 
     Args:
-        mutator: which is at the call.
-        call: whose strides and padding say where that is.
+        mutator: the mutator that visits the call.
+        call: the convolution or pool; its strides and padding decide which slices are read.
         images: the slices that are read.
-        reach: places in the depth of the kernel.
-        dilation: between them.
+        reach: number of taps in the kernel's depth.
+        dilation: distance between taps, in slices.
     """
     builder, stride = mutator.builder_, int(call.attrs.strides[0])
     front, back = int(call.attrs.padding[0]), int(call.attrs.padding[3])
@@ -250,7 +250,7 @@ _CONVOLUTIONS: dict[str, _Make] = {
     "relax.nn.conv1d_transpose": _row_convolution,
     "relax.nn.conv3d": _volume_convolution,
 }
-"""What always becomes one of images; all else where it reads such."""
+"""Operators that always become image operators; all others do only where they read images."""
 
 _MADE: dict[str, _Make] = {
     **_CONVOLUTIONS,
@@ -281,7 +281,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         if name not in _CONVOLUTIONS and all(form.images(self, operand) is None for operand in call.args):
             return call
         shape = extents(call)
-        # Of a convolution, data and result differ in shape, and a weight is none of what lies as images.
+        # A 3-d convolution's data and result differ in shape, and its weight is not converted to images.
         own = [call.args[0]] if name == "relax.nn.conv3d" else call.args
         operands = [form.as_images(self, each, shape if name in ELEMENTWISE else extents(each)) for each in own]
         made = None if any(operand is None for operand in operands) else _MADE[name](self, call, operands)
@@ -293,7 +293,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
 
     def _expand(self, call: ir.Call) -> ir.Expr:
-        # So TVM imports a pool of one dimension.
+        # TVM imports a one-dimensional pool with such an expand_dims.
         images, rank = _FORMS[3].images(self, call.args[0]), len(call.ty.shape)
         return images if images is not None and [int(axis) % rank for axis in call.attrs.axis] == [2] else call
 

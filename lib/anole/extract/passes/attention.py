@@ -1,4 +1,4 @@
-"""Attention as two products with a softmax between them."""
+"""Rewrites attention as two matrix products with a softmax between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def attend(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Returns what torch's scaled dot product attention does; a row whose mask lets nothing through gives 0."""
+    """Computes torch's scaled dot product attention; a row whose mask admits nothing gives 0."""
     if dropout_p:
         return NotImplemented
     if enable_gqa:
@@ -32,14 +32,14 @@ def attend(
 
 
 def _bias(mask: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """What a mask adds to scores: a boolean one says where they count."""
+    """Returns the term that a mask adds to the scores; a boolean mask is true where a score counts."""
     if mask.dtype != torch.bool:
         return mask
     return torch.where(mask, 0.0, -torch.inf).to(scores.dtype)
 
 
 def _repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:
-    """Keys or values that several heads in a row share, one for each head."""
+    """Repeats keys or values that several consecutive heads share, once for each head."""
     *batch, groups, rows, width = shared.shape
     repeated = shared.unsqueeze(-3).expand(*batch, groups, heads // groups, rows, width)
     return repeated.reshape(*batch, heads, rows, width)

@@ -1,4 +1,4 @@
-"""Operators whose places, axes and bounds are said plainly, as passes and schedules expect them to be."""
+"""Brings indices, axes, bounds and powers into the canonical form that later passes and schedules expect."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from anole.extract.passes.mutators import rewritten
 
 
 def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with axes counted from the front, slices of what is taken at one place, clips and products.
+    """Returns the module with non-negative axes, and with slices, clips and products for takes, bounds and powers.
 
-    Converting the layout crashes on a squeezed axis counted from the back. What is taken is looked up element by
-    element. Bounds that are tensors, as ONNX has them, would keep the layout from passing. A power is a library's
-    function, called lane by lane.
+    The layout conversion crashes on a squeeze with a negative axis. A take of a single index is looked up element by
+    element. Bounds given as tensors, as in ONNX, would stop the layout conversion. A power calls a library function
+    lane by lane.
     """
     return rewritten(module, _Speaker)
 
@@ -36,7 +36,7 @@ def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     data, index = call.args[0], value_of(call.args[1])
     if call.attrs.axis is not None and index is None and str(call.attrs.mode) == "fast":
-        # A place that there is not, such as of an unknown word, must not be looked for anywhere in memory.
+        # An index out of range, such as that of an unknown word, must not read arbitrary memory.
         return relax.op.take(data, call.args[1], call.attrs.axis, "clip")
     if call.attrs.axis is None or index is None or index.ndim:
         return call
@@ -64,7 +64,7 @@ def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Says as roots and products what the library's function would compute lane by lane."""
+    """Writes a power as roots or products; the library function would be called lane by lane."""
     data, exponent = call.args[0], _scalar(call.args[1])
     if exponent in _ROOTS:
         return _ROOTS[exponent](data)
@@ -74,7 +74,7 @@ def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Says which operator it is where a function takes the greater, or the lesser, of each element and one number."""
+    """Replaces a function that takes the maximum or minimum of each element and one number by the operator."""
     operands = list(call.args[1].fields) if isinstance(call.args[1], relax.Tuple) else []
     if len(operands) != 2 or _scalar(operands[1]) is None:
         return call
@@ -94,7 +94,7 @@ def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _scalar(operand: ir.Expr) -> float | None:
-    """Returns the number that a constant holds, if it is one of floating point, and nothing is spread by it."""
+    """Returns the value of a floating-point scalar constant, which broadcasts nothing; None for everything else."""
     value = value_of(operand)
     return float(value) if value is not None and not value.ndim and value.dtype.kind == "f" else None
 

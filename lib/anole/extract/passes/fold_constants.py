@@ -1,4 +1,4 @@
-"""Constants evaluated with NumPy: arithmetic of batch-norms, layouts and places, which TVM compiles call by call."""
+"""Evaluates operators on constants with NumPy: batch-norm arithmetic, layouts and indices; TVM compiles each call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FOLDS: dict[str, _Fold] = {
 
 
 def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with every call of a plain operator on constants evaluated."""
+    """Returns the module with every supported operator on constants evaluated."""
     return rewritten(module, _Folder)
 
 
@@ -54,13 +54,13 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
 
 
 def value_behind(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
-    """Returns the value of what an expression stands for in a mutator's new function, see `value_of`."""
+    """Returns the constant that an expression is bound to in a mutator's new function, see `value_of`."""
     found = bound(mutator, expr)
     return value_of(expr if found is None else found)
 
 
 def value_of(expr: ir.Expr) -> NDArray[Any] | None:
-    """Returns the value of a constant, or of a shape that is known; None of anything else."""
+    """Returns the value of a constant or of a known shape; None for everything else."""
     if isinstance(expr.ty, relax.ShapeType) and all(isinstance(extent, tirx.IntImm) for extent in expr.ty.values):
         return np.array([int(extent) for extent in expr.ty.values], np.int64)
     if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):

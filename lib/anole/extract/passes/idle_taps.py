@@ -1,4 +1,4 @@
-"""Taps of kernels that meet nothing but the border, which convolutions do without."""
+"""Removes kernel taps that read only padding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Axis(NamedTuple):
         return first < self.outputs and first * self.stride + offset < self.size
 
     def kept(self) -> range:
-        """Returns the taps from the first to the last that meets data, or more where else data were cut off."""
+        """Returns the taps from the first to the last that meets data; more where padding would become negative."""
         useful = [tap for tap in range(self.taps) if self.meets_data(tap)] or [0, self.taps - 1]
         first = min(useful[0], self.before // self.dilation)
         last = max(useful[-1], self.taps - 1 - self.after // self.dilation)
@@ -39,9 +39,9 @@ class _Axis(NamedTuple):
 
 
 def drop_idle_taps(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module, whose data lies as NHWC, with kernels without outer rows and columns that meet only zeros.
+    """Returns the NHWC module with kernels without the outer rows and columns that meet only zeros.
 
-    A 3x3 kernel of the dilation 24 on 14x14 pixels is one of 1x1: of atrous pyramids on small images little is left.
+    A 3x3 kernel of dilation 24 on 14x14 pixels becomes 1x1; atrous pyramids on small images shrink a lot.
     """
     return rewritten(module, _Dropper)
 

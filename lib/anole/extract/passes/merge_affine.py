@@ -1,4 +1,4 @@
-"""Sums and products with constants, merged into one of each, and these into the weights of what they follow."""
+"""Merges chains of sums and products with constants, and folds the products into preceding weights."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _Values = NDArray[np.float64]
 
 
 class _Affine(NamedTuple):
-    """A tensor times constants, and plus constants, both of which spread over it."""
+    """scale * data + shift, where both constants broadcast to the data."""
 
     data: ir.Expr
     scale: _Values
     shift: _Values
 
     def after(self, scale: _Values, shift: _Values) -> _Affine:
-        """Returns what this is of the same data scaled and shifted before."""
+        """Returns the composition: this step applied to data that is first scaled and shifted."""
         return _Affine(self.data, self.scale * scale, self.scale * shift + self.shift)
 
 
@@ -38,16 +38,16 @@ _STEPS: dict[str, Callable[[_Values], tuple[_Values, _Values]]] = {
     "relax.multiply": lambda value: (value, _ZERO),
     "relax.divide": lambda value: (1 / value, _ZERO),
 }
-"""What each operator with a constant right operand scales by, and what it adds then."""
+"""The scale and shift of each operator with a constant right operand."""
 
 _WEIGHTED = ("relax.nn.conv2d", "relax.matmul")
 
 
 def merge_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module, whose data lies as NHWC, with at most one product and one sum in a row.
+    """Returns the NHWC module with at most one product and one sum in a row.
 
-    The product is done by the weights of a convolution or a matrix product before it, whose result nothing else may
-    read. So is a batch-norm behind a bias. A division by constants is a product.
+    A product is folded into the weights of the convolution or matrix product before it, if nothing else reads that
+    result. This also folds a batch-norm behind a bias. A division by constants counts as a product.
     """
     return rewritten(module, _Merger)
 
@@ -78,18 +78,18 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         return self._written(merged) if is_new and np.isfinite(merged.scale).all() else call
 
     def _merged(self, step: _Affine) -> _Affine:
-        """Returns a step together with all those before it, whose results nothing else reads."""
+        """Merges a step with all preceding steps whose results nothing else reads."""
         while (before := _step(self._only_for_this(step.data))) is not None:
             step = _Affine(before.data, *step.after(before.scale, before.shift)[1:])
         return step
 
     def _only_for_this(self, value: ir.Expr) -> ir.Expr | None:
-        """Returns what a variable stands for, if it is read but once; one of this pass is."""
+        """Returns the expression bound to a variable that is read only once; variables that this pass made are."""
         is_read_once = isinstance(value, relax.Var) and self._uses.get(value, 1) == 1
         return self.lookup_binding(value) if is_read_once else None
 
     def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
-        """Returns data computed with scaled weights, or None where that cannot be done."""
+        """Returns the data's operator with scaled weights, or None where the scale cannot be folded."""
         call = self._only_for_this(data)
         if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op) or call.op.name not in _WEIGHTED:
             return None
@@ -110,7 +110,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
 
 
 def _step(call: Any) -> _Affine | None:
-    """Returns a call as a product and a sum, or None where it is neither, or spreads its data."""
+    """Returns a call as scale and shift, or None where it is neither or broadcasts its data."""
     if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op) or call.op.name not in _STEPS:
         return None
     data, other = call.args

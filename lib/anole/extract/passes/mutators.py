@@ -1,4 +1,4 @@
-"""How passes over a network's functions are applied, and what they ask of a function that they are at."""
+"""Helpers for passes: apply a mutator to all functions, and look up bindings and shapes inside one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ELEMENTWISE = tuple(
     [f"relax.{name}" for name in f"{_BINARY} {_UNARY} where".split()]
     + [f"relax.nn.{name}" for name in _ACTIVATIONS.split()]
 )
-"""Operators that do the same to every element, wherever it is, and whose attributes name no axis."""
+"""Operators that treat every element alike, wherever it lies, and whose attributes name no axis."""
 
 
 def rewritten(module: tvm.IRModule, mutator: type[Any]) -> tvm.IRModule:
-    """Returns the module with every function as a mutator leaves it, without what is no longer used.
+    """Returns the module with every function rewritten by a mutator and unused bindings removed.
 
     Args:
-        module: of the network.
-        mutator: a `relax.PyExprMutator`, which is made for the module.
+        module: the network's module.
+        mutator: a `relax.PyExprMutator` class; it is instantiated with the module.
     """
     visitor = mutator(module)
     for variable, function in module.functions_items():
@@ -33,11 +33,11 @@ def rewritten(module: tvm.IRModule, mutator: type[Any]) -> tvm.IRModule:
 
 
 def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
-    """Returns what a variable stands for, through all others that it is only another name of.
+    """Returns the expression that a variable is bound to, following variables bound to variables.
 
     Args:
-        mutator: whose new function it is of.
-        expr: a variable, or what stands for itself.
+        mutator: the mutator whose new function contains the variable.
+        expr: a variable; any other expression is returned as it is.
     """
     while isinstance(expr, relax.Var):
         expr = mutator.lookup_binding(expr)
@@ -45,7 +45,7 @@ def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
 
 
 def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
-    """Returns the call that an expression stands for, or None where it is none of that operator."""
+    """Returns the call that an expression is bound to, or None if it is not a call of that operator."""
     call = bound(mutator, expr)
     return call if isinstance(call, ir.Call) and call.op == ir.Op.get(operator) else None
 
@@ -58,6 +58,6 @@ def variables(expr: ir.Expr) -> list[relax.Var]:
 
 
 def extents(expr: ir.Expr) -> list[int]:
-    """Returns the shape of a tensor; nothing where it is not known, of a scalar and of what is no tensor."""
+    """Returns a tensor's shape; an empty list for scalars, unknown shapes and expressions that are no tensors."""
     shape = getattr(expr.ty, "shape", None) or ()
     return [int(extent) for extent in shape] if all(isinstance(extent, tirx.IntImm) for extent in shape) else []

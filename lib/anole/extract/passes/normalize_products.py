@@ -1,6 +1,6 @@
-"""Matrix products in normal form: one that reads its right operand transposed says so itself.
+"""Folds the transposition of a matrix product's right operand into the product.
 
-It is an einsum, as Relax's own matrix product cannot say that; the transposition that was in front of it is gone.
+The result is an einsum, because Relax's own matrix product cannot express a transposed operand.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from anole.extract.passes.mutators import bound, extents, rewritten
 
 
 def absorb_transpositions(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with right operands as they lie in memory, where a transposition is all that is between."""
+    """Returns the module with right operands read as they lie in memory, where only a transposition is in between."""
     return rewritten(module, _Absorber)
 
 
 def is_transposed_product(call: ir.Call) -> bool:
-    """Returns whether a call is a product with a right operand that it reads transposed."""
+    """Returns whether a call is a product that reads its right operand transposed."""
     if call.op.name != "relax.einsum" or not isinstance(call.args[0], relax.Tuple) or len(call.args[0].fields) != 2:
         return False
     left, right = (len(operand.ty.shape) for operand in call.args[0].fields)
@@ -29,12 +29,12 @@ def is_transposed_product(call: ir.Call) -> bool:
 
 
 def transposed_product(left: ir.Expr, right: ir.Expr) -> ir.Call:
-    """Returns the product with a right operand that is read transposed."""
+    """Returns the product that reads its right operand transposed."""
     return relax.op.einsum((left, right), _subscripts(len(left.ty.shape), len(right.ty.shape)))
 
 
 def _subscripts(left: int, right: int) -> str:
-    """What einsum calls such a product, by the number of axes of both operands."""
+    """Returns the einsum subscripts of such a product, given the number of axes of both operands."""
     batch = ascii_lowercase[: left - 2]
     return f"{batch}yz,{batch[left - right :] if right > 2 else ''}xz->{batch}yx"
 
@@ -55,9 +55,9 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         return transposed_product(left, transposed)
 
     def _transposed(self, value: ir.Expr) -> ir.Expr | None:
-        """Returns a value with its last two axes exchanged, or None where that would not bring its rows in order.
+        """Returns a value with its last two axes exchanged, or None where that would not make its rows contiguous.
 
-        Scaling and splitting the batch differently may stand between the value and what exchanged its axes.
+        Between the value and its permutation, scaling and reshaping the batch axes are allowed.
         """
         call = bound(self, value)
         if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):

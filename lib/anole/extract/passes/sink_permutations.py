@@ -1,4 +1,4 @@
-"""Permutations that converting the layout leaves, moved behind operators that can do without, until they cancel out."""
+"""Moves the permutations that the layout conversion leaves behind layout-agnostic operators until they cancel out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from anole.extract.passes.fold_constants import value_of
 from anole.extract.passes.mutators import ELEMENTWISE, bound, bound_call, extents, rewritten
 
 _TO_CHANNELS_FIRST = [0, 3, 1, 2]
-"""What comes before an operator of which the conversion knows no layout."""
+"""The permutation that TVM inserts before an operator whose layouts its conversion does not know."""
 
 _Axes = Sequence[int]
 
 
 def sink_permutations(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with operators on data as it lies, where TVM would bring it into another order and back."""
+    """Returns the module with operators on data in its own layout, where TVM would permute it and back."""
     return rewritten(module, _Sinker)
 
 
@@ -59,7 +59,7 @@ def _relaid(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
 
 
 _LAID = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "image.resize2d")
-"""What names the layout of its data, which is NCHW where that is permuted to it."""
+"""Operators whose attributes name the layout of their data, which is NCHW after the permutation."""
 
 _MOVED: dict[str, Callable[[ir.Call, Sequence[ir.Expr], _Axes], ir.Expr]] = {
     **dict.fromkeys(ELEMENTWISE, _alike),
@@ -70,10 +70,10 @@ _MOVED: dict[str, Callable[[ir.Call, Sequence[ir.Expr], _Axes], ir.Expr]] = {
     "relax.strided_slice": _slice,
     "relax.take": _take,
 }
-"""Each makes the same of operands that are not permuted; an axis of the call is one of `axes`."""
+"""Rebuilds each operator on operands that are not permuted; axis i of the call becomes `axes[i]`."""
 
 _FIRST_ONLY = tuple(f"relax.{name}" for name in ("nn.pad", "nn.log_softmax", "strided_slice", "take", *_LAID))
-"""Of whose operands only the first one is data."""
+"""Operators of which only the first operand is data."""
 
 
 @mutator
@@ -95,7 +95,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         return relax.op.permute_dims(self.builder_.emit(moved), _TO_CHANNELS_FIRST)
 
     def _operands(self, name: str, call: ir.Call) -> tuple[list[ir.Expr], list[ir.Expr]]:
-        """Returns what a call reads in the order that is to be changed, and what else it is given."""
+        """Returns the operands whose order changes, and the remaining ones."""
         if name == "relax.concat":
             joined = bound(self, call.args[0])
             return (list(joined.fields) if isinstance(joined, relax.Tuple) else []), []
@@ -103,7 +103,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         return list(call.args[:n_data]), list(call.args[n_data:])
 
     def _joined(self, call: ir.Call) -> ir.Expr:
-        """Returns a permutation of what lies as it should, or nothing but that."""
+        """Merges two consecutive permutations; returns the data itself if they cancel out."""
         before = self._before(call.args[0])
         if before is None or not call.attrs.axes:
             return call
@@ -124,7 +124,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         return relax.const(np.ascontiguousarray(back), str(operand.ty.dtype))
 
     def _before(self, operand: ir.Expr) -> ir.Expr | None:
-        """Returns what is brought into the order of channels first, or None where that is not done."""
+        """Returns the data that is permuted to channels first, or None if it is not."""
         call = bound_call(self, operand, "relax.permute_dims")
         if call is None or [int(axis) for axis in call.attrs.axes or ()] != _TO_CHANNELS_FIRST:
             return None

@@ -1,7 +1,7 @@
-"""Transposed convolutions as convolutions of one pixel's neighbours to all the pixels that it becomes.
+"""Rewrites a transposed convolution as a convolution from input pixels to blocks of output pixels.
 
-Shi et al., "Is the deconvolution layer the same as a convolutional layer?" (2016): a convolution with a stride s in
-reverse gives s x s outputs for each input, each of which depends on the same few inputs through weights of its own.
+Shi et al., "Is the deconvolution layer the same as a convolutional layer?" (2016): a transposed convolution of stride
+s gives s x s outputs for each input; each output depends on the same few inputs through its own weights.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from anole.extract.passes.mutators import extents, rewritten
 
 
 def convolve_forward(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module, whose data lies as NHWC, with transposed convolutions of constant weights as convolutions.
+    """Returns the NHWC module with transposed convolutions of constant weights replaced by convolutions.
 
-    Where there are strides, the pixels that an input becomes follow each other as channels, until they are moved.
+    With a stride, the convolution gives the outputs of one input as channels; a permutation then moves them into place.
     """
     return rewritten(module, _Forwarder)
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """A transposed convolution along one axis, as a convolution of inputs to groups of `stride` outputs each.
+    """A transposed convolution along one axis, as a convolution from inputs to groups of `stride` outputs each.
 
     Attributes:
         stride: outputs for each input.
-        taps: by the position in the convolution's kernel, from the first input on, and by the place in a group,
-            the position in the transposed kernel; -1 where there is none.
-        before, after: inputs that are padded at both ends.
-        groups: of outputs that are computed.
-        first: output of them that is wanted, of `extent`.
+        taps: shape (taps of the convolution, stride): the tap of the transposed kernel that each output of a group
+            uses, counted from the first input on; -1 where there is none.
+        before, after: padding at the two ends, in inputs.
+        groups: number of computed groups of outputs.
+        first: first wanted output among the computed ones.
+        extent: number of wanted outputs.
     """
 
     stride: int
@@ -50,11 +51,11 @@ class _Axis:
 
     @classmethod
     def of(cls, inputs: int, kernel: int, stride: int, dilation: int, cut: int, extent: int) -> Self:
-        """Returns it for so many inputs, of whose outputs the first `cut` are not wanted, but `extent` after them."""
+        """Returns the axis for `inputs` inputs, where `extent` outputs are wanted after the first `cut`."""
         places = np.arange(kernel) * dilation
         reach = int(places[-1]) // stride + 1
         taps = np.full((reach, stride), -1, dtype=np.int64)
-        # Input i - t adds to the outputs of group i what the kernel has at t times the stride and further on.
+        # Input i - t adds the taps from t * stride on to the outputs of group i.
         taps[reach - 1 - places // stride, places % stride] = np.arange(kernel)
         skipped = min(cut // stride, reach - 1)
         after = max(0, -(-(cut + extent) // stride) - inputs)
@@ -63,7 +64,7 @@ class _Axis:
 
     @property
     def whole(self) -> bool:
-        """Whether all outputs that are computed are wanted."""
+        """Whether all computed outputs are wanted."""
         return self.first == 0 and self.extent == self.groups * self.stride
 
 
@@ -102,7 +103,7 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         return self._moved(made, batch, rows, columns, groups, filters)
 
     def _moved(self, made: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
-        """Returns the outputs at their places, without those that are not wanted."""
+        """Moves the outputs into place and cuts off the unwanted ones."""
         if rows.stride * columns.stride > 1:
             parts = (batch, rows.groups, columns.groups, groups, rows.stride, columns.stride, filters // groups)
             apart = self.builder_.emit(relax.op.reshape(self.builder_.emit(made), parts))
@@ -116,16 +117,16 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
 
 
 def _forward_weight(weight: NDArray[Any], rows: _Axis, columns: _Axis, groups: int) -> NDArray[Any]:
-    """Returns the convolution's weight, (rows, columns, in of a group, out), whose outputs are those of whole groups.
+    """Returns the convolution's weight, shape (rows, columns, in of a group, out); its outputs are whole groups.
 
     Args:
-        weight: of the transposed convolution, (rows, columns, in, out of a group).
-        rows: of both kernels.
-        columns: of both kernels.
-        groups: of channels, that are apart.
+        weight: the transposed convolution's weight, shape (rows, columns, in, out of a group).
+        rows: the mapping of the kernel's rows.
+        columns: the mapping of the kernel's columns.
+        groups: number of groups of channels.
     """
     padded = np.pad(weight, [(0, 1), (0, 1), (0, 0), (0, 0)])
-    # At -1 there is nothing but zeros: (y, of a group, x, of a group, in, out).
+    # A tap of -1 reads the padding's zeros. Axes: (y, row in group, x, column in group, in, out).
     taken = padded[rows.taps[:, :, None, None], columns.taps[None, None]]
     y, in_rows, x, in_columns, channels, filters = taken.shape
     apart = taken.reshape(y, in_rows, x, in_columns, groups, channels // groups, filters)
