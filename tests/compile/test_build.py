@@ -102,7 +102,7 @@ def test_the_model_must_be_what_was_extracted(project: Path) -> None:
     manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
     file = project / "tiny.py"
     file.write_text(file.read_text().replace("nn.Linear(16, 10)", "nn.Linear(16, 12)"))
-    with pytest.raises(BuildError, match=r"not what was extracted: dense 16->12; extract it again"):
+    with pytest.raises(BuildError, match=r"has changed since it was extracted: dense 16->12; extract it again"):
         compile_build(model, manifest, SETTINGS, {}, project / "net")
     assert not (project / "net").exists()
 

@@ -73,7 +73,7 @@ def test_untuned_layers_are_named_with_their_share(net: Any, caplog: pytest.LogC
 
 
 def test_another_network_than_the_manifests_is_refused(net: Any, network: Callable[[str], Any]) -> None:
-    with pytest.raises(BuildError, match=r"model residual is not what was extracted: .*extract it again"):
+    with pytest.raises(BuildError, match=r"model residual has changed since it was extracted: .*extract it again"):
         match_tasks(manifest(net), network("branches").tasks, {}, net.target)
 
 

@@ -1,1 +1,1 @@
-"""From tuned tasks to builds: a network compiled with the best configs known, as a folder that stands alone."""
+"""Compilation: from tuned tasks to builds, self-contained folders with the best known configs."""

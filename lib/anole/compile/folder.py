@@ -1,4 +1,4 @@
-"""The folder of a build: the shared library, what it is, and how to load it."""
+"""The folder of a build: the shared library, its description, and code that loads it."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def write_library(folder: Path, executable: Any) -> None:
     """Writes a compiled network.
 
     Raises:
-        BuildError: it cannot be linked.
+        BuildError: the library cannot be linked.
     """
     try:
         executable.export_library(str(folder / "model.so"))
     except Exception as error:
-        # A full disk is told by whoever made the folder; what is not found is the compiler.
+        # Whoever made the folder reports a full disk; a file that is not found is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
         raise BuildError(f"cannot link model.so; a C++ compiler is needed: {error}") from error
 
 
 def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None = None) -> None:
-    """Writes ``build.json`` and, where there is a library that TVM's runtime loads, the snippets that load it."""
+    """Writes ``build.json`` and, for a library that TVM's runtime loads, example code that loads it."""
     write_build(folder, build)
     if cpp_runtime is not None:
         (folder / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
@@ -46,10 +46,10 @@ def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Gives an empty folder, which takes the place of another when all went well and vanishes otherwise.
+    """Yields an empty folder that replaces the given one on success and is removed on failure.
 
     Raises:
-        BuildError: it cannot be written.
+        BuildError: the folder cannot be written.
     """
     beside: list[Path] = []
     try:
@@ -58,7 +58,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         made, replaced = beside
         made.chmod(0o755)
         yield made
-        # Nobody ever sees a folder of which something is missing.
+        # The folder is replaced as a whole, so that nobody ever sees an incomplete one.
         if folder.exists():
             os.replace(folder, replaced)
         os.replace(made, folder)
@@ -87,7 +87,7 @@ def _input(info: TensorInfo) -> str:
 
 
 def _initialized(device: str) -> str:
-    """What the virtual machine is told of a device: its kind, its number, and that memory is pooled."""
+    """Returns C++ arguments that initialise the virtual machine's device: its kind, its number, pooled memory."""
     return f"static_cast<int>({device}), 0, /*pooled allocator=*/2"
 
 

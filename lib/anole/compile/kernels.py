@@ -1,4 +1,4 @@
-"""The kernels of a lowered network: how often each is called, which layers it holds, what it computes and moves."""
+"""Describes the kernels of a lowered network: how often each is called, its layers, its operations and traffic."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Kernel:
     """One function of a network, which may be called at several places.
 
     Attributes:
-        name: of the function in the library.
-        calls: in one run of the network.
-        workload: of the anchor operator in it, if any.
-        layers: that have this anchor, one for each call.
-        size_bytes: what one call reads and writes when it touches every element of its operands once.
+        name: the function's name in the library.
+        calls: number of calls in one run of the network.
+        workload: the workload of its anchor operator, if it has one.
+        layers: the layers that have this anchor, one for each call.
+        size_bytes: bytes that one call reads and writes if it touches every element of its operands once.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Kernel:
     size_bytes: int
 
     def built(self, task_keys: Mapping[Workload, str]) -> BuiltKernel:
-        """Returns the kernel as the build's description tells it."""
+        """Returns the kernel as in the build's description."""
         return BuiltKernel(
             name=self.name,
             calls=self.calls,
@@ -53,7 +53,7 @@ def describe_kernels(module: tvm.IRModule, layers: Iterable[Layer]) -> list[Kern
     """Returns the kernels of a lowered module, in the order of their first call.
 
     Args:
-        module: what `anole.compile.lower.lower` made.
+        module: the module that `anole.compile.lower.lower` returned.
         layers: the network's anchor operators, in the order of execution.
     """
     waiting: dict[Workload, list[str]] = {}
@@ -77,7 +77,7 @@ def describe_kernels(module: tvm.IRModule, layers: Iterable[Layer]) -> list[Kern
 
 
 def _called(main: relax.Function) -> Iterator[Any]:
-    """The functions that a network calls, in order, each as often as it does."""
+    """Yields the functions that a network calls, in order, each as often as it is called."""
     for block in main.body.blocks:
         for binding in block.bindings:
             value = getattr(binding, "value", None)

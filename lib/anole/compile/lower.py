@@ -1,4 +1,4 @@
-"""From normal form to scheduled functions: templates for the anchors, the default schedule for the rest."""
+"""Lowers a network to scheduled functions: templates for the anchors, the default schedule for the rest."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def lower(
     choices: Mapping[Workload, Choice],
     schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Returns the module with all functions scheduled, weights packed, and epilogues fused behind the anchors.
+    """Returns the module with all functions scheduled, weights packed, and epilogues fused into the anchors.
 
-    What passes between the kernels of one function is planned with the network's tensors.
+    Buffers between the kernels of one function are planned together with the network's tensors.
 
     Args:
-        module: in normal form, see `anole.extract.graph.normalize`.
-        choices: what each anchor operator of the module is compiled to.
+        module: the module in normal form, see `anole.extract.graph.normalize`.
+        choices: the program for each anchor operator of the module.
         schedule_default: schedules every other function.
 
     Returns:
-        The module, and for each workload whose template could not schedule it in this network, the reason;
-        those have the default schedule.
+        The module, and for each workload that its template could not schedule in this network, the reason; such
+        workloads have the default schedule.
     """
     transform = relax.transform
     anchor = _Legalizer(choices)
@@ -99,7 +99,7 @@ def _schedule(
     try:
         return choice.template.schedule(func, workload, choice.config)
     except Exception as error:
-        # An epilogue that the template was not made for must not cost the whole build.
+        # An epilogue that the template does not support must not fail the whole build.
         failures[workload] = cause(error)
         return schedule_default(func)
 
@@ -113,7 +113,7 @@ def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
 
 
 class _Legalizer:
-    """Turns anchor operators into calls of their template's definition, on a constant weight packed now."""
+    """Replaces anchor operators by calls of their template's definition, on a constant weight packed here."""
 
     def __init__(self, choices: Mapping[Workload, Choice]) -> None:
         self._choices = choices
@@ -131,7 +131,7 @@ class _Legalizer:
 
 
 def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:
-    """The anchor's function, its block marked with the workload, open for epilogues."""
+    """Returns the anchor's function, its block marked with the workload and open for epilogues."""
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
     result = choice.template.compute(workload, choice.config, data, packed)

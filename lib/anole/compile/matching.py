@@ -1,4 +1,4 @@
-"""Which config each task of a network is compiled with, and why."""
+"""Finds the config with which each task of a network is compiled, and the reason if it is not a tuned one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Match:
-    """One task of a network, with the config that it is compiled with.
+    """One task of a network and the config that it is compiled with.
 
     Attributes:
-        config: None when it could not be scheduled at one place of this network at least, which has a default schedule.
-        reason: why the task is not tuned; None when it is.
-        run_key: of the run that found the config.
-        latency_s: what the config took when it was measured.
+        config: None if it cannot be scheduled at some place in this network; that place has a default schedule.
+        reason: why the task is not tuned; None if it is.
+        run_key: key of the run that found the config.
+        latency_s: measured latency of the config.
         refined: the configs that were tried within the network.
     """
 
@@ -40,7 +40,7 @@ class Match:
 
     @property
     def flop(self) -> int:
-        """Floating-point operations of all layers that are this task."""
+        """Floating-point operations of all layers of this task."""
         return self.task.workload.flop * self.weight
 
     def untuned(self, reason: str, config: Config | None = None) -> Match:
@@ -74,13 +74,13 @@ def match_tasks(
     """Returns the config of each task, in the manifest's order.
 
     Args:
-        manifest: what extracting the model found.
-        workloads: what the model consists of now.
-        receipts: of tuned tasks, by the task's key.
-        target: what is compiled for.
+        manifest: the model's manifest.
+        workloads: the workloads that the model consists of now.
+        receipts: receipts of tuned tasks, by the task's key.
+        target: the target to compile for.
 
     Raises:
-        BuildError: the model is not the one that was extracted.
+        BuildError: the model has changed since it was extracted.
     """
     tasks = {
         task.key: task
@@ -91,7 +91,7 @@ def match_tasks(
     if listed != set(tasks):
         strange = [task.label for key, task in tasks.items() if key not in listed]
         raise BuildError(
-            f"model {manifest.model} is not what was extracted: "
+            f"model {manifest.model} has changed since it was extracted: "
             f"{', '.join(strange) or 'layers are missing'}; extract it again"
         )
     return [_match(entry, tasks[entry.key], receipts.get(entry.key), target) for entry in manifest.tasks]
@@ -105,7 +105,7 @@ def coverage(matches: Sequence[Match]) -> Coverage:
 
 
 def warn_of_untuned(build: str, matches: Sequence[Match]) -> None:
-    """Says loudly which layers run untuned, and how much of the work that is."""
+    """Warns which layers run untuned, and what share of the work they are."""
     total = sum(match.flop for match in matches)
     for match in matches:
         if match.reason is not None:

@@ -1,4 +1,4 @@
-"""How much memory a compiled network takes: what its plan allocates for tensors in between, and its constants."""
+"""Counts the memory of a compiled network: planned storage for intermediate tensors, and constants."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _PLANNING = "StaticPlanBlockMemory"
 
 @pass_instrument
 class MemoryPlan:
-    """Watches a compilation, and knows afterwards what was planned.
+    """Observes a compilation and records the planned memory.
 
     Attributes:
-        activation_bytes: of storage for all tensors in between, which is shared by those that are not needed at once.
-        weight_bytes: of constants.
+        activation_bytes: storage for all intermediate tensors; tensors that are not live at once share it.
+        weight_bytes: size of the constants.
     """
 
     activation_bytes = 0
     weight_bytes = 0
 
     def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
-        """Is told of every pass; counts after the one that plans."""
+        """Counts after the memory planning pass; TVM calls it after every pass."""
         if info.name == _PLANNING:
             for _, function in module.functions_items():
                 if isinstance(function, relax.Function):

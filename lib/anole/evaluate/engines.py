@@ -1,4 +1,4 @@
-"""What runs a network: a compiled build, and the references that it is compared with."""
+"""Engines that run a network: a compiled build, and the references that it is compared with."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Engine:
     """A network, ready to run on fixed inputs.
 
     Attributes:
-        run: runs it once; what is returned is the engine's own.
-        outputs: turns that into arrays.
+        run: runs the network once; its return value is engine-specific.
+        outputs: converts that value to arrays.
     """
 
     name: str
@@ -41,21 +41,21 @@ class Engine:
     outputs: Callable[[Any], Arrays]
 
     def compute(self) -> Arrays:
-        """Runs it once and returns its outputs."""
+        """Runs the network once and returns its outputs."""
         return self.outputs(self.run())
 
 
 def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int) -> Engine:
-    """Returns a compiled build.
+    """Returns an engine for a compiled build.
 
     Args:
-        folder: of the build.
-        inputs: what it is run on.
-        runs_on: what TVM calls the kind of device.
-        threads: of the processor.
+        folder: the build's folder.
+        inputs: the inputs.
+        runs_on: TVM's name of the kind of device.
+        threads: number of CPU threads.
 
     Raises:
-        BuildError: its library cannot be loaded, or TVM was started with another number of threads before.
+        BuildError: the library cannot be loaded, or TVM was already started with another number of threads.
     """
     import tvm
 
@@ -75,17 +75,17 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
 
 
 def load_machine(folder: Path, runs_on: str, threads: int) -> VirtualMachine:
-    """Returns the virtual machine that runs a compiled build, whose function is ``main``.
+    """Returns the virtual machine of a compiled build; its function is ``main``.
 
     Raises:
-        BuildError: its library cannot be loaded, or TVM was started with another number of threads before.
+        BuildError: the library cannot be loaded, or TVM was already started with another number of threads.
     """
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
     started = int(tvm.get_global_func("runtime.NumThreads")())
     if started != threads:
-        raise BuildError(f"{folder}: is for {threads} threads; TVM was started with {started} in this process")
+        raise BuildError(f"{folder}: built for {threads} threads; TVM was started with {started} in this process")
     try:
         return VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.device(runs_on))
     except Exception as error:
@@ -96,15 +96,15 @@ def load_machine(folder: Path, runs_on: str, threads: int) -> VirtualMachine:
 def reference_engines(
     model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int, runs_on: str = "cpu"
 ) -> Iterator[list[Engine]]:
-    """Gives torch eager, where the model is torch's, and ONNX Runtime, where the model can be exported to it.
+    """Yields torch eager, if the model is a torch model, and ONNX Runtime, if the model can be exported to ONNX.
 
-    Beside a build for a GPU, torch runs there, too, without TF32, and ONNX Runtime only where there is no torch.
+    Beside a build for a GPU, torch runs on the GPU too, without TF32, and ONNX Runtime runs only if there is no torch.
 
     Args:
         model: the network.
-        inputs: what it is run on.
-        threads: of the processor.
-        runs_on: the kind of device that the build runs on.
+        inputs: the inputs.
+        threads: number of CPU threads.
+        runs_on: TVM's name of the kind of device that the build runs on.
 
     Raises:
         ExtractError: the model cannot be loaded.
@@ -134,7 +134,7 @@ def reference_engines(
 
 
 def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], name: str = "torch") -> Engine:
-    """Returns a network of torch, on the device where its arguments are."""
+    """Returns an engine for a torch network, on its arguments' device."""
     import torch
 
     from anole.extract.torch import tensors_of
@@ -150,7 +150,7 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
 
 
 def export_onnx(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
-    """Exports a network to ONNX, without the report of its progress."""
+    """Exports a network to ONNX without progress reports."""
     import torch
 
     chatty = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "torch.onnx")]
@@ -167,10 +167,10 @@ def export_onnx(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], p
 
 
 def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int) -> Engine:
-    """Returns ONNX Runtime on the processor.
+    """Returns an ONNX Runtime engine on the CPU.
 
     Raises:
-        BuildError: it cannot load the file.
+        BuildError: ONNX Runtime cannot load the file.
     """
     import onnxruntime
 
@@ -180,7 +180,7 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int)
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        # ONNX Runtime raises a type of its own for every reason, without a common root.
+        # Each kind of failure in ONNX Runtime raises its own type, without a common base class.
         raise BuildError(f"{path}: ONNX Runtime {onnxruntime.__version__} cannot load it: {error}") from error
     feeds = {each.name: array for each, array in zip(session.get_inputs(), inputs, strict=True)}
     return Engine("onnxruntime", lambda: session.run(None, feeds), lambda found: list(map(np.asarray, found)))

@@ -1,4 +1,4 @@
-"""Timing several engines in turns, so that what the machine does meanwhile meets all of them alike."""
+"""Times several engines in turns, so that disturbances of the machine affect all of them alike."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from anole.host.cores import caller_apart, spread_busy_threads
 
 Times = NDArray[np.float64]
-"""The seconds of each run of one turn, shape (n_runs,), without those that warm up."""
+"""The seconds of each run in one turn, shape (n_runs,), without warm-up runs."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long is measured, and how.
+    """How long and in which rhythm engines are timed.
 
     Attributes:
-        rounds: how many turns each engine has.
-        burst_s: how long one turn is timed, at least one run.
-        pause_s: rest before every turn. The threads of each engine spin for a while after its last run, and
-            would take the cores from the next engine's.
-        limit_s: no new round begins after so many seconds, once there were three.
+        rounds: number of turns of each engine.
+        burst_s: timed seconds of one turn, at least one run.
+        pause_s: seconds of rest before every turn. An engine's threads spin for a while after its last run and would
+            otherwise take the cores from the next engine.
+        limit_s: no new round begins after this many seconds, once there have been three.
     """
 
     rounds: int = 30
@@ -35,11 +35,11 @@ class Pace:
 
 
 def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[Times]]:
-    """Times engines of this process in short turns, their threads on a core each; every round begins with another one.
+    """Times engines of this process in short turns, their threads on a core each; the order rotates every round.
 
     Args:
-        engines: by name, what runs the network once.
-        pace: how long, and how.
+        engines: functions that run the network once, by the engine's name.
+        pace: length and rhythm of the timing.
 
     Returns:
         For every engine the times of its turns, one for each round.
@@ -51,11 +51,11 @@ def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) ->
 
 
 def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str, list[Times]]:
-    """Gives engines, wherever they run, one short turn after another; every round begins with another one.
+    """Gives engines, wherever they run, short turns one after another; the order rotates every round.
 
     Args:
-        turns: by name, what takes one turn, such as `burst`.
-        pace: how many, and how long to rest before each.
+        turns: functions that take one turn, such as `burst`, by the engine's name.
+        pace: number of rounds, and the rest before each turn.
 
     Returns:
         For every engine the times of its turns, one for each round.
@@ -73,11 +73,11 @@ def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str
 
 
 def burst(run: Callable[[], object], burst_s: float) -> Times:
-    """Runs an engine again and again, at least once after two runs that warm up.
+    """Runs an engine repeatedly after two warm-up runs, and at least once.
 
     Args:
         run: runs the network once.
-        burst_s: how long is timed, at least.
+        burst_s: least timed seconds.
     """
     run()
     run()

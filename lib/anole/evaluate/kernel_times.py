@@ -1,4 +1,4 @@
-"""The time of every kernel of a compiled build, taken while the whole network runs."""
+"""Times every kernel of a compiled build while the whole network runs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from anole.evaluate.engines import load_machine
 from anole.host.cores import caller_apart
 
 _RUN = 0
-"""What an instrument of TVM's virtual machine answers for a call to take place."""
+"""An instrument's answer that lets TVM's virtual machine carry out a call."""
 
 _TICK_S = 1e-9
-"""The clock's resolution, and the least that a kernel takes."""
+"""The clock's resolution in seconds, and the least time of a kernel."""
 
 _FEWEST_SLOW_RUNS = 3
 _LIMIT_S = 60.0
-"""After which a network is slow, and has no more runs than these."""
+"""Seconds after which no runs beyond the first ones are taken of a slow network."""
 
 _FASTEST = 0.1
-"""The share of the runs that counts: those that other programs disturbed least."""
+"""The share of runs that counts: the fastest, which other programs disturbed least."""
 
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """What one run of a network takes.
+    """The times of one run of a network.
 
     Attributes:
-        kernels_s: by the kernel's name, the seconds of all of its calls together.
-        whole_s: the seconds of a run that is not watched.
+        kernels_s: by kernel name, the seconds of all its calls together.
+        whole_s: the seconds of a run without the instrument.
     """
 
     kernels_s: Mapping[str, float]
@@ -44,17 +44,17 @@ class KernelTimes:
 def time_kernels(
     folder: Path, inputs: Sequence[NDArray[Any]], threads: int, seconds: float, fewest_runs: int = 20
 ) -> KernelTimes:
-    """Times the kernels of a build for the processor, with the arguments and the caches of a real run.
+    """Times the kernels of a build for the CPU, with the arguments and caches of a real run.
 
-    Runs that are watched, call by call, take turns with runs that are not. Only the fastest tenth of either counts,
-    and of these the median.
+    Instrumented runs alternate with plain ones. Only the fastest tenth of either kind counts; the median of these is
+    the result.
 
     Args:
-        folder: of the build.
-        inputs: what it is run on.
-        threads: of the processor.
-        seconds: how long is measured, at least.
-        fewest_runs: of either kind, unless they take more than a minute.
+        folder: the build's folder.
+        inputs: the inputs.
+        threads: number of CPU threads.
+        seconds: least total time of the measurement.
+        fewest_runs: least number of runs of either kind, unless they take more than a minute.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -77,10 +77,10 @@ def time_kernels(
 
 
 class _Stopwatch:
-    """What the virtual machine calls before and after every call; its own calls, of memory and shapes, do not count.
+    """Instrument that the virtual machine calls around every call; its own memory and shape calls are skipped.
 
-    Asking takes time: the machine wraps all arguments anew. How long, it has just shown when it asked before the
-    call, and that is subtracted.
+    The instrument itself takes time, because the machine wraps all arguments anew. Its cost is measured before each
+    call and subtracted.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ def _take_turns(
     seconds: float,
     fewest_runs: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the seconds of runs, shape (n_runs, 1), and of the watched ones' kernels, shape (n_runs, n_calls)."""
+    """Returns plain run times, shape (n_runs, 1), and kernel times, shape (n_runs, n_calls), in seconds."""
     whole_s: list[list[float]] = []
     laps_s: list[list[float]] = []
     first_s = time.perf_counter()
@@ -130,6 +130,6 @@ def _take_turns(
 
 
 def _typical(runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the median of the fastest runs, given shape (n_runs, n_parts)."""
+    """Returns the median of the fastest runs; the argument has shape (n_runs, n_parts)."""
     order = np.argsort(runs_s.sum(axis=1))
     return np.asarray(np.median(runs_s[order[: max(3, int(_FASTEST * len(runs_s)))]], axis=0))

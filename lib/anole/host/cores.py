@@ -1,4 +1,4 @@
-"""The cores that threads of this process run on."""
+"""Binds the threads of this process to cores."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 
 _WATCHED_S = 0.2
 _BUSY_SHARE = 0.25
-"""Of the time that the busiest thread has a core: where others want the cores too, that is less than all the time."""
+"""A busy thread's least share of the busiest one's CPU time, which is below wall time if others use the cores."""
 
 
 @contextmanager
 def caller_apart() -> Iterator[None]:
-    """Keeps the calling thread on one core, which no other thread of this process is bound to.
+    """Keeps the calling thread on a core to which no other thread of this process is bound.
 
-    TVM binds each of its threads to a core, other engines bind none; nobody binds the caller, which takes its share of
-    every kernel. Where it meets another on one core, the scheduler may leave them there for seconds, and all that is
-    timed takes twice as long.
+    TVM binds each of its threads to a core, other engines bind none, and nobody binds the caller, which runs a share of
+    every kernel. If it lands on another thread's core, the scheduler may leave both there for seconds, and every timed
+    run takes twice as long.
     """
     before = os.sched_getaffinity(0)
     free = before - _bound_elsewhere()
@@ -35,13 +35,13 @@ def caller_apart() -> Iterator[None]:
 
 
 def spread_busy_threads(run: Callable[[], object]) -> None:
-    """Binds the threads that are busy while something runs, each to a core, and leaves one core to the caller.
+    """Binds each thread that is busy during a run to a core of its own, and leaves one core to the caller.
 
-    Engines that bind no threads may run for seconds with two of them on one core, and a quarter of their speed. What is
-    bound already stays where it is, as does what no core is left for.
+    Engines that bind no threads may run for seconds with two threads on one core, at a quarter of their speed. Threads
+    that are already bound stay where they are, as do threads for which no core is left.
 
     Args:
-        run: runs it once; it is run for a fifth of a second.
+        run: runs the engine once; it is run repeatedly for a fifth of a second.
     """
     before, began_s = _busy_s(), time.perf_counter()
     while time.perf_counter() - began_s < _WATCHED_S:
@@ -62,13 +62,13 @@ def _busy_s() -> dict[int, float]:
     for task in Path("/proc/self/task").iterdir():
         thread = int(task.name)
         with suppress(OSError):  # the thread has ended
-            # How Linux numbers the clocks of threads; time.pthread_getcpuclockid knows those of Python alone.
+            # Linux's number of a thread's CPU clock; time.pthread_getcpuclockid knows Python's own threads only.
             seconds[thread] = time.clock_gettime((~thread << 3) | 6)
     return seconds
 
 
 def _bound_elsewhere() -> set[int]:
-    """Returns the cores that other threads are bound to, each to but one."""
+    """Returns the cores of other threads that are bound to exactly one core."""
     bound: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""What this machine is: the cores that a process may use, and facts for records."""
+"""This machine: the cores that a process may use, and the facts that records keep of it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SOFTWARE = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch", "xgboost")
 
 
 def available_cores() -> int:
-    """Returns how many physical cores this process may use, by its affinity and its quota.
+    """Returns how many physical cores this process may use, by its affinity and its cgroup quota.
 
-    Two hyper-threads of a core count once: a second one on a core with busy vector units only slows both.
+    Two hyper-threads of a core count once: a second thread on a core with busy vector units only slows both.
     """
     cores = {_core_of(cpu) for cpu in affinity()}
     quota = _cgroup_quota(Path("/sys/fs/cgroup"))
@@ -30,7 +30,7 @@ def affinity() -> set[int]:
 
 
 def host_facts() -> dict[str, Any]:
-    """Returns what a record says of the machine it was made on; not part of any key."""
+    """Returns the facts about this machine that records keep; they are part of no key."""
     return {
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
@@ -42,7 +42,7 @@ def host_facts() -> dict[str, Any]:
 
 
 def software_versions() -> dict[str, str]:
-    """Returns the versions of what decides how fast a kernel gets, of those packages that are installed."""
+    """Returns the versions of the installed packages that decide how fast a kernel is."""
     installed = {dist.name: dist.version for name in _SOFTWARE for dist in metadata.Distribution.discover(name=name)}
     return {"python": platform.python_version(), **installed}
 
@@ -53,7 +53,7 @@ def _core_of(cpu: int) -> str:
 
 
 def _cgroup_quota(root: Path) -> float | None:
-    """Returns the cores that the control group (version 2, else 1) grants, or None without a limit."""
+    """Returns the number of cores that the control group (version 2, else 1) grants, or None without a limit."""
     try:
         quota, period = (root / "cpu.max").read_text(encoding="utf-8").split()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A processor as Linux describes it, and LLVM's name for it."""
+"""Describes a processor as Linux and LLVM name it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _X86_NEEDS: dict[str, frozenset[str]] = {
     "graniterapids": _SAPPHIRE,
     "sierraforest": _V3,
 }
-"""For each name of LLVM the flags, as /proc/cpuinfo spells them, without which its code may not run."""
+"""The flags that code for each LLVM processor needs, as /proc/cpuinfo spells them."""
 
 _GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
@@ -70,9 +70,9 @@ class Processor:
     """A processor as Linux describes it.
 
     Attributes:
-        architecture: as `platform.machine` says it, such as ``x86_64``.
-        family, model: the numbers of x86; 0 elsewhere.
-        name: for people and for a target's identity.
+        architecture: as in `platform.machine`, such as ``x86_64``.
+        family, model: x86 numbers; 0 elsewhere.
+        name: the name for people and for a target's identity.
         flags: as /proc/cpuinfo spells them.
     """
 
@@ -85,7 +85,7 @@ class Processor:
 
     @cached_property
     def mcpu(self) -> str:
-        """LLVM's name of the processor, or of the nearest generic one when a flag it needs is hidden."""
+        """LLVM's name of the processor, or of the nearest generic one if a flag that it needs is hidden."""
         if self.architecture not in ("x86_64", "AMD64"):
             return "generic"
         guesses = (self._family_name(), *_GENERIC)
@@ -97,7 +97,7 @@ class Processor:
         return [feature for feature in _FEATURES if feature in self.flags]
 
     def lacks(self, mcpu: str) -> list[str]:
-        """Returns the flags that code for a processor of LLVM's needs and that this one has not."""
+        """Returns the flags that code for an LLVM processor needs and that this processor lacks."""
         return sorted(_X86_NEEDS.get(mcpu, frozenset()) - self.flags)
 
     def _family_name(self) -> str | None:
@@ -109,7 +109,7 @@ class Processor:
 
 
 def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Processor:
-    """Returns this machine's processor, or the one that a text of /proc/cpuinfo describes."""
+    """Returns this machine's processor, or the one that a given text of /proc/cpuinfo describes."""
     architecture = architecture or platform.machine()
     path = Path("/proc/cpuinfo")
     text = cpuinfo if cpuinfo is not None else path.read_text(encoding="utf-8") if path.exists() else ""
@@ -127,12 +127,12 @@ def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Pr
 
 
 def known_processors(architecture: str | None = None) -> tuple[str, ...]:
-    """Returns the values that a target's `mcpu` may have on an architecture (by default this machine's)."""
+    """Returns the values that `mcpu` may have on an architecture (by default this machine's)."""
     return tuple(_X86_NEEDS) if (architecture or platform.machine()) in ("x86_64", "AMD64") else _AARCH64
 
 
 def features_of(mcpu: str) -> list[str]:
-    """Returns the vector extensions that every processor of LLVM's name has, in a fixed order."""
+    """Returns the vector extensions that every processor of this LLVM name has, in a fixed order."""
     flags = _X86_NEEDS.get(mcpu, frozenset({"asimd"}))
     return [feature for feature in _FEATURES if feature in flags]
 

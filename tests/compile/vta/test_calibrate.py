@@ -66,9 +66,9 @@ def test_an_archive_holds_those_of_all_inputs_by_name(tmp_path: Path, save: Any)
         ({"x": np.ones((0, 1, 3, 4, 4))}, r"found shape \(0, 1, 3, 4, 4\) for input x; allowed is"),
         ({"x": np.ones(())}, r"found shape \(\) for input x"),
         ({"y": np.ones((2, 1, 3, 4, 4))}, "found none of that name for input x"),
-        ({"x": np.full((2, 1, 3, 4, 4), np.nan)}, "input x: found what is no finite number"),
-        ({"x": np.full((2, 1, 3, 4, 4), np.inf)}, "input x: found what is no finite number"),
-        ({"x": np.full((2, 1, 3, 4, 4), "a")}, "input x: found what is no finite number"),
+        ({"x": np.full((2, 1, 3, 4, 4), np.nan)}, "input x: found values that are not finite numbers"),
+        ({"x": np.full((2, 1, 3, 4, 4), np.inf)}, "input x: found values that are not finite numbers"),
+        ({"x": np.full((2, 1, 3, 4, 4), "a")}, "input x: found values that are not finite numbers"),
     ],
 )
 def test_samples_that_do_not_fit_are_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:

@@ -133,7 +133,7 @@ def test_what_exceeds_the_bounds_is_no_candidate() -> None:
 def test_where_nothing_is_within_the_bounds_there_is_no_build() -> None:
     target = make(area_max=0.5)
     config = block(target, LARGE, 32, 32)
-    with pytest.raises(BuildError, match="none of the 2 geometries that were tried is within the bounds"):
+    with pytest.raises(BuildError, match="none of the 2 tried geometries is within the bounds"):
         choose(target, (match(target, LARGE, 1, config, 1e-9), receipt((config, 1e-9))))
 
 

@@ -41,7 +41,7 @@ def test_settings_win_over_what_is_detected() -> None:
 def test_what_the_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = processor(HASWELL, "x86_64")
     monkeypatch.setattr(settings, "processor", lambda: plain)
-    with pytest.raises(TargetError, match=r"mcpu x86-64-v4 needs avx512bw, .* Some CPU: @ 3 GHz has not"):
+    with pytest.raises(TargetError, match=r"mcpu x86-64-v4 needs avx512bw, .* Some CPU: @ 3 GHz lacks"):
         describe_cpu(mcpu="x86-64-v4")
     with pytest.raises(TargetError, match=r"found threads: 100000; this process may use \d+ processors"):
         describe_cpu(threads=100_000)

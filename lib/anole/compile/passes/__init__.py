@@ -1,1 +1,1 @@
-"""Passes over a network's Relax module on its way to kernels."""
+"""Passes that lower a network's Relax module to kernels."""

@@ -1,8 +1,7 @@
-"""A bias of few channels is followed by zeros.
+"""Pads a bias of few channels with zeros.
 
-LLVM loads it as a whole register. In the lanes behind it is what happens to lie behind it in memory, and that goes
-through the whole epilogue, although nobody asks for it: where it is a denormal number, a hyperbolic tangent of it makes
-a kernel several times slower.
+LLVM loads the bias as a whole register. The lanes behind it would hold whatever follows it in memory and pass through
+the whole epilogue unused: if that is a denormal number, its hyperbolic tangent makes a kernel several times slower.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import numpy as np
 from tvm import ir, relax, te
 
 _REGISTER_BYTES = 64
-"""Of the widest register that there is; of more channels, the last are never loaded with what lies behind them."""
+"""Size of the widest vector register; a bias that fills it is never loaded together with what follows it in memory."""
 
 
 def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Returns the call of a sum, which reads the bias, where it is one, from among zeros."""
+    """Legalises a sum; a short bias operand is read from a zero-padded constant."""
     data, bias = call.args
     if not _is_short_bias(bias, data.ty, call.ty):
         return call.op.get_attr("FLegalize")(bb, call)
@@ -29,7 +28,7 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _is_short_bias(operand: ir.Expr, data: relax.TensorType, result: relax.TensorType) -> bool:
-    """Returns whether an operand is one constant for each channel of data, and they do not fill a register."""
+    """Returns whether an operand is a constant with one value for each channel that does not fill a register."""
     if not isinstance(operand, ir.GenericConst) or list(data.shape) != list(result.shape):
         return False
     *others, channels = operand.value.shape or (0,)

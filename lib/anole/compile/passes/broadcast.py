@@ -1,7 +1,7 @@
-"""Operators that spread a small tensor over a large one, kept out of the small one's loops.
+"""Keeps operators that broadcast a small tensor over a large one out of the small one's loops.
 
-Squeeze-and-excitation multiplies data by a gate for each channel. Fused behind the convolution that computes the
-gate, the product of all pixels would be the epilogue of one.
+Squeeze-and-excitation multiplies data by a gate for each channel. Fused into the convolution that computes the gate,
+the product of all pixels would be the epilogue of a single one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _INJECTIVE = 2
 
 
 def keep_apart(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module, legalised and annotated, with such operators as injective ones, which no anchor takes in.
+    """Returns the module, legalised and annotated, with such operators marked injective, so that no anchor fuses them.
 
-    They still fuse with what follows them, and with what computes the small tensor elementwise.
+    They still fuse with their readers, and with element-wise operators that compute the small tensor.
     """
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
@@ -31,7 +31,7 @@ def keep_apart(module: tvm.IRModule) -> tvm.IRModule:
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    """Gives every such call a function of its own: others may call the same one on constants, such as a bias."""
+    """Gives every such call its own function; other calls may use the same one on constants, such as a bias."""
 
     def __init__(self, module: tvm.IRModule, given: set[relax.Var]) -> None:
         super().__init__(module)

@@ -1,8 +1,8 @@
-"""Concatenations without copies: each operand's function writes its own slice of the whole.
+"""Concatenations without copies: each operand's function writes its own slice of the result.
 
-A concatenation whose operands are each computed by one function, and for nothing else, vanishes: the function
-gets one more block that moves its result into the slice, which scheduling fuses with the block before. What is
-left, such as an operand that others read too, is copied by a function of its own.
+A concatenation vanishes if each operand is computed by one function and read by nothing else: the function gets a
+further block that moves its result into the slice, and scheduling fuses this block with the one before. Every other
+operand, such as one with further readers, is copied by a function of its own.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tvm_ffi import dtype
 from anole.extract.passes.mutators import variables
 
 WRITTEN_BYTES = "anole.written_bytes"
-"""The attribute of a function that writes but a slice of its last parameter: how large the slice is."""
+"""Attribute of a function that writes only a slice of its last parameter: the slice's size in bytes."""
 
 _CONCAT = "anole.concat"
 OPAQUE = 8
-"""TVM's pattern of a function that nothing fuses with."""
+"""TVM's operator pattern for a function that nothing fuses with."""
 
 
 def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Makes a concatenation a function of its own, which nothing fuses with."""
+    """Makes a concatenation a separate function, which nothing fuses with."""
     made = call.op.get_attr("FLegalize")(bb, call)
     axis = int(call.attrs.axis or 0) % len(call.ty.shape)
     func = bb.get()[made.args[0]].with_attrs({_CONCAT: axis, "op_pattern": OPAQUE})
@@ -52,9 +52,9 @@ class _Slice:
 
     Attributes:
         concat: position of the concatenation among the bindings.
-        axis: along which it goes.
+        axis: the concatenated axis.
         offset: where the slice begins along the axis.
-        whole: the type of the concatenation.
+        whole: type of the concatenation's result.
     """
 
     concat: int
@@ -66,11 +66,11 @@ class _Slice:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What becomes of the bindings, by their position.
+    """The plan for the bindings, by position.
 
     Attributes:
-        written: bindings that write a slice in the place of their result.
-        copied: concatenations, each with the slices that are left to copy.
+        written: bindings that write a slice instead of their own result.
+        copied: concatenations, each with the slices that remain to be copied.
     """
 
     written: Mapping[int, _Slice]
@@ -100,7 +100,7 @@ def _plan(module: tvm.IRModule, function: relax.Function) -> _Plan:
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    """Carries out a plan; `self._wholes` holds, by its position, how far each concatenation is written."""
+    """Carries out a plan; `self._wholes` maps a concatenation's position to its result as written so far."""
 
     def __init__(self, module: tvm.IRModule, plan: _Plan) -> None:
         super().__init__(module)
@@ -150,14 +150,14 @@ def _extensible(module: tvm.IRModule, value: ir.Expr) -> bool:
 
 
 def _called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
-    """The function that a binding calls to make its value, or None for any other value."""
+    """Returns the function that a binding calls, or None if its value is not such a call."""
     if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
         return module[value.args[0]]
     return None
 
 
 def _extended(func: tirx.PrimFunc, each: _Slice) -> tirx.PrimFunc:
-    """Returns the function with its result moved into a slice of a whole, which is its parameter instead."""
+    """Returns the function with the whole result as its parameter, and its own result moved into a slice of that."""
     *inputs, result = func.params
     root = func.body.block
     whole = tirx.decl_buffer(list(each.whole.shape), result.ty.dtype, "whole")

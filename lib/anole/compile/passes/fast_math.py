@@ -1,7 +1,8 @@
-"""Transcendental operators as polynomials, which vectorise; the library's functions are called lane by lane.
+"""Transcendental operators as polynomials, which vectorise; library functions are called lane by lane.
 
-Relative errors, measured against float64, stay within a few units of float32's last place. What a polynomial needs
-several times is bound to a variable: written out, it would be a page, once for each vector of a register tile.
+Relative errors, measured against float64, are within a few units of float32's last place. A value that a polynomial
+needs several times is bound to a variable; written out, the expression would be a page long for each vector of a
+register tile.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 Value = Any
 
 _MOST_EXPONENT = 88.37626
-"""Its exponential, and the reciprocal of that, are still numbers."""
+"""The largest argument whose exponential, and the reciprocal of that, are finite and non-zero."""
 
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 _TANH = (
@@ -38,11 +39,11 @@ _LOG = (
     *(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
 )
 _LEAST_NORMAL, _BITS = 2.0**-126, 23
-"""The least number of float32 with all bits of its fraction, and how many these are."""
+"""The least normal float32, and the number of bits of its fraction."""
 
 
 def fast_math_map() -> dict[str, Legalize]:
-    """Returns how to legalise each operator; other types than float32 keep TVM's definition."""
+    """Returns the legalisation of each operator; types other than float32 keep TVM's definition."""
     return {
         "relax.exp": _legalize(_elementwise(_exp)),
         "relax.tanh": _legalize(_elementwise(_tanh)),
@@ -75,7 +76,7 @@ def _elementwise(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te
 
 
 def _exp(x: Value) -> Value:
-    """Two to a whole power, times a polynomial of the rest (Cephes, expf)."""
+    """Computes 2^n times a polynomial of the remainder (Cephes, expf)."""
 
     def scaled(power: Value, rest: Value) -> Value:
         factor = tirx.reinterpret("float32", (tirx.Cast("int32", power) + 127) << 23)
@@ -87,22 +88,22 @@ def _exp(x: Value) -> Value:
     def within(x: Value) -> Value:
         return _bound(tirx.floor(x * _const(1 / log(2)) + _const(0.5)), lambda power: of_power(x, power))
 
-    # No exponential is less than its argument, unless that is infinite or no number, and should remain so.
+    # exp(x) > x for all finite x; the maximum only passes on infinity and NaN.
     return tirx.max(_bound(_clip(x, _MOST_EXPONENT), within), x)
 
 
 def _tanh(x: Value) -> Value:
-    """A ratio of polynomials (Eigen's)."""
+    """Computes tanh as a ratio of polynomials (Eigen)."""
     return _bound(_clip(x, 9.0), lambda x: _odd_ratio(x, _TANH, _TANH_BELOW))
 
 
 def _erf(x: Value) -> Value:
-    """A ratio of polynomials (Eigen's)."""
+    """Computes erf as a ratio of polynomials (Eigen)."""
     return _bound(_clip(x, 4.0), lambda x: _odd_ratio(x, _ERF, _ERF_BELOW))
 
 
 def _log(x: Value) -> Value:
-    """The logarithm of a power of two, and a polynomial of what that leaves of the argument (Cephes, logf)."""
+    """Computes the logarithm from the argument's exponent and a polynomial of its fraction (Cephes, logf)."""
 
     def near_one(rest: Value, power: Value) -> Value:
         square = rest * rest
@@ -148,7 +149,7 @@ def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Valu
 
 
 def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """By Horner's rule, the coefficient of the highest power first."""
+    """Evaluates by Horner's rule; the coefficient of the highest power comes first."""
     return reduce(lambda sum_, coefficient: sum_ * x + _const(coefficient), coefficients[1:], _const(coefficients[0]))
 
 

@@ -1,7 +1,7 @@
-"""Matrix products of as many axes as their templates have, and what follows them too, so that it fuses with them.
+"""Flattens matrix products to the rank of their templates, together with what follows them, so that it fuses.
 
-A dense layer of (batch, sequence, features) data is one of flat rows; were its result given all axes back at once,
-bias and activation would be a function of their own.
+A dense layer on (batch, sequence, features) data is one on flat rows. If its result were reshaped back at once, bias
+and activation would become a separate function.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 def flatten_products(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with flat products and epilogues, whose axes are given back behind the last of them."""
+    """Returns the module with flat products and epilogues; the last one's result is reshaped back."""
     return rewritten(module, _Flattener)
 
 
@@ -49,7 +49,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         return made if out_shape(workload) == _extents(call) else self._given_back(made, _extents(call))
 
     def _elementwise(self, call: ir.Call) -> ir.Expr:
-        """An operator on values that have their axes back, as one on the values that were computed."""
+        """Applies an operator on reshaped values to the flat values instead."""
         shape = _extents(call)
         flat = next((flat for operand in call.args if (flat := self._computed_as(operand)) is not None), None)
         if flat is None or prod(_extents(flat)) != prod(shape):
@@ -60,18 +60,18 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         return self._given_back(ir.Call(call.op, operands, call.attrs), shape)
 
     def _given_back(self, made: ir.Expr, shape: Shape) -> ir.Expr:
-        """What was computed flat, in the shape that others expect."""
+        """Reshapes a flat value to the shape that its readers expect."""
         flat = self.builder_.emit(made)
         self._computed.add(flat)
         return relax.op.reshape(flat, shape)
 
     def _computed_as(self, operand: ir.Expr) -> relax.Var | None:
-        """The flat value that was given an operand's axes, or None."""
+        """Returns the flat value that was reshaped to an operand, or None."""
         source = self._reshaped_from(operand)
         return source if source in self._computed else None
 
     def _aligned(self, operand: ir.Expr, shape: Shape, flat: Shape) -> ir.Expr | None:
-        """An operand of an operator with a result of some shape, for one with a flat result; None if there is none."""
+        """Returns an operand of a result of this shape as one of the flat result; None if that is impossible."""
         if not isinstance(operand.ty, relax.TensorType):
             return operand
         own = _extents(operand)

@@ -1,4 +1,4 @@
-"""Means of what is transposed first, without the transposition: global pooling reads channels where they lie."""
+"""Takes means before permutations, so that global pooling reads channels in their own layout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm.relax.dpl import DFPattern, is_op, rewrite_call, wildcard
 
 
 def mean_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with means taken over the axes of the original, wherever the order of the others stays."""
+    """Returns the module with means taken over the original axes wherever the order of the other axes stays."""
     data = wildcard()
     permute = is_op("relax.permute_dims")(data)
     mean = is_op("relax.mean")(permute)

@@ -1,7 +1,7 @@
-"""Workspaces: what passes between the kernels of one function is planned together with the network's tensors.
+"""Workspaces: buffers between the kernels of one function are planned together with the network's tensors.
 
-Otherwise such a function would allocate it whenever it runs, from a pool that may free a page for a larger one: a
-network that was recorded as a CUDA graph would go on to write where it was.
+Otherwise such a function would allocate them on every run from a pool that may free a page for a larger one, and a
+network recorded as a CUDA graph would keep writing to the freed address.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CALL_TIR_INPLACE = "relax.call_tir_inplace"
 
 
 def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the scheduled module, in which the buffers between the kernels of a function are results that none reads.
+    """Returns the scheduled module with the buffers between a function's kernels as further, unread results.
 
     Functions that launch no kernels stay as they are.
     """
@@ -36,7 +36,7 @@ def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _workspaces(func: tirx.PrimFunc) -> list[Any]:
-    """The buffers in plain memory that a function allocates around its kernels."""
+    """Returns the global-memory buffers that a function allocates around its kernels."""
     schedule = s_tir.Schedule(func)
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     loops = [schedule.get(loop) for block in blocks for loop in schedule.get_loops(block)]
@@ -46,7 +46,7 @@ def _workspaces(func: tirx.PrimFunc) -> list[Any]:
 
 
 def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFunc:
-    """The function with buffers as its last parameters, which it allocated."""
+    """Returns the function with buffers that it allocated as its last parameters."""
     root = func.body.block
     kept = [buffer for buffer in root.alloc_buffers if not any(buffer.same_as(each) for each in buffers)]
     block = s_tir.SBlock([], [], [], root.name_hint, root.body, alloc_buffers=kept, annotations=root.annotations)
@@ -55,7 +55,7 @@ def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFu
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    """Gives calls of functions with workspaces these as further results, and takes the first one."""
+    """Adds the workspaces of called functions as further results, and takes the first result."""
 
     def __init__(self, module: tvm.IRModule, workspaces: Mapping[ir.GlobalVar, Sequence[Any]]) -> None:
         super().__init__(module)

@@ -1,4 +1,4 @@
-"""Calibration: what every value of a network is on samples, and the power of two that suits it best."""
+"""Calibration: runs a network on samples, and finds the best power-of-two scale for each value."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FINER = 4
 
 Sample = Sequence[NDArray[Any]]
 Observed = Mapping[str, NDArray[np.float32]]
-"""Every value by its name, of all samples: shape (n_samples, *shape)."""
+"""Every value by name, over all samples: shape (n_samples, *shape)."""
 
 
 def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
-    """Returns the samples that a model is calibrated on: its own, or else random ones, standard normal.
+    """Returns a model's calibration samples: its own, or standard normal ones if it has none.
 
     Raises:
         BuildError: the model's file is not readable or does not fit its inputs.
@@ -49,13 +49,13 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
             expected = f"(samples, {', '.join(map(str, info.shape))})"
             raise BuildError(f"{path}: found {shown} for input {info.name}; allowed is shape {expected}")
         if found.dtype.kind not in "biuf" or not np.isfinite(found).all():
-            raise BuildError(f"{path}: input {info.name}: found what is no finite number")
+            raise BuildError(f"{path}: input {info.name}: found values that are not finite numbers")
     n = min(len(arrays[info.name]) for info in inputs)
     return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]
 
 
 def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed:
-    """Runs a network with floating-point numbers on samples and returns all of its values."""
+    """Runs a network in floating point on samples and returns all of its values."""
     observed: dict[str, list[NDArray[Any]]] = {}
     for sample in samples:
         values: dict[str, NDArray[Any]] = dict(zip(parts.inputs, sample, strict=True))
@@ -75,9 +75,9 @@ def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed
 
 
 def best_exponent(values: NDArray[np.float32]) -> int:
-    """Returns the scale with which whole numbers come closest to values, in the mean square.
+    """Returns the power-of-two scale with which integers approximate values with the least mean square error.
 
-    The coarsest that is tried holds the largest value; finer ones clip it, and are nearer to all others.
+    The coarsest candidate scale holds the largest value; finer ones clip it, but are more precise elsewhere.
     """
     largest = float(np.abs(values).max(initial=0.0))
     if not largest or not math.isfinite(largest):
@@ -92,7 +92,7 @@ def best_exponent(values: NDArray[np.float32]) -> int:
 
 
 def snr_db(expected: NDArray[Any], found: NDArray[Any]) -> float | None:
-    """Returns the signal-to-noise ratio in decibels; None where there is no noise, no signal, or no finite one."""
+    """Returns the signal-to-noise ratio in decibels; None where noise or signal is zero, or the ratio not finite."""
     wide = expected.astype(np.float64)
     signal, noise = float(np.square(wide).sum()), float(np.square(wide - found).sum())
     return 10 * math.log10(signal / noise) if 0 < signal < math.inf and 0 < noise < math.inf else None

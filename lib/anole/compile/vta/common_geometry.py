@@ -1,4 +1,4 @@
-"""One accelerator for a whole network: the geometry that minimises the sum over all layers, within the bounds."""
+"""Chooses one accelerator for a whole network: the geometry within the bounds with the least total latency."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SLOWER = "no trial was faster than the default config"
 
 @dataclass(frozen=True)
 class Chosen:
-    """A geometry, and how each layer is scheduled on it.
+    """A geometry, and the config of each layer on it.
 
     Attributes:
-        candidates: the geometries that were considered; None where the hardware is fixed.
-        per_layer_latency_s: seconds if every layer had the geometry that is best for itself; likewise.
+        candidates: the considered geometries; None if the hardware is fixed.
+        per_layer_latency_s: total seconds if every layer had its own best geometry; None if the hardware is fixed.
     """
 
     geometry: Geometry
@@ -35,17 +35,17 @@ class Chosen:
 
 
 def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> Chosen:
-    """Returns the geometry of a network: the given one, or the best of all that its layers were tried on.
+    """Returns a network's geometry: the given one, or the best of all on which its layers were tried.
 
-    Where no config that was tried on a geometry is faster, a layer has the default config there, which is simulated.
+    On each geometry, a layer has the fastest tried config, or the simulated default config if that is faster.
 
     Args:
-        target: what is compiled for.
-        matches: the layers, each with the config that is best for itself.
-        receipts: by the task's key, with the fastest config of each geometry.
+        target: the target to compile for.
+        matches: the layers, each with its own best config.
+        receipts: by task key, with the fastest config of each geometry.
 
     Raises:
-        BuildError: no geometry that was tried is within the bounds.
+        BuildError: no tried geometry is within the bounds and runs all layers.
     """
     designs = {match.task.key: _designs(target, match, receipts.get(match.task.key)) for match in matches}
     tried = dict.fromkeys([target.geometry, *(geometry for each in designs.values() for geometry in each)])
@@ -58,9 +58,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
                 continue
             candidates.append((geometry, layers))
     if not candidates:
-        raise BuildError(
-            f"none of the {len(tried)} geometries that were tried is within the bounds and runs all layers"
-        )
+        raise BuildError(f"none of the {len(tried)} tried geometries is within the bounds and runs all layers")
     candidates.sort(key=lambda candidate: _total_s(candidate[1]))
     if target.bounds is None:
         return Chosen(*candidates[0])
@@ -75,7 +73,7 @@ def _allowed(target: VtaTarget, geometry: Geometry) -> bool:
 
 
 def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> dict[Geometry, tuple[Config, float]]:
-    """Returns the fastest config, and its seconds, of each geometry that a layer was tried on."""
+    """Returns the fastest config, and its latency in seconds, on each geometry on which a layer was tried."""
     if receipt is None:
         return {}
     if target.bounds is None:
@@ -86,10 +84,10 @@ def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> dict[G
 
 
 def _on(geometry: Geometry, match: Match, design: tuple[Config, float] | None, target: VtaTarget) -> Match:
-    """Returns a layer on a geometry, with the default config where none that was tried is faster.
+    """Returns a layer on a geometry, with the default config if that is faster than the tried ones.
 
     Raises:
-        ConfigError: it cannot run there.
+        ConfigError: the layer cannot run there.
     """
     there = target.with_geometry(geometry)
     try:

@@ -1,4 +1,4 @@
-"""Builds for an accelerator: a network of whole numbers, its programs, and a library for the host beside it."""
+"""Compiles for an accelerator: an integer network, its programs, and a library for the host beside it."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def compile_for_accelerator(
 
     Args:
         model: the network.
-        imported: in normal form.
-        target: what is compiled for.
-        chosen: its geometry, and the config of each layer.
-        folder: is there and empty.
+        imported: the network in normal form.
+        target: the target to compile for.
+        chosen: the geometry, and the config of each layer.
+        folder: an existing, empty folder.
 
     Returns:
-        What the build's description tells of the accelerator.
+        The accelerator's part of the build's description.
 
     Raises:
         BuildError: the network cannot be compiled, or its samples cannot be used.
@@ -109,7 +109,7 @@ def compile_for_accelerator(
 
 
 def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
-    """Compiles all functions of the host into a library; there is none where there are none."""
+    """Compiles all host functions into a library; writes none if there are no functions."""
     if not parts.host.functions_items():
         return
     device = get_device(describe_cpu())
@@ -122,7 +122,7 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
         executable = tvm.compile(lowered, device.compiler_target(), tir_pipeline=device.compiler_pipeline())
         executable.export_library(str(library))
     except Exception as error:
-        raise BuildError(f"model {model.name}: TVM cannot compile what the host runs: {cause(error)}") from error
+        raise BuildError(f"model {model.name}: TVM cannot compile the host's functions: {cause(error)}") from error
 
 
 def _steps(network: Network, loaded: Mapping[str, Loaded]) -> tuple[AcceleratorStep, ...]:
@@ -138,9 +138,9 @@ def _steps(network: Network, loaded: Mapping[str, Loaded]) -> tuple[AcceleratorS
 
 
 def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
-    """Returns the cycles of all steps with the default config for every layer.
+    """Returns the cycles of all steps if every layer has the default config.
 
-    Where that one has no room for the residual, the host would add it.
+    Where the default config has no room for the residual, the host would add it.
     """
     cycles = 0
     for step in network.steps:

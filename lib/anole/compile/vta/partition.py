@@ -1,7 +1,7 @@
-"""Which parts of a network the accelerator runs, and which its host.
+"""Splits a network into the parts that the accelerator runs and the parts that the host runs.
 
-The accelerator takes an anchor operator with what follows it and nothing else: bias, residual, relu. The host runs what
-is between, as few functions as possible.
+The accelerator runs anchor operators with an epilogue of bias, residual and relu only. The host runs everything in
+between, in as few functions as possible.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Chain:
     """An anchor operator with its epilogue.
 
     Attributes:
-        data, result, residual: names of values; the residual is None where none is added.
-        weight: HWIO of a convolution, (in, out) of a matrix product.
+        data, result, residual: names of values; the residual is None if none is added.
+        weight: shape HWIO for a convolution, (in, out) for a matrix product.
         bias: shape (out channels,).
         positive: whether negative results become 0.
-        cap: what larger results become; None where none does.
-        shape: of the result.
+        cap: upper bound of the results; None if there is none.
+        shape: shape of the result.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """The maximum over windows of an accelerated layer's result, NHWC."""
+    """A maximum pool over an accelerated layer's result, NHWC."""
 
     name: str
     kernel: tuple[int, int]
@@ -79,12 +79,12 @@ Part = Chain | MaxPool | HostPart
 
 @dataclass(frozen=True)
 class Partition:
-    """A network in parts.
+    """A network split into parts.
 
     Attributes:
         inputs, outputs: names of values.
-        parts: in an order in which they can run.
-        host: the functions of all host parts.
+        parts: the parts, in an order in which they can run.
+        host: module with the functions of all host parts.
     """
 
     inputs: tuple[str, ...]
@@ -104,10 +104,10 @@ def partition(
 
     Args:
         main: the network in normal form.
-        names: of its anchor operators, in order.
+        names: names of its anchor operators, in order.
         takes: whether the accelerator takes an anchor operator, given its position among all.
         can_add: whether a layer has room to add a residual.
-        can_pool: whether the accelerator can find the maximum over windows of data of a shape.
+        can_pool: whether the accelerator can run a maximum pool on data of the given shape.
     """
     return _Partitioner(main, names, takes, can_add, can_pool).run()
 
@@ -127,7 +127,7 @@ class _Partitioner:
         self._outputs = variables(main.body.body)
         last = self._bindings[-1] if self._bindings else None
         if last is not None and isinstance(last.value, relax.Tuple) and last.var.same_as(main.body.body):
-            # The tuple of several outputs is none of the values that are run.
+            # The tuple of several outputs is not itself a value to run.
             self._outputs = variables(self._bindings.pop().value)
         self._users: dict[relax.Var, list[int]] = {}
         for position, binding in enumerate(self._bindings):
@@ -154,7 +154,7 @@ class _Partitioner:
         return Partition(tuple(self._names[p] for p in self._main.params), outputs, tuple(parts), builder.get())
 
     def _chains(self) -> tuple[dict[int, Chain], set[int]]:
-        """Returns the chains by the position of their last operator, and the positions of all others in them."""
+        """Returns the chains by the position of their last operator, and the positions of all their other operators."""
         chains: dict[int, Chain] = {}
         inner: set[int] = set()
         number = -1
@@ -214,7 +214,7 @@ class _Partitioner:
         )
 
     def _only_user(self, position: int) -> int | None:
-        """Returns the position of what alone reads a value, or None."""
+        """Returns the position of a value's only reader, or None if there is no single one."""
         var = self._bindings[position].var
         users = self._users.get(var, [])
         return users[0] if len(users) == 1 and var not in self._returned else None
@@ -243,7 +243,7 @@ class _Partitioner:
         return pool if self._can_pool(pool, tuple(int(extent) for extent in call.args[0].ty.shape)) else None
 
     def _flush(self, waiting: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
-        """Makes a host part of the operators that wait for one."""
+        """Makes one host part of the waiting operators."""
         if not waiting:
             return
         inside = set(waiting)
@@ -272,7 +272,7 @@ def _emit(
     arguments: Sequence[relax.Var],
     results: Sequence[relax.Var],
 ) -> None:
-    """Adds a function of bindings to a module; it returns a tuple."""
+    """Adds a function with the given bindings to a module; it returns a tuple."""
     params = [relax.Var(f"x{number}", var.ty) for number, var in enumerate(arguments)]
     renamed: dict[relax.Var, ir.Expr] = dict(zip(arguments, params, strict=True))
     with builder.function(name, params):
@@ -296,7 +296,7 @@ def _renamed(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
 
 
 def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
-    """Returns a constant that has one number for each channel, or one for all of them."""
+    """Returns a constant with one number for each channel; a scalar is repeated."""
     if not isinstance(expr, ir.GenericConst):
         return None
     value = expr.value.numpy()

@@ -1,4 +1,4 @@
-"""Quantisation after training: symmetric, with powers of two as scales, one for each value and weight."""
+"""Post-training quantisation: symmetric, with one power-of-two scale for each value and weight."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from anole.task import Workload
 
 _BIAS_BITS = 28
 _MOST_BIAS = 2 << _BIAS_BITS
-"""Biases, with half a unit of the result, are kept so small that no sum leaves 32 bits."""
+"""Bound on biases, including half a unit of the result, such that no sum overflows 32 bits."""
 
 _RESIDUAL_SHIFT = 22
-"""So far a residual is shifted left at most; its numbers have 7 bits."""
+"""The most bits that a residual, which has 7 bits, is shifted left."""
 
 _FINEST = -1000
-"""A scale that is finer than any there is."""
+"""A scale finer than any that occurs."""
 
 
 def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> Network:
-    """Returns a network of whole numbers.
+    """Returns the network in integers.
 
     Args:
-        parts: of the network.
+        parts: the network's parts.
         observed: all values, on samples.
-        config_of: how each workload is scheduled.
+        config_of: returns the config of each workload.
     """
     exponents: dict[str, int] = {}
 
@@ -59,7 +59,7 @@ def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload
 
 
 def integer_pool(pool: MaxPool, exponent: int) -> Pool:
-    """Returns a pooling of whole numbers of a scale."""
+    """Returns a pool of integers with a scale."""
     return Pool(pool.name, pool.kernel, pool.strides, pool.padding, pool.data, pool.result, exponent)
 
 
@@ -67,11 +67,11 @@ def _layer(
     chain: Chain, data_exponent: int, residual_exponent: int | None, result_exponent: int, config: Config
 ) -> AcceleratorLayer:
     w = as_conv2d(chain.workload)
-    # Of weights that are tiny beside what is added to the products, the finest parts do not matter.
+    # The finest bits of weights do not matter where the weights are tiny beside what is added to the products.
     best = best_exponent(chain.weight) if chain.weight.any() else result_exponent - data_exponent
     weight_exponent = max(best, _finest_sum(chain, residual_exponent) - data_exponent)
     sum_exponent = data_exponent + weight_exponent
-    # Finer than the sum itself, a result would be but shifted left.
+    # A result finer than the sum would only be the sum shifted left.
     result_exponent = max(result_exponent, sum_exponent)
     shift = result_exponent - sum_exponent
     half = 1 << shift - 1 if shift else 0
@@ -97,7 +97,7 @@ def _layer(
 
 
 def _finest_sum(chain: Chain, residual_exponent: int | None) -> int:
-    """Returns the finest scale of sums in which bias and residual are not cut off."""
+    """Returns the finest scale of the sums at which bias and residual are not cut off."""
     most_bias = float(np.abs(chain.bias).max(initial=0.0))
     finest = math.frexp(most_bias)[1] - _BIAS_BITS if most_bias else _FINEST
     return finest if residual_exponent is None else max(finest, residual_exponent - _RESIDUAL_SHIFT)

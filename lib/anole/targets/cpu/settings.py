@@ -70,17 +70,17 @@ def describe_cpu(
     max_relative_error: float = MAX_RELATIVE_ERROR,
     exact: bool = False,
 ) -> dict[str, Any]:
-    """Returns the whole description of a processor as a target, which enters the keys of tasks.
+    """Returns the description of a processor as a target; it enters the keys of tasks.
 
     Args:
-        mcpu: LLVM's name of the processor to compile for; detected when None.
-        threads: how many run a kernel; all available cores when None.
-        model: what another machine's processor is called, of which nothing is detected; None for this machine's.
-        max_relative_error: of a kernel's answer, as its L2 distance from the right one; described where it differs.
-        exact: whether only those algorithms are allowed that compute what the operator is defined as; likewise.
+        mcpu: LLVM's name of the processor to compile for; detected if None.
+        threads: number of threads that run a kernel; all available cores if None.
+        model: name of another machine's processor, of which nothing is detected; None for this machine's.
+        max_relative_error: largest relative L2 error of a kernel's result; described only if it is not the default.
+        exact: whether only algorithms are allowed that compute the operator exactly as defined; likewise.
 
     Raises:
-        TargetError: this machine cannot do what is asked.
+        TargetError: this machine lacks the processor's features or the threads.
     """
     said = {} if max_relative_error == MAX_RELATIVE_ERROR else {"max_relative_error": max_relative_error}
     if exact:
@@ -93,7 +93,7 @@ def describe_cpu(
 def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
     if mcpu is not None and (lacking := host.lacks(mcpu)):
-        raise TargetError(f"mcpu {mcpu} needs {', '.join(lacking)}, which this machine's {host.name} has not")
+        raise TargetError(f"mcpu {mcpu} needs {', '.join(lacking)}, which this machine's {host.name} lacks")
     if threads is not None and threads > len(affinity()):
         raise TargetError(f"found threads: {threads}; this process may use {len(affinity())} processors")
     return {
