@@ -1,1 +1,1 @@
-"""Measuring: candidates built and run in processes of their own, and where they run."""
+"""Measuring: builds and runs candidates in isolated processes."""

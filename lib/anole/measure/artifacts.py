@@ -1,4 +1,4 @@
-"""What the fastest candidates were built into, kept so that they need not be built again to be confirmed."""
+"""Keeps the artifacts of the fastest candidates, so that confirming them needs no second build."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from anole.measure.builders import Built
 from anole.record import Config
 
 _MOST = 64
-"""As many as can be confirmed."""
+"""The most candidates that can be confirmed."""
 
 
 class Artifacts:
     """The artifacts of the fastest candidates that have run; all others are removed.
 
     Args:
-        most: how many are kept.
+        most: number of artifacts to keep.
     """
 
     def __init__(self, most: int = _MOST) -> None:
@@ -26,7 +26,7 @@ class Artifacts:
         self._slowest_first: list[tuple[float, int, str]] = []
 
     def take(self, candidate: Built, latency_s: float | None) -> None:
-        """Keeps a candidate's artifact while it is among the fastest; one that failed is removed."""
+        """Keeps a candidate's artifact as long as it is among the fastest; that of a failed one is removed."""
         name = canonical_json(dict(candidate.config))
         if name in self._kept:
             return
@@ -42,5 +42,5 @@ class Artifacts:
             self._kept.pop(slowest).artifact.unlink(missing_ok=True)
 
     def find(self, config: Config) -> Built | None:
-        """Returns the candidate of a config as it was built, or None where that is not kept."""
+        """Returns the built candidate of a config, or None if its artifact is not kept."""
         return self._kept.get(canonical_json(dict(config)))

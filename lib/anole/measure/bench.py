@@ -25,21 +25,21 @@ from anole.targets.base import Device
 from anole.task import Workload
 
 FAILURES = (CallFailed, WorkerDied, WorkerTimeout, DeviceLostError)
-"""How a call fails by the candidate's own fault."""
+"""The exceptions of a call that fails through the candidate's own fault."""
 
 
 class Bench:
     """Runs candidates of a workload; a context manager that ends its process.
 
     Args:
-        site: where they run.
-        target: what runs them.
-        workload: whose candidates they are.
+        site: the place where they run.
+        target: the target that runs them.
+        workload: the workload of the candidates.
         evaluator: decides how often a kernel is run.
-        limits: what a candidate may take.
-        patience: how long a lost device is waited for.
-        best_s: the least latency that was measured before, in seconds; None when nothing was.
-        artifacts: takes what was built of the candidates that have run.
+        limits: time limits of a candidate.
+        patience: how long to wait for a lost device.
+        best_s: least latency measured before, in seconds; None if there is none.
+        artifacts: receives the artifacts of the candidates that have run.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Bench:
         self._process.end()
 
     def held(self) -> AbstractContextManager[None]:
-        """Holds the device alone."""
+        """Holds the device exclusively."""
         return self._process.held()
 
     @property
@@ -77,28 +77,28 @@ class Bench:
 
     @property
     def connections(self) -> list[Connection]:
-        """What becomes readable when the candidate has run."""
+        """Connections that become readable when the candidate has run."""
         return self._process.connections if self.is_busy else []
 
     @property
     def left_s(self) -> float:
-        """Seconds until the candidate's limit; infinite when none runs."""
+        """Seconds until the candidate's limit; infinite if none runs."""
         return self._process.left_s if self.is_busy else math.inf
 
     def begin(self, candidate: Built) -> None:
-        """Begins to run a candidate that was built."""
+        """Starts running a built candidate."""
         self._candidate = candidate
         self._submit([candidate], None, self._limits.run_s)
 
     def has_ended(self, readable: Container[Any]) -> bool:
-        """Returns whether there is a candidate to finish, by what is readable and by its limit."""
+        """Returns whether a candidate has ended, given the readable connections, or has passed its limit."""
         return self.is_busy and (self.left_s == 0.0 or any(each in readable for each in self.connections))
 
     def finish(self) -> tuple[int, Measurement]:
-        """Waits for the candidate that was begun and returns its position and its measurement.
+        """Waits for the running candidate and returns its position and its measurement.
 
         Raises:
-            MeasureError: its device is lost and does not come back.
+            MeasureError: the device is lost and does not come back.
         """
         candidate, self._candidate = self._candidate, None
         assert candidate is not None, "no candidate was begun"
@@ -114,7 +114,7 @@ class Bench:
         return candidate.position, measurement
 
     def run(self, candidate: Built) -> Measurement:
-        """Runs a candidate and returns its measurement; raises what `finish` raises."""
+        """Runs a candidate and returns its measurement; raises the exceptions of `finish`."""
         if candidate.failure is not None:
             return candidate.failure
         self.begin(candidate)
@@ -129,7 +129,7 @@ class Bench:
         """
         able = [candidate for candidate in candidates if candidate.failure is None]
         if self._site.remote is not None:
-            # They need more of a session's time than what may be left.
+            # The session may not have enough time left for all rivals.
             self._process.end()
         began_s = time.perf_counter()
         self._submit(able, seconds, seconds + self._limits.run_s * max(1, len(able)))
@@ -138,7 +138,7 @@ class Bench:
         return [candidate.failure or self._judge(candidate, next(timed), run_s) for candidate in candidates]
 
     def abandon(self) -> None:
-        """Leaves the candidate that was begun."""
+        """Abandons the running candidate."""
         if self.is_busy:
             self._process.end()
         self._candidate = None

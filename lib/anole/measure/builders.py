@@ -17,13 +17,13 @@ from anole.record import Config, Measurement, Status
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate that was built, or could not be.
+    """A candidate after its build, which may have failed.
 
     Attributes:
-        position: among the configs that it was given with.
-        artifact: what its builder wrote.
-        build_s: wall clock of building it.
-        failure: why there is no artifact; None when there is one.
+        position: its position among the configs of the call.
+        artifact: the file that its builder wrote.
+        build_s: wall-clock seconds of the build.
+        failure: the reason why there is no artifact; None if there is one.
     """
 
     position: int
@@ -46,11 +46,11 @@ class Builders:
     """Processes that build one candidate each at a time; a context manager that ends them.
 
     Args:
-        n: how many there are.
-        start: returns, in each process, the function that builds a config into a file and says how long it took.
+        n: number of processes.
+        start: called in each process; returns the function that builds a config into a file and returns the seconds.
         preload: modules that are imported once, before any process is forked.
-        limit_s: how long a candidate may take.
-        folder: where the files go.
+        limit_s: time limit of one candidate's build, in seconds.
+        folder: folder of the artifacts.
     """
 
     def __init__(
@@ -72,34 +72,34 @@ class Builders:
 
     @property
     def n_busy(self) -> int:
-        """How many candidates are being built."""
+        """Number of candidates being built."""
         return len(self._busy)
 
     @property
     def connections(self) -> list[Connection]:
-        """What becomes readable when a candidate is built."""
+        """Connections that become readable when a candidate is built."""
         return list(self._busy)
 
     @property
     def left_s(self) -> float:
-        """Seconds until the limit of the candidate that began first; infinite when none is being built."""
+        """Seconds until the limit of the candidate that began first; infinite if none is being built."""
         ends_s = min((building.began_s + self._limit_s for building in self._busy.values()), default=float("inf"))
         return max(0.0, ends_s - time.perf_counter())
 
     def begin(self, position: int, config: Config) -> None:
-        """Begins to build a candidate; one builder must be idle."""
+        """Starts building a candidate; at least one builder must be idle."""
         builder, artifact = self._idle.pop(), self._folder / f"{uuid4().hex}.so"
         builder.submit(dict(config), str(artifact))
         self._busy[builder.connection] = _Building(position, builder, config, artifact, time.perf_counter())
 
     def collect(self, readable: Container[Any]) -> list[Built]:
-        """Returns the candidates that ended, by what is readable, or whose limit has passed."""
+        """Returns the candidates that have ended, given the readable connections, or have passed their limit."""
         overdue_s = time.perf_counter() - self._limit_s
         ended = [at for at, building in self._busy.items() if at in readable or building.began_s <= overdue_s]
         return [self._finish(self._busy.pop(connection)) for connection in ended]
 
     def build_all(self, configs: Sequence[Config]) -> list[Built]:
-        """Builds configs on all builders at once and returns them in order."""
+        """Builds configs on all builders in parallel and returns them in order."""
         waiting, built = list(enumerate(configs))[::-1], list[Built]()
         while waiting or self._busy:
             while waiting and self._idle:
@@ -108,7 +108,7 @@ class Builders:
         return sorted(built, key=lambda candidate: candidate.position)
 
     def abandon(self) -> None:
-        """Leaves what is being built."""
+        """Abandons the running builds."""
         for building in self._busy.values():
             building.builder.kill()
             self._idle.append(building.builder)

@@ -1,4 +1,4 @@
-"""The process in which candidates run, and what is done when it, or its device, is lost."""
+"""The process in which candidates run; it recovers from the loss of the process or of its device."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _SILENCE_S = 10.0
 class DeviceProcess:
     """A process with a device, which runs one call at a time; a context manager that ends it.
 
-    A device elsewhere that is lost is waited for, and the same call is made again; one that loses the device time and
-    again is taken to crash it.
+    When a remote device is lost, the process waits for it and repeats the call; a call that loses the device several
+    times is assumed to crash it.
 
     Args:
-        site: where the device is.
-        target: the device.
-        start: called in the process; what it returns handles the calls.
-        limits: what a call may take.
-        patience: how long a lost device is waited for.
+        site: the device's place.
+        target: the device's target.
+        start: called in the process; returns the function that handles the calls.
+        limits: time limits of a call.
+        patience: how long to wait for a lost device.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class DeviceProcess:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Holds the device alone."""
+        """Holds the device exclusively."""
         with self._site.timing():
             self._worker.launch()
             try:
@@ -64,34 +64,34 @@ class DeviceProcess:
                     self.end()
 
     def end(self) -> None:
-        """Ends the process; the next call has another one."""
+        """Ends the process; the next call starts another one."""
         if self._process is not None:
             self._process.kill()
 
     @property
     def connections(self) -> list[Connection]:
-        """What becomes readable when the call has ended."""
+        """Connections that become readable when the call has ended."""
         return [self._worker.connection] if self._is_sent else []
 
     @property
     def left_s(self) -> float:
-        """Seconds until the call's limit; none when it could not even be made."""
+        """Seconds until the call's limit; zero if it could not even be submitted."""
         return max(0.0, self._timeout_s - self.spent_s) if self._is_sent else 0.0
 
     @property
     def spent_s(self) -> float:
-        """Seconds since the call was made."""
+        """Seconds since the call was submitted."""
         return time.perf_counter() - self._sent_s
 
     def submit(self, *arguments: Any, timeout_s: float) -> None:
-        """Makes a call; a device that cannot be had at once is waited for in `result`.
+        """Submits a call; if the device is not available at once, `result` waits for it.
 
         Raises:
-            MeasureError: the process does not come up.
+            MeasureError: the process does not start.
             TargetError: there is no such device.
         """
         self._arguments = arguments
-        # Of a device elsewhere the server keeps the time, and tells; here is only seen that it is silent.
+        # A remote server enforces the call's limit itself; this limit only detects that the server is silent.
         self._timeout_s = timeout_s if self._site.remote is None else self._limits.session_s + _SILENCE_S
         self._is_sent, self._sent_s = False, time.perf_counter()
         try:
@@ -100,11 +100,11 @@ class DeviceProcess:
             pass
 
     def result(self) -> Any:
-        """Waits for the call that was made and returns its result.
+        """Waits for the submitted call and returns its result.
 
         Raises:
-            CallFailed, WorkerDied, WorkerTimeout: by the call's own fault.
-            DeviceLostError: the call lost the device time and again.
+            CallFailed, WorkerDied, WorkerTimeout: the call itself is at fault.
+            DeviceLostError: the call lost the device several times.
             MeasureError: the device is lost and does not come back.
         """
         losses = 0
@@ -118,14 +118,14 @@ class DeviceProcess:
                 losses += 1
                 if losses == _MOST_LOSSES:
                     raise DeviceLostError(f"its device was lost {losses} times while it ran: {error}") from error
-                logger.warning("%s; the candidate runs again", error)
+                logger.warning("%s; running the candidate again", error)
 
     def _receive(self) -> Any:
         left_s, self._is_sent = self.left_s, False
         try:
             return self._worker.result(left_s)
         except (CallFailed, CallTimedOut):
-            # What a kernel has done to a context on a GPU stays with the process.
+            # Damage that a kernel does to a GPU context lasts as long as the process.
             if not self._site.is_disturbed:
                 self.end()
             raise
@@ -153,14 +153,14 @@ class DeviceProcess:
                 return
             except DeviceBusyError as error:
                 if not is_told:
-                    logger.info("%s; waits for it", error)
+                    logger.info("%s; waiting for it", error)
                 waits, is_told = self._patience.waits(), True
                 time.sleep(_BUSY_LOOKS_S)
             except DeviceLostError as error:
                 wait_s = next(waits, None)
                 if wait_s is None:
                     raise MeasureError(f"{error}; gave up after {self._patience.total_s:g} s") from error
-                logger.warning("%s; tries again in %g s", error, wait_s)
+                logger.warning("%s; trying again in %g s", error, wait_s)
                 time.sleep(wait_s)
 
     @property

@@ -1,4 +1,4 @@
-"""What happens inside of the worker processes: building a candidate, and checking and timing it."""
+"""The jobs of the worker processes: building a candidate, and checking and timing it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from anole.targets.rpc.address import Remote
 from anole.task import Workload
 
 _FEWEST_TURNS, _MOST_TURNS = 5, 100
-"""Of a comparison, which ends between them when its time is up."""
+"""Number of turns of a comparison; within these bounds it ends when its time is up."""
 
 _LONG_S = 5e-3
-"""A run beside which the time to fill the caches again, a tenth of a millisecond, does not count."""
+"""Seconds of a run beside which the tenth of a millisecond for refilling the caches is negligible."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A candidate's answer and time.
+    """A candidate's error and time.
 
     Attributes:
-        relative_error: its answer's L2 distance from the reference; NaN when it left some of it unwritten.
-        timing: None when the answer is too far off to be timed.
+        relative_error: its result's L2 distance from the reference; NaN if it left some of the output unwritten.
+        timing: None if the error is too large for the candidate to be timed.
     """
 
     relative_error: float
@@ -38,7 +38,7 @@ class Timed:
 
 
 def start_building(target: Device, workload: Workload) -> Callable[[Config, str], float]:
-    """Returns the function that builds candidates of a workload in this process, and says how long it took."""
+    """Returns the function that builds candidates of a workload in this process and returns the build's seconds."""
 
     def build(config: Config, artifact: str) -> float:
         began_s = time.perf_counter()
@@ -59,14 +59,14 @@ def start_running(
     """Returns the function that runs candidates of a workload, once or against each other.
 
     Args:
-        target: what runs them.
-        workload: whose candidates are run.
+        target: the target that runs them.
+        workload: the workload of the candidates.
         evaluator: decides how often a kernel is run.
-        tolerance: the relative error beyond which an answer is not timed.
-        remote: where they run; in this process when None.
-        session_s: after so many seconds a remote server ends what it does for this process.
+        tolerance: largest relative error of a candidate that is timed.
+        remote: the device that runs them; None for this process.
+        session_s: seconds after which a remote server ends this process's session.
     """
-    # A thread of BLAS that waits for more work keeps a core from kernels, for longer than most of them take.
+    # An idle BLAS thread spins on a core for longer than most kernels run.
     threadpool_limits(1, user_api="blas")
     runner = target.runner(workload) if remote is None else _remote_runner(target, workload, remote, session_s)
 
@@ -110,7 +110,7 @@ def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: flo
 
 
 def _turn(kernel: Timeable) -> float:
-    # The first run fills the caches again that the rivals have used.
+    # The first run refills the caches that the rivals have used.
     first_s = kernel(1)
     return first_s if first_s >= _LONG_S else kernel(2)
 

@@ -1,4 +1,4 @@
-"""What a candidate may take before it counts as a failure, and how long a lost device is waited for."""
+"""Time limits of candidates, and how long to wait for a lost device."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Wall-clock seconds after which its processes are killed.
+    """Wall-clock limits in seconds; a process that exceeds one is killed.
 
     Attributes:
-        build_s: of building; AutoTVM's ten seconds, doubled because all cores build at once.
-        run_s: of loading, checking and timing.
-        lease_s: so long a session with another machine's device takes candidates, before the next one is opened.
-        connect_s: of opening a session.
+        build_s: limit of a build; AutoTVM's ten seconds, doubled because all cores build at once.
+        run_s: limit of loading, checking and timing together.
+        lease_s: seconds for which a session with a remote device takes candidates before the next session is opened.
+        connect_s: limit of opening a session.
     """
 
     build_s: float = 20.0
@@ -24,7 +24,7 @@ class Limits:
 
     @property
     def session_s(self) -> float:
-        """After so many seconds a server ends a session, and whatever hangs in it."""
+        """Seconds after which a server ends a session, and whatever hangs in it."""
         return self.lease_s + self.run_s
 
 
@@ -33,9 +33,9 @@ class Patience:
     """Waits between attempts, each twice as long as the one before.
 
     Attributes:
-        first_s: the first wait.
-        longest_s: no wait is longer.
-        total_s: all waits together; then it is given up.
+        first_s: seconds of the first wait.
+        longest_s: upper bound of each wait.
+        total_s: seconds of all waits together, after which the attempts end.
     """
 
     first_s: float = 0.5

@@ -1,4 +1,4 @@
-"""A lock on a device that holds across processes and workflows of this machine."""
+"""Locks a device against all other processes and workflows of this machine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LOOKS_S = 0.2
 
 
 def lock_path(device: str) -> Path:
-    """Returns the file that stands for a device, such as ``cpu``."""
+    """Returns the lock file of a device, such as ``cpu``."""
     return Path(tempfile.gettempdir()) / f"anole-{device}.lock"
 
 
 @contextmanager
 def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
-    """Holds a device: alone, to time something on it, or with others who only disturb each other's building.
+    """Holds a device: exclusively, to time something on it, or shared with others that only build.
 
     Raises:
         MeasureError: the lock file cannot be opened.
@@ -40,7 +40,7 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def idle_device(devices: Sequence[str]) -> Iterator[str]:
-    """Holds one of several devices alone, the first that is idle, and gives its name.
+    """Holds one of several devices exclusively, the first idle one, and yields its name.
 
     Raises:
         MeasureError: a lock file cannot be opened.
@@ -49,7 +49,7 @@ def idle_device(devices: Sequence[str]) -> Iterator[str]:
     try:
         idle = _first_had(handles)
         if idle is None:
-            logger.info("waits for %s, all of which are in use", ", ".join(devices))
+            logger.info("waiting for %s; all are in use", ", ".join(devices))
         while idle is None:
             time.sleep(_LOOKS_S)
             idle = _first_had(handles)
@@ -72,7 +72,7 @@ def _first_had(handles: Mapping[str, int]) -> str | None:
 def _open(device: str) -> int:
     path = lock_path(device)
     try:
-        # Another user's file can be read and locked, but not be opened to write or to create.
+        # Another user's lock file can be read and locked, but not opened for writing or with O_CREAT.
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:

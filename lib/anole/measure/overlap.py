@@ -14,15 +14,15 @@ _AHEAD = 2
 
 
 class Overlap:
-    """Measurements of configs, in their order, each as soon as it is known.
+    """Yields the measurements of configs in order, each as soon as it is known.
 
-    Candidates run as they are built, so that the device waits for none while another is ready. At most twice as
-    many as there are builders are built ahead of it.
+    Candidates run as soon as they are built, so that the device never waits while one is ready. At most twice as many
+    candidates as there are builders are built ahead of the device.
 
     Args:
-        builders: build them.
-        bench: runs them.
-        configs: to be measured.
+        builders: build the candidates.
+        bench: runs the candidates.
+        configs: the configs to measure.
     """
 
     def __init__(self, builders: Builders, bench: Bench, configs: Sequence[Config]) -> None:
@@ -43,7 +43,7 @@ class Overlap:
             self._bench.abandon()
 
     def _advance(self) -> None:
-        """Waits for whoever ends first, takes what came of it, and gives the idle something to do."""
+        """Waits for the first builder or run to end, takes its result, and gives idle ones new work."""
         left_s = min(self._builders.left_s, self._bench.left_s)
         readable = wait([*self._builders.connections, *self._bench.connections], left_s)
         for candidate in self._builders.collect(readable):

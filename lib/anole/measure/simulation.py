@@ -1,4 +1,4 @@
-"""Measures candidates of one task on a simulator: exactly, in this process, beside anything else."""
+"""Measures candidates of one task on a simulator: exactly, and in this process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from anole.task import Task
 
 
 class Simulated:
-    """Measures candidates of one task.
+    """Measures candidates of one task on a simulator.
 
     Args:
-        task: whose candidates are measured.
-        target: what simulates them.
+        task: the task whose candidates are measured.
+        target: the target that simulates them.
     """
 
     def __init__(self, task: Task, target: Simulator) -> None:

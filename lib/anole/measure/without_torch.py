@@ -1,4 +1,4 @@
-"""What the workers' server imports first: nothing here, but it keeps torch out of TVM's import, which halves it."""
+"""The worker server's first import: it keeps torch out of TVM's import, which halves the import's time."""
 
 from __future__ import annotations
 

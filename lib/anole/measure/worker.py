@@ -1,8 +1,8 @@
-"""Isolated processes: what runs in one may crash, hang or eat all memory, and costs no more than its own call.
+"""Isolated processes: a crash, a hang or memory exhaustion in one costs only its own call.
 
-All workers are forked from one server that has imported the target's modules already, so that a new one is
-there in milliseconds. Each leads its own process group, which is killed as a whole, and by a guard of its own when
-the master is gone.
+All workers are forked from one server that has already imported the target's modules, so that a new worker starts in
+milliseconds. Each leads its own process group. The group is killed as a whole, and by its own guard process when the
+master is gone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetE
 logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
-"""How long a worker may take to come up; the first one waits for the server's imports."""
+"""How long a worker may take to start; the first one waits for the server's imports."""
 
 
 class WorkerDied(Exception):
@@ -33,22 +33,22 @@ class WorkerDied(Exception):
 
 
 class WorkerTimeout(Exception):
-    """A call took longer than it was given; whatever was at it was killed."""
+    """A call exceeded its limit and was killed."""
 
 
 class CallTimedOut(WorkerTimeout):
-    """The called function itself said that it took too long."""
+    """The called function itself reported that it took too long."""
 
 
 class CallFailed(Exception):
-    """The called function raised; the message is its exception's."""
+    """The called function raised; the message is that of its exception."""
 
 
 _FAULTS_OF_THE_DEVICE = (DeviceBusyError, DeviceLostError)
 
 
 def prepare(preload: Sequence[str]) -> None:
-    """Begins to import what workers need, in the server that they are forked from, and does not wait for it.
+    """Starts the server from which workers are forked, and its imports, without waiting for them.
 
     Args:
         preload: modules, as for `Worker`.
@@ -61,12 +61,12 @@ class Worker:
     """One isolated process that runs one call at a time and is replaced when it dies.
 
     Args:
-        start: called in the process at its start; what it returns handles the calls. Must be picklable.
+        start: called in the process when it starts; returns the function that handles the calls. Must be picklable.
         preload: modules that the common server imports once, before any worker is forked.
         environment: environment variables of the process.
-        calls_before_restart: after so many calls the process is replaced, so that leaks stay small.
-        lifetime_s: after so many seconds the process is replaced before its next call; None for no limit.
-        start_timeout_s: how long the process may take to come up.
+        calls_before_restart: number of calls after which the process is replaced, so that leaks stay small.
+        lifetime_s: seconds after which the process is replaced before its next call; None for no limit.
+        start_timeout_s: how long the process may take to start.
     """
 
     def __init__(
@@ -93,24 +93,24 @@ class Worker:
 
     @property
     def connection(self) -> Connection:
-        """What becomes readable when a call has ended, to wait for several workers at once."""
+        """The connection that becomes readable when a call has ended, to wait for several workers at once."""
         return self._connection
 
     @property
     def pid(self) -> int:
-        """The process' number."""
+        """The process's number."""
         return int(self._process.pid)
 
     def launch(self) -> None:
-        """Starts the process, unless there is one, so that it comes up before the first call."""
+        """Starts the process unless it runs, so that it is ready before the first call."""
         if self._process is None:
             self._launch()
 
     def submit(self, *arguments: Any) -> None:
-        """Begins a call.
+        """Submits a call.
 
         Raises:
-            MeasureError: the process does not come up, or its device cannot be had.
+            MeasureError: the process does not start, or its device is not available.
             TargetError: this machine, or the server, has no such device.
         """
         if self._is_used_up():
@@ -122,18 +122,18 @@ class Worker:
         self._connection.send(arguments)
 
     def result(self, timeout_s: float) -> Any:
-        """Waits for the call that was begun and returns its result.
+        """Waits for the submitted call and returns its result.
 
         Raises:
             CallFailed: the function raised.
-            WorkerTimeout: it took too long.
-            WorkerDied: its process ended.
-            DeviceLostError: the device that it used was lost.
+            WorkerTimeout: the call took too long.
+            WorkerDied: the process ended.
+            DeviceLostError: the device that the call used was lost.
         """
         return self._receive(timeout_s)
 
     def call(self, *arguments: Any, timeout_s: float) -> Any:
-        """Begins a call and waits for it; raises what `result` raises."""
+        """Submits a call and waits for it; raises the exceptions of `result`."""
         self.submit(*arguments)
         return self.result(timeout_s)
 
@@ -179,7 +179,7 @@ class Worker:
             raise
         except (CallFailed, WorkerDied, WorkerTimeout) as error:
             self.kill()
-            raise MeasureError(f"a worker process does not come up: {error}") from error
+            raise MeasureError(f"a worker process did not start: {error}") from error
         self._ready = True
 
     def _receive(self, timeout_s: float) -> Any:
@@ -203,7 +203,7 @@ class Worker:
 
 
 def _context(preload: Sequence[str]) -> ForkServerContext:
-    """Returns what starts processes; its server, unless there is one, will import some modules first."""
+    """Returns the context that starts processes; its server imports the given modules first."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["anole.measure.without_torch", *preload])
     return context
@@ -240,21 +240,21 @@ def _serve(
 
 
 def _die_with_master(connection: Connection) -> None:
-    """Leaves a guard in the process group that ends it when the master is gone.
+    """Forks a guard process that kills the process group when the master is gone.
 
-    A process of its own, because a thread could not act while a candidate hangs in native code.
+    It is a process, because a thread could not act while a candidate hangs in native code.
     """
     master = multiprocessing.parent_process()
     if master is None or os.fork():
         return
-    # An open end here would hide the worker's death from the master.
+    # An open copy of the connection here would hide the worker's death from the master.
     connection.close()
     master.join()
     os.killpg(0, signal.SIGKILL)
 
 
 def _told(error: BaseException) -> Exception:
-    """Returns what the master raises for an error: its own sort of a fault of the device, not of the call."""
+    """Returns the exception that the master raises for an error: device faults unchanged, others as the call's."""
     if isinstance(error, _FAULTS_OF_THE_DEVICE):
         return error
     return CallTimedOut(str(error)) if isinstance(error, TimeoutError) else CallFailed(cause(error))

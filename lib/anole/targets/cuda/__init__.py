@@ -1,1 +1,1 @@
-"""NVIDIA's GPUs as a target."""
+"""NVIDIA GPUs as a target."""

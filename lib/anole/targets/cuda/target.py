@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as a target; what needs no GPU works on any machine."""
+"""An NVIDIA GPU as a target; everything except running works without a GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CudaTarget:
     """GPUs of one architecture.
 
     Args:
-        description: its ``arch``, such as ``sm_90``, and its ``limits``.
+        description: the description, with ``arch``, such as ``sm_90``, and ``limits``.
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
@@ -39,7 +39,7 @@ class CudaTarget:
     threads = 1
     max_relative_error = MAX_RELATIVE_ERROR
     template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 1}
-    # What has fixed shapes is recorded once, and then launched by a single call.
+    # Parts of fixed shape are recorded once as a CUDA graph and then launched by a single call.
     compiler_options: Mapping[str, Any] = {"relax.backend.use_cuda_graph": True}
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ class CudaTarget:
         return None
 
     def absence(self) -> str | None:
-        """Returns why candidates cannot be run here: there is no GPU, or none of the architecture and model."""
+        """Returns why candidates cannot run here: there is no GPU, or none of this architecture and model."""
         present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")
         if not present:
             return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
@@ -98,13 +98,13 @@ class CudaTarget:
         return template_of(workload)
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Returns a function that is no anchor, scheduled by TVM's own rules for GPUs."""
+        """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""
         from anole.targets.cuda.default.schedule import schedule_default
 
         return schedule_default(func, self.compiler_target())
 
     def compiler_target(self) -> tvm.target.Target:
-        """Returns what TVM calls this target; from here on, this process compiles for it to binaries."""
+        """Returns TVM's target; from here on, this process compiles for it to binaries."""
         from anole.targets.cuda.device.builder import cuda_target
         from anole.targets.cuda.device.runtime import prepare_to_compile
 
@@ -116,7 +116,7 @@ class CudaTarget:
         return "default"
 
     def environment(self) -> Mapping[str, str]:
-        """Returns where the CUDA compiler finds its headers, and one thread for a host that but launches kernels."""
+        """Returns the paths of the CUDA compiler's headers, and one thread for a host that only launches kernels."""
         threads = str(self.threads)
         return {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **compiler_environment()}
 
@@ -127,18 +127,18 @@ class CudaTarget:
         build(self.template(workload), workload, config, self.description, artifact)
 
     def units(self) -> Sequence[Unit]:
-        """Returns the GPUs of this machine that are of the architecture."""
+        """Returns the GPUs of this machine that have the architecture."""
         if (absence := self.absence()) is not None:
             raise TargetError(absence)
         return [Unit(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in self._gpus()]
 
     def _gpus(self) -> list[Gpu]:
-        """The GPUs of this machine that are what the description says."""
+        """The GPUs of this machine that match the description."""
         arch, model = self.description["arch"], self.description.get("model")
         return [gpu for gpu in present_gpus() if gpu.architecture == arch and model in (None, gpu.name)]
 
     def runner(self, workload: Workload) -> Runner:
-        """Returns what runs candidates of a workload in this process, on the first GPU that it sees."""
+        """Returns a runner of the workload's candidates in this process, on the first visible GPU."""
         self.units()
         from tvm import rpc
 
@@ -148,13 +148,13 @@ class CudaTarget:
         return self.remote_runner(workload, rpc.LocalSession())
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
-        """Returns what runs candidates of a workload on the first GPU of a server."""
+        """Returns a runner of the workload's candidates on the first GPU of a server."""
         from anole.targets.cuda.device.runner import cuda_runner
 
         return cuda_runner(self.template(workload), workload, self.description["arch"], session)
 
     def peak_gflops(self) -> float:
-        """Measures, in this process, how many multiply-adds all multiprocessors do from registers."""
+        """Measures, in this process, the multiply-add rate of all multiprocessors on registers."""
         self.units()
         from anole.targets.cuda.device.peak import peak_gflops
 

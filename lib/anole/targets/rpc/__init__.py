@@ -1,1 +1,1 @@
-"""Devices of other machines, through TVM's RPC."""
+"""Remote devices, through TVM's RPC."""

@@ -1,4 +1,4 @@
-"""A device of another machine: where TVM's RPC tracker, or one RPC server, stands in front of it."""
+"""The address of a remote device: TVM's RPC tracker, or one RPC server."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MOST_PORT = 65_535
 
 @dataclass(frozen=True)
 class Remote:
-    """Where a device is; what it is says a target's description.
+    """Where a remote device is reached; the target's description says what it is.
 
     Attributes:
-        host: of the tracker, or of the server itself where there is no key.
-        port: of the same.
+        host: host of the tracker or, without a key, of the server itself.
+        port: port of the same.
         key: the name by which the tracker knows the servers of such a device.
     """
 
@@ -27,10 +27,10 @@ class Remote:
 
     @classmethod
     def read(cls, node: Node) -> Self:
-        """Returns what a mapping of ``rpc`` (``host:port``) and maybe ``key`` says.
+        """Reads a mapping of ``rpc`` (``host:port``) and, optionally, ``key``.
 
         Raises:
-            SpecError: it says something else.
+            SpecError: the mapping holds something else.
         """
         entry = node.mapping(allowed=("rpc", "key"), required=("rpc",))
         address = entry["rpc"].text()
@@ -41,10 +41,10 @@ class Remote:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self | None:
-        """Returns what the option ``--measure`` says; None where that is nothing.
+        """Reads the value of the option ``--measure``; returns None if it is empty.
 
         Raises:
-            SpecError: it is none of what `read` allows.
+            SpecError: the value is not what `read` allows.
         """
         return cls.read(Node(dict(plain), "", "--measure")) if plain else None
 

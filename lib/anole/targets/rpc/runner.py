@@ -1,4 +1,4 @@
-"""Candidates run through an RPC session: another machine's or, for a device of this one, a local one."""
+"""Runs candidates through an RPC session: with a remote device or, in a local session, with one of this machine."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from anole.task import Workload
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under which candidates are timed.
+    """Conditions under which candidates are timed.
 
     Attributes:
-        before_each: settings of TVM's `time_evaluator` that say what is done before each run, and not timed.
-        warm_up_s: so long the first candidate runs before anything is timed, so that clocks have risen.
+        before_each: settings of TVM's `time_evaluator` for the untimed work before each run.
+        warm_up_s: seconds for which the first candidate runs before anything is timed, so that clocks rise.
     """
 
     before_each: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -36,11 +36,11 @@ class SessionRunner:
     """Runs candidates of one workload on the same inputs, which are sent once.
 
     Args:
-        template: of the workload.
-        workload: whose candidates are run.
-        session: in which they run.
-        device: of the session.
-        conditions: under which they are timed.
+        template: the workload's template.
+        workload: the workload of the candidates.
+        session: the session in which they run.
+        device: the session's device.
+        conditions: conditions under which they are timed.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class SessionRunner:
         self._is_warm = True
 
     def _time(self, library: Any, arguments: tuple[Any, ...], number: int) -> float:
-        # A repeat of TVM's is what it prepares for; so each run is one.
+        # TVM prepares once for every repeat, so each run is a repeat of its own.
         settings = {"number": 1, "repeat": number, **self._conditions.before_each}
         return float(library.time_evaluator("main", self._device, **settings)(*arguments).mean)
 
@@ -93,15 +93,15 @@ class SessionRunner:
 
 
 class SessionKernel:
-    """One candidate with its arguments, where its runner runs it."""
+    """One candidate with its arguments, on the runner's device."""
 
     def __init__(self, runner: SessionRunner, library: Any, arguments: tuple[Any, ...]) -> None:
         self._runner, self._library, self._arguments = runner, library, arguments
 
     def relative_error(self) -> float:
-        """Runs it once and returns the relative L2 distance from the reference."""
+        """Runs the candidate once and returns the relative L2 distance from the reference."""
         return self._runner.relative_error(self._library, self._arguments)
 
     def __call__(self, number: int) -> float:
-        """Runs it `number` times and returns the mean seconds of one run."""
+        """Runs the candidate `number` times and returns the mean seconds of one run."""
         return self._runner.latency_s(self._library, self._arguments, number)

@@ -1,4 +1,4 @@
-"""TVM's RPC server for this machine's devices, which goes on when a candidate crashes."""
+"""Runs TVM's RPC server for this machine's devices, and restarts it when a candidate crashes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ logger = logging.getLogger(__name__)
 def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
     """Serves until it is interrupted.
 
-    TVM's server stops listening, but does not end, when a session of it ends by a signal, as a crashed candidate's
-    does; so its process is made to end then, and replaced.
+    When one of its sessions ends by a signal, as that of a crashed candidate does, TVM's server stops listening but
+    does not end. Its process is therefore made to end and is replaced.
 
     Args:
-        host: the address that is listened on.
-        port: likewise.
-        tracker: where the server is known by a key; clients must know its own address when None.
-        threads: that run kernels on the processor.
+        host: address to listen on.
+        port: port to listen on.
+        tracker: tracker with which the server registers under a key; if None, clients must know the server's own
+            address.
+        threads: number of CPU threads that run kernels.
 
     Raises:
         TargetError: the port is taken.
@@ -31,7 +32,7 @@ def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
     os.environ.update({"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)})
     while True:
         _serve_once(host, port, tracker)
-        logger.warning("the server was ended, as by a candidate that crashed; it starts again")
+        logger.warning("the server ended, perhaps because a candidate crashed; starting it again")
 
 
 def _serve_once(host: str, port: int, tracker: Remote | None) -> None:
@@ -51,5 +52,5 @@ def _serve_once(host: str, port: int, tracker: Remote | None) -> None:
 
 
 def _end_with_its_listener() -> None:
-    """Ends the server's process when its listening thread fails, instead of leaving it deaf."""
+    """Ends the server's process when its listening thread fails, instead of leaving it without a listener."""
     threading.excepthook = lambda _: os._exit(1)

@@ -1,4 +1,4 @@
-"""Sessions with TVM's RPC servers: how one is opened, and how its loss is told from a candidate's own error."""
+"""Opens sessions with TVM's RPC servers, and tells the loss of a session from a candidate's own error."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _REACH_S = 5.0
 
 
 def open_session(remote: Remote, session_s: float) -> rpc.RPCSession:
-    """Returns a session with a server that nobody else has.
+    """Returns an exclusive session with a server.
 
     Args:
         remote: the tracker, or the server itself.
-        session_s: after so many seconds the server ends the session and whatever runs in it.
+        session_s: seconds after which the server ends the session and whatever runs in it.
 
     Raises:
         DeviceBusyError: all servers of the key are in use.
-        DeviceLostError: nobody answers, or there is no server of the key.
+        DeviceLostError: the address does not answer, or there is no server of the key.
     """
     try:
-        # TVM itself tries for a minute to reach a tracker, and would not tell of the reason.
+        # TVM itself would try for a minute to reach a tracker, and would not report the reason.
         socket.create_connection((remote.host, remote.port), timeout=_REACH_S).close()
         if remote.key is None:
             return rpc.connect(remote.host, remote.port, session_timeout=session_s)
@@ -43,10 +43,10 @@ def open_session(remote: Remote, session_s: float) -> rpc.RPCSession:
 
 @contextmanager
 def telling_loss(session: rpc.RPCSession) -> Iterator[None]:
-    """Gives errors that a lost session, and not a candidate, is to blame for another type.
+    """Raises errors that are due to a lost session, not to a candidate, as another type.
 
     Raises:
-        TimeoutError: the server ended the session, because its time was up.
+        TimeoutError: the server ended the session because its time was up.
         DeviceLostError: the session was lost.
     """
     try:

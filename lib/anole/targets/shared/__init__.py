@@ -1,1 +1,1 @@
-"""What the templates of several targets share."""
+"""Common parts of the templates of several targets."""

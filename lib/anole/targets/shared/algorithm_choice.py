@@ -1,4 +1,4 @@
-"""Templates of which a config chooses one, by the knob of algorithms."""
+"""A template whose algorithm is chosen by a knob of the config."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from anole.targets.base import Template
 
 @dataclass(frozen=True)
 class ChoiceTemplate:
-    """One template for each algorithm of a space that `anole.space.union` made.
+    """The templates of the algorithms in a space that `anole.space.union` made.
 
     Attributes:
-        templates: by the name of the algorithm.
+        templates: the templates by the algorithm's name.
     """
 
     templates: Mapping[str, Template]
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
-        """Returns the shape of the weight as the chosen template packs it."""
+        """Returns the shape of the weight as packed by the chosen template."""
         return self._chosen(config).packed_shape(workload, config)
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns the weight as the chosen template packs it."""
+        """Returns the weight as packed by the chosen template."""
         return self._chosen(config).pack_weight(workload, config, weight)
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
@@ -37,7 +37,7 @@ class ChoiceTemplate:
         return self._chosen(config).compute(workload, config, data, packed)
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
-        """Returns the function as the chosen template schedules it."""
+        """Returns the function as scheduled by the chosen template."""
         return self._chosen(config).schedule(func, workload, config)
 
     def _chosen(self, config: Config) -> Template:

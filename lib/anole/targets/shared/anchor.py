@@ -1,4 +1,4 @@
-"""The anchor operator in a function that is scheduled: where it is, what leads to it and what follows it."""
+"""Finds and prepares the anchor operator of a function being scheduled, with its padding and its epilogue."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def find_anchor(sch: s_tir.Schedule) -> SBlockRV:
 
 
 def find_block(sch: s_tir.Schedule, name: str) -> SBlockRV | None:
-    """Returns the block of a name, or None."""
+    """Returns the block with a name, or None."""
     return next((block for block in _blocks(sch) if sch.get(block).name_hint == name), None)
 
 
 def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
-    """Folds everything behind the anchor into one block and returns it; the anchor's results are local to a thread.
+    """Fuses everything after the anchor into one block and returns it; the anchor's result becomes thread-local.
 
-    Where nothing follows the anchor, a copy of its results is made to follow.
+    If nothing follows the anchor, a block that copies its result is added.
 
     Args:
-        sch: of the whole function.
-        anchor: the block whose result goes into the epilogue.
+        sch: the schedule of the whole function.
+        anchor: the block whose result the epilogue reads.
     """
     consumers = _consumers(sch, anchor)
     if not consumers:
@@ -47,12 +47,12 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
 
 
 def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
-    """Returns NHWC data within its border of zeros, by a block named ``pad``.
+    """Returns NHWC data with its zero padding, computed by a block named ``pad``.
 
     Args:
         w: the convolution that reads it.
         data: NHWC.
-        channels: how many there should be; those that data has not are zeros. As many as data has by default.
+        channels: number of channels of the result; additional ones are zero. By default as many as the data has.
     """
     top, left, bottom, right = w.padding
     channels = channels or w.in_channels
@@ -67,15 +67,15 @@ def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
 
 
 def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int, columns: int | None = None) -> te.Tensor:
-    """Returns the convolution of NHWC data with weights in panels, as NHWC, by a block that is marked as the anchor.
+    """Returns the convolution of NHWC data with weights in panels, as NHWC; its block is marked as the anchor.
 
     Args:
         w: the convolution.
         data: NHWC.
         packed: (panels, kernel height, kernel width, in, panel width).
-        filters: in all panels together; more than there are where the last panel is filled up.
-        columns: of the result, whose last ones are of no use where they are more than the convolution has; as many
-            as it has by default.
+        filters: number of filters in all panels, including those that fill up the last panel.
+        columns: number of columns of the result; any beyond the convolution's own are unused. By default there are none
+            beyond.
     """
     padded, panel = pad(w, data) if any(w.padding) else data, int(packed.shape[-1])
     columns = columns or w.out_width

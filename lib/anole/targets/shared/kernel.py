@@ -1,4 +1,4 @@
-"""One candidate as a kernel of its own, on any device: the epilogue that all of them share, and the linker."""
+"""Defines a candidate as a kernel of its own with the canonical epilogue, and links libraries, for any device."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from anole.task import Workload
 def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
     """Returns the unscheduled kernel: the anchor and the canonical epilogue.
 
-    With a constant weight that is bias and relu, and the parameters are data, packed weight, bias (out channels,)
-    and the output. A product of two computed tensors has none, as what follows it in attention, a softmax, is a
-    function of its own; its parameters are both of them and the output.
+    With a constant weight, the epilogue is bias and relu, and the parameters are data, packed weight, bias (out
+    channels,) and output. A product of two computed tensors has no epilogue, because the softmax that follows it in
+    attention is a separate function; its parameters are both operands and the output.
     """
     data = te.placeholder(data_shape(workload), workload.dtype, name="data")
     packed = te.placeholder(template.packed_shape(workload, config), workload.dtype, name="packed")
@@ -36,7 +36,7 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
 
 
 def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-    """Links objects into a shared library, by the bare linker: a compiler's driver costs as much as LLVM.
+    """Links objects into a shared library with the bare linker; a compiler driver takes as long as LLVM does.
 
     Raises:
         TargetError: there is no linker.

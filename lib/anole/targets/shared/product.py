@@ -1,4 +1,4 @@
-"""What the templates of products of two computed tensors share: operands that nothing can pack ahead."""
+"""The common part of templates for products of two computed tensors, whose operands cannot be packed ahead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anole.task import BatchMatmul
 
 
 class ProductTemplate:
-    """The part of a template that a constant weight would give more to do."""
+    """Implements packing as a no-op, because no operand is constant."""
 
     def packed_shape(self, workload: BatchMatmul, config: Config) -> tuple[int, ...]:
         """Returns the shape of the right operand."""

@@ -1,4 +1,4 @@
-"""The right result of every operator, in NumPy, with the canonical epilogue."""
+"""Reference results of every operator, in NumPy, with the canonical epilogue."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ AnyArray = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """Inputs of a workload and what must come out.
+    """Inputs of a workload and the expected result.
 
     Attributes:
         data: NHWC for conv2d, (rows, in) for dense, the left operand for batch_matmul.
-        weight: HWIO for conv2d, (in, out) for dense, the right operand for batch_matmul, which is no constant.
-        bias: (out,); None where the second operand is computed, and nothing follows the anchor.
-        expected: the anchor's result; where there is a bias plus that, negative values cut off; in float64.
+        weight: HWIO for conv2d, (in, out) for dense, the right operand for batch_matmul, which is not a constant.
+        bias: (out,); None if the second operand is computed and the anchor has no epilogue.
+        expected: the anchor's result in float64; with a bias, relu(result + bias).
     """
 
     data: Array
@@ -44,15 +44,15 @@ class Example:
         return cls(data, weight, bias, np.maximum(product + bias, 0))
 
     def arguments(self, packed: Array) -> tuple[Array, ...]:
-        """Returns what a kernel reads, in the order of its parameters, with the weight packed as it wants it."""
+        """Returns a kernel's inputs in the order of its parameters, with the weight as the kernel packs it."""
         return (self.data, packed) if self.bias is None else (self.data, packed, self.bias)
 
     def unwritten(self) -> Array:
-        """Returns an output of which nothing is written, so that none of it is a number."""
+        """Returns an output array filled with NaN."""
         return np.full(self.expected.shape, np.nan, dtype=np.float32)
 
     def relative_error(self, result: Array) -> float:
-        """Returns the L2 distance of a result from what was expected, relative to its length."""
+        """Returns the L2 distance of a result from the expected one, relative to the latter's norm."""
         return float(np.linalg.norm((result - self.expected).ravel()) / self._length)
 
     @cached_property
@@ -80,7 +80,7 @@ def weight_shape(workload: Workload) -> tuple[int, ...]:
 
 
 def out_shape(workload: Workload) -> tuple[int, ...]:
-    """Returns the shape of what a workload computes."""
+    """Returns the shape of a workload's result."""
     if isinstance(workload, Conv2d):
         return (workload.batch, workload.out_height, workload.out_width, workload.out_channels)
     if isinstance(workload, BatchMatmul):

@@ -1,9 +1,9 @@
-"""Winograd's minimal filtering F(m, r): its matrices for any size, in exact arithmetic, and sums that apply them.
+"""Winograd's minimal filtering F(m, r): exact matrices for any size, and sums that apply them.
 
-Of one dimension, m outputs of a filter with r taps take m + r - 1 multiplications: ``y = A^T [(G g) * (B^T d)]``; of
-two, its square: ``Y = A^T [(G g G^T) * (B^T d B)] A`` (Lavin and Gray, "Fast Algorithms for Convolutional Neural
-Networks", 2016). The matrices are those of Toom's and Cook's product of two polynomials, which multiplies their values
-at m + r - 1 points, transposed.
+In one dimension, m outputs of a filter with r taps take m + r - 1 multiplications: ``y = A^T [(G g) * (B^T d)]``. In
+two dimensions they take the square of that: ``Y = A^T [(G g G^T) * (B^T d B)] A`` (Lavin and Gray, "Fast Algorithms for
+Convolutional Neural Networks", 2016). The matrices are the transposes of those of the Toom-Cook product of two
+polynomials, which multiplies the polynomials' values at m + r - 1 points.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tvm import tirx
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 POINTS = tuple(map(Fraction, ("0", "1", "-1", "1/2", "-2", "-1/2", "2")))
-"""Where polynomials are evaluated, beside infinity; a filtering takes the first of them that it needs.
+"""Evaluation points of the polynomials, besides infinity; a filtering takes the first ones that it needs.
 
-These lose little: at 512 channels of normal data, in float32 beside float64, F(4x4, 3x3) has a relative L2 error of
-2.7e-6 with 0, 1, -1, 1/2, -2, but of 4.2e-6 with the usual 0, 1, -1, 2, -2, and of 4.7e-6 with 0, 1, -1, 1/2, -1/2.
-F(2x2, 3x3) has 0.7e-6, direct convolution 1.2e-6.
+These lose little precision. At 512 channels of normal data, in float32 against float64, F(4x4, 3x3) has a relative L2
+error of 2.7e-6 with 0, 1, -1, 1/2, -2, of 4.2e-6 with the usual 0, 1, -1, 2, -2, and of 4.7e-6 with 0, 1, -1, 1/2,
+-1/2. F(2x2, 3x3) has 0.7e-6, direct convolution 1.2e-6.
 """
 
 
@@ -56,9 +56,9 @@ def minimal_filtering(outputs: int, taps: int, points: tuple[Fraction, ...] = PO
     """Returns the matrices of F(outputs, taps).
 
     Args:
-        outputs: m, that are computed together.
-        taps: r, of the filter.
-        points: at least m + r - 2, all different; infinity comes after those that are taken.
+        outputs: m, the number of outputs computed together.
+        taps: r, the number of taps of the filter.
+        points: at least m + r - 2 different points; infinity is added to those that are taken.
 
     Raises:
         ValueError: there are too few points.
@@ -71,7 +71,7 @@ def minimal_filtering(outputs: int, taps: int, points: tuple[Fraction, ...] = PO
     for point in finite:
         others = [other for other in finite if other != point]
         data.append((*_monic(others), Fraction(0)))
-        # It might divide the data's row instead, but the weight is transformed only once.
+        # The divisor could go into the data's row instead, but the weight is transformed only once.
         divisor = prod((point - other for other in others), start=Fraction(1))
         weight.append(tuple(point**power / divisor for power in range(taps)))
     data.append(_monic(finite))
@@ -81,7 +81,7 @@ def minimal_filtering(outputs: int, taps: int, points: tuple[Fraction, ...] = PO
 
 
 def _monic(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """Returns the coefficients, constant first, of the polynomial with these roots and a leading one."""
+    """Returns the coefficients, constant first, of the monic polynomial with these roots."""
     coefficients = [Fraction(1)]
     for root in roots:
         shifted, scaled = [Fraction(0), *coefficients], [*(root * each for each in coefficients), Fraction(0)]
@@ -90,13 +90,13 @@ def _monic(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
 
 
 def weighted_sum(row: Iterable[Fraction], values: Iterable[Any]) -> Any:
-    """Returns the sum of a row times values, with one multiplication for each magnitude of coefficients but 1.
+    """Returns the dot product of a row and values, with one multiplication for each magnitude other than 1.
 
-    Where all of them are negative, it takes one more.
+    If all coefficients are negative, it takes one more.
 
     Args:
         row: coefficients, not all of them zero, that are exact in binary.
-        values: as many numbers or expressions; those with a coefficient of zero are not touched.
+        values: as many numbers or expressions; those with a coefficient of zero are not used.
     """
     of_magnitude: dict[Fraction, list[tuple[bool, Any]]] = {}
     for coefficient, value in zip(row, values, strict=True):
@@ -111,7 +111,7 @@ def weighted_sum(row: Iterable[Fraction], values: Iterable[Any]) -> Any:
 
 
 def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
-    """Returns the sum of terms, each with whether it is added, and whether that sum is to be added itself."""
+    """Returns the sum of signed terms, and whether the sum is to be added; False means to be subtracted."""
     added, subtracted = ([value for positive, value in terms if positive is sign] for sign in (True, False))
     if not added:
         return False, reduce(add, subtracted)
@@ -119,11 +119,11 @@ def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
 
 
 def transformed(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
-    """Returns one element of a matrix times values, as an expression.
+    """Returns one element of a matrix-vector product, as an expression.
 
     Args:
         matrix: shape (n, m).
-        index: which element, of n; unless its loop is unrolled, it is a chain of conditions.
+        index: index of the element, below n; unless its loop is unrolled, it becomes a chain of conditions.
         values: m expressions.
     """
     *rows, last = (weighted_sum(row, values) for row in matrix)

@@ -1,7 +1,8 @@
 """The transforms of a Winograd convolution, as definitions that each target schedules in its own way.
 
 Their blocks are named ``winograd_patch``, ``winograd_data_columns`` and ``winograd_data``; ``winograd_output_columns``
-and, which is the anchor, ``winograd``. In between, each target multiplies: weights lie as its own kernel reads them.
+and ``winograd``, which is the anchor. Each target defines the products in between, as its kernel decides the weights'
+layout.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te
 
 
 def transform_product(w: Conv2d, tiles: OutputTiles, filtering: Filtering, product: te.Tensor) -> te.Tensor:
-    """Returns A^T M A of every tile at its place in NHWC.
+    """Returns A^T M A of every tile, placed in NHWC.
 
-    Left are the rows and columns that the last tiles have too many, and the filters that fill up the last panel.
+    This drops the surplus rows and columns of border tiles and the filters that fill up the last panel.
     """
     size, points = tiles.size, range(tiles.points)
 

@@ -1,1 +1,1 @@
-"""The schedule of everything on CUDA that is not tuned."""
+"""The schedule of all untuned functions on CUDA."""

@@ -1,4 +1,4 @@
-"""The schedule of all functions that are not tuned: TVM's own rules for GPUs (dlight)."""
+"""Schedules untuned functions with TVM's own rules for GPUs (dlight)."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _RULES = (
 
 
 def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
-    """Returns an equal function that runs on the GPU.
+    """Returns an equivalent function that runs on the GPU.
 
-    Never fails: a rule that cannot schedule the function, or whose result TVM cannot build, makes way for the next.
-    Where none is left, which is said, the function stays as it was, for the host.
+    It never fails: if a rule cannot schedule the function, or TVM cannot build its result, the next rule is tried. If
+    no rule is left, the function stays unscheduled, for the host, and a warning says so.
     """
     for rule in _RULES:
         try:
             scheduled = _apply(rule(), func, target)
         except Exception as error:
-            # Rules fail through many types, from ScheduleError to AssertionError.
+            # Rules fail with many exception types, from ScheduleError to AssertionError.
             _log.debug("%s: %s: %s", rule.__name__, type(error).__name__, str(error).strip()[-200:])
             continue
         if scheduled is not None:
             return scheduled
-    _log.warning("a function that no rule can schedule for the GPU: %s", _name(func))
+    _log.warning("no rule can schedule a function for the GPU: %s", _name(func))
     return func
 
 
 def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
-    """The function as one rule schedules it, or None where the rule is for others."""
+    """Returns the function as scheduled by one rule, or None if the rule does not apply."""
     with target:
         scheduled = dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func}))["main"]
     if not scheduled.attrs.get("tirx.is_scheduled"):

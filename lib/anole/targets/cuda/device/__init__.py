@@ -1,1 +1,1 @@
-"""How candidates are built and run on a GPU, and what it can do at most."""
+"""Builds and runs candidates on a GPU, and measures its peak."""

@@ -1,4 +1,4 @@
-"""NVIDIA's architectures: their names, and the limits that no kernel exceeds."""
+"""NVIDIA architectures: their names, and the limits of every kernel."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ ARCHITECTURES = (
 
 @dataclass(frozen=True)
 class BlockLimits:
-    """What one block of threads may take, and how many blocks there may be.
+    """Resource limits of one block of threads, and of the grid.
 
     Attributes:
-        warp_size: threads that run in step; a block of fewer leaves lanes idle.
-        threads_per_block: at most.
-        threads_z: at most, along ``threadIdx.z``.
-        shared_bytes_per_block: of memory that is allocated statically.
-        registers_per_block: of 32 bits each; a multiprocessor has no more.
-        registers_per_thread: what an instruction can name.
-        virtual_threads: along one axis, as many as TVM unrolls; accumulators of more are indexed by a loop, which
-            takes them out of the registers.
+        warp_size: threads that run in lockstep; a smaller block leaves lanes idle.
+        threads_per_block: the most threads of a block.
+        threads_z: the most threads along ``threadIdx.z``.
+        shared_bytes_per_block: statically allocated shared memory.
+        registers_per_block: registers of 32 bits; a multiprocessor has no more.
+        registers_per_thread: registers that an instruction can address.
+        virtual_threads: virtual threads along one axis that TVM still unrolls; beyond that, a loop indexes the
+            accumulators, which takes them out of the registers.
         grid_x: blocks along ``blockIdx.x``.
         grid_y: blocks along ``blockIdx.y``.
     """
@@ -46,5 +46,5 @@ class BlockLimits:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the limits that `to_json` made plain."""
+        """Returns the limits from the plain form of `to_json`."""
         return cls(**plain)

@@ -1,4 +1,4 @@
-"""Candidates for CUDA: their source, and the shared libraries that hold them and the host code that launches them."""
+"""Builds candidates for CUDA: their source, and shared libraries of kernels and launching host code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anole.task import Workload
 
 
 def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Returns what TVM calls this target; its host is the processor that compiles."""
+    """Returns TVM's target; its host is the processor that compiles."""
     limits = BlockLimits.from_json(description["limits"])
     cuda = {
         "kind": "cuda",
@@ -32,15 +32,15 @@ def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
 
 
 def compile_kernel(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
-    """Returns a scheduled function, compiled by TVM for the target and its host."""
+    """Compiles a scheduled function for the target and its host."""
     prepare_to_compile()
-    # Within the target's scope, where the CUDA compiler looks for the architecture; else it asks a GPU.
+    # Within the target's scope the CUDA compiler finds the architecture; otherwise it would ask a GPU.
     with cuda_target(description) as target:
         return tvm.compile(tvm.IRModule({"main": func}), target)
 
 
 def source(func: tirx.PrimFunc, description: Mapping[str, Any]) -> str:
-    """Returns the CUDA C++ that TVM makes of a scheduled function."""
+    """Returns the CUDA C++ that TVM generates for a scheduled function."""
     with source_only():
         return str(compile_kernel(func, description).mod.imports[0].inspect_source())
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as nvidia-smi names them."""
+"""Lists the GPUs of this machine, as nvidia-smi reports them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Gpu:
 
     Attributes:
         architecture: such as ``sm_90``.
-        index: nvidia-smi's, by which people and locks call it.
-        uuid: by which CUDA is told of it; CUDA may count in another order.
-        name: such as ``NVIDIA H200``; None where nvidia-smi gives none.
+        index: nvidia-smi's index, by which people and locks name the GPU.
+        uuid: the identifier that selects the GPU in CUDA, which may count in another order.
+        name: such as ``NVIDIA H200``; None if nvidia-smi reports none.
     """
 
     architecture: str
@@ -33,7 +33,7 @@ class Gpu:
 
 
 def present_gpus() -> tuple[Gpu, ...]:
-    """Returns the GPUs that this process may use, by ``CUDA_VISIBLE_DEVICES`` where that is set."""
+    """Returns the GPUs that this process may use, restricted by ``CUDA_VISIBLE_DEVICES`` if it is set."""
     try:
         asked = subprocess.run(_QUERY, capture_output=True, text=True, check=True, timeout=_QUERY_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError):

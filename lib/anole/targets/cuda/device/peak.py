@@ -1,4 +1,4 @@
-"""A GPU's peak: how many multiply-adds a second it does when nothing else holds it up."""
+"""Measures a GPU's peak: its multiply-add rate when nothing else limits it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def peak_kernel(n_blocks: int) -> tirx.PrimFunc:
 
 
 def peak_gflops(description: Mapping[str, Any]) -> float:
-    """Measures the first GPU that this process sees, by the best of many short bursts.
+    """Measures the first visible GPU: the best of many short bursts.
 
     Raises:
         TargetError: there is no such GPU.
@@ -66,7 +66,7 @@ def flop(n_blocks: int) -> int:
 def _define(n_blocks: int) -> tirx.PrimFunc:
     factors = te.placeholder((1 + _ACCUMULATORS, _THREADS), "float32", name="factors")
     step = te.reduce_axis((0, _STEPS), "step")
-    # A sum whose combiner multiplies: acc = acc * a + b, which no compiler can shorten, with another b for each.
+    # The reduction's combiner is acc = acc * a + b with another b for each step, which no compiler can shorten.
     horner = te.comm_reducer(
         lambda acc, addend: acc * factors[0, 0] + addend, lambda _: tirx.const(1, "float32"), name="horner"
     )

@@ -1,4 +1,4 @@
-"""Candidates on a GPU, of this machine or of an RPC server's."""
+"""Runs candidates on a GPU of this machine or of an RPC server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anole.targets.rpc.sessions import telling_loss
 from anole.task import Workload
 
 _MOST_L2_BYTES = 128 << 20
-"""What no GPU's L2 cache exceeds, for those that do not tell."""
+"""Upper bound of any GPU's L2 cache, for GPUs that do not report its size."""
 
 _WARM_UP_S = 0.5
 
@@ -29,7 +29,7 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
         try:
             version = device.compute_version if device.exist else None
         except RuntimeError as error:
-            # How TVM says that it has no runtime for such devices.
+            # TVM's message when it has no runtime for such devices.
             if "not enabled" not in str(error):
                 raise
             version = None
@@ -42,7 +42,7 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
 
 
 def cuda_runner(template: Template, workload: Workload, arch: str, session: rpc.RPCSession) -> SessionRunner:
-    """Returns what runs candidates on the first GPU of a session, as in a network: what they read is not in its L2.
+    """Returns a runner of candidates on the first GPU of a session; as in a network, their inputs are not in L2.
 
     Raises:
         TargetError: there is no such GPU.

@@ -1,7 +1,7 @@
-"""TVM's CUDA runtime, made to load where there is no driver, so that libraries hold binaries wherever they are built.
+"""Loads TVM's CUDA runtime even without a driver, so that libraries always hold binaries.
 
-Without its CUDA runtime TVM leaves kernels as source, which no GPU runs. The runtime needs the driver's library, which
-comes with a GPU alone, but calls nothing in it until a kernel is loaded: any library of that name will do.
+Without its CUDA runtime, TVM leaves kernels as source, which no GPU runs. The runtime needs the driver's library, which
+exists only beside a GPU, but calls nothing in it until a kernel is loaded. Any library of that name therefore suffices.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
 
 @cache
 def prepare_to_compile() -> None:
-    """Makes TVM able to compile CUDA C++ to binaries in this process.
+    """Enables TVM to compile CUDA C++ to binaries in this process.
 
     Raises:
-        TargetError: its CUDA runtime cannot be loaded.
+        TargetError: TVM's CUDA runtime cannot be loaded.
     """
     for name, value in compiler_environment().items():
         os.environ.setdefault(name, value)
@@ -48,7 +48,7 @@ def prepare_to_compile() -> None:
 
 @contextmanager
 def source_only() -> Iterator[None]:
-    """Keeps TVM from compiling the CUDA C++ that it writes, which takes most of the time."""
+    """Keeps TVM from compiling the CUDA C++ that it generates, which takes most of the time."""
     compiler = tvm_ffi.get_global_func(_COMPILER)
     tvm_ffi.register_global_func(_COMPILER, lambda code: bytearray(1), override=True)
     try:
@@ -58,7 +58,7 @@ def source_only() -> Iterator[None]:
 
 
 def _load_driver() -> None:
-    """Loads the driver's library, or one in its stead that has nothing of it."""
+    """Loads the driver's library, or an empty one in its place."""
     try:
         ctypes.CDLL(_DRIVER, mode=_LAZY)
         return

@@ -1,4 +1,4 @@
-"""The CUDA compilers that are there: nvcc, and NVRTC through PyPI's cuda-bindings."""
+"""Finds the installed CUDA compilers: nvcc, and NVRTC through PyPI's cuda-bindings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TIMEOUT_S = 20.0
 
 
 def find_nvcc() -> str | None:
-    """Returns where nvcc is, or None."""
+    """Returns the path of nvcc, or None."""
     usual = Path("/usr/local/cuda/bin/nvcc")
     return shutil.which("nvcc") or (str(usual) if usual.is_file() else None)
 
 
 def nvcc_version() -> str | None:
-    """Returns nvcc's version, or None without one that runs."""
+    """Returns nvcc's version, or None if none runs."""
     nvcc = find_nvcc()
     if nvcc is None:
         return None
@@ -32,7 +32,7 @@ def nvcc_version() -> str | None:
 
 
 def nvrtc_version() -> str | None:
-    """Returns the version of NVRTC that Python can load, or None without one."""
+    """Returns the version of the NVRTC that Python can load, or None."""
     try:
         from cuda.bindings import nvrtc
 
@@ -44,9 +44,9 @@ def nvrtc_version() -> str | None:
 
 
 def compiler_environment() -> dict[str, str]:
-    """Returns the environment variables by which TVM's call of NVRTC finds CUDA's headers.
+    """Returns the environment variables through which TVM's NVRTC call finds CUDA's headers.
 
-    By itself TVM takes the folder above nvcc's, which is wrong for a wrapper script, and needs nvcc.
+    By itself, TVM takes the folder above nvcc's, which is wrong for a wrapper script and requires nvcc.
     """
     nvcc = find_nvcc()
     usual = [Path(nvcc).resolve().parents[1]] if nvcc else []
@@ -59,14 +59,14 @@ def compiler_environment() -> dict[str, str]:
 
 
 def _packaged() -> list[Path]:
-    """Where PyPI's packages of CUDA have their headers."""
+    """Returns the header folders of PyPI's CUDA packages."""
     package = find_spec("nvidia")
     folders = [Path(place) for place in package.submodule_search_locations or ()] if package else []
     return [path for folder in folders for path in sorted(folder.glob("cu[0-9]*"), reverse=True)]
 
 
 def compilers() -> str:
-    """Returns, for people, which compilers there are and which of them builds."""
+    """Returns, for people, which compilers are installed and which of them builds."""
     nvcc, nvrtc = nvcc_version(), nvrtc_version()
     found = [f"{name} {version}" for name, version in (("NVRTC", nvrtc), ("nvcc", nvcc)) if version]
     return ", ".join(found) or "MISSING: neither NVRTC (cuda-bindings) nor nvcc, nothing can be built for CUDA"

@@ -1,1 +1,1 @@
-"""The tuned programs of CUDA and their spaces."""
+"""CUDA templates and their spaces."""

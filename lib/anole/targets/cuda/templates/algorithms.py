@@ -1,4 +1,4 @@
-"""The algorithms that a convolution on CUDA may have; a config chooses one where there are two."""
+"""The algorithms of a convolution on CUDA; where there are two, a config chooses one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def has_choice(w: Conv2d) -> bool:
 
 @cache
 def convolution_space(limits: BlockLimits, w: Conv2d) -> Space:
-    """Returns the space of a convolution: depthwise, or direct and, where it can be, Winograd's."""
+    """Returns the space of a convolution: depthwise, or direct and, where applicable, Winograd."""
     if is_depthwise(w):
         return depthwise_space(limits, w)
     direct = conv2d_space(limits, w)
@@ -29,7 +29,7 @@ def convolution_space(limits: BlockLimits, w: Conv2d) -> Space:
 
 
 def convolution_default(limits: BlockLimits, w: Conv2d) -> Config:
-    """Returns a valid config of most merit; a direct one where there is a choice, as long as nothing was measured."""
+    """Returns a valid config of most merit; where there is a choice, a direct one until something is measured."""
     if not has_choice(w):
         return convolution_space(limits, w).best_drawn
     return {ALGORITHM: DIRECT, **conv2d_space(limits, w).best_drawn}

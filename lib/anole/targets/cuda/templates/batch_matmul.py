@@ -1,4 +1,4 @@
-"""A product of two computed tensors on CUDA: the nest of a dense layer for each of the batch, both inputs staged."""
+"""A product of two computed tensors on CUDA: a dense layer's nest for each batch element, both inputs staged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BatchMatmulTemplate(ProductTemplate):
     """Products of a batch; `batch_matmul_space` says what their knobs mean."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns (batch, rows, columns) of both operands."""
+        """Returns the product of both operands, (batch, rows, columns)."""
         w = workload
         k = te.reduce_axis((0, w.inner), "k")
 
@@ -29,7 +29,7 @@ class BatchMatmulTemplate(ProductTemplate):
         return te.compute((w.batch, w.rows, w.columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: BatchMatmul, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)

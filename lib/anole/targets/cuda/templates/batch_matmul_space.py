@@ -1,4 +1,4 @@
-"""The knobs of a product of two computed tensors on CUDA, and what a config of them means; needs no compiler.
+"""The knobs of a product of two computed tensors on CUDA and the loop nest of a config; needs no compiler.
 
 The nest is that of a dense layer of many rows, with the batch in front of the blocks.
 """

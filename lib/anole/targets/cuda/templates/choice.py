@@ -1,4 +1,4 @@
-"""Which CUDA template a workload has."""
+"""Chooses the CUDA template of a workload."""
 
 from __future__ import annotations
 

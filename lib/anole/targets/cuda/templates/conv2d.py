@@ -35,7 +35,7 @@ class Conv2dTemplate:
         return anchor.convolve(workload, data, packed, workload.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)

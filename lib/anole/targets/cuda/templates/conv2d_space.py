@@ -1,4 +1,4 @@
-"""The knobs of a direct convolution on CUDA, and what a config of them means; needs no compiler.
+"""The knobs of a direct convolution on CUDA and the loop nest of a config; needs no compiler.
 
 The nest, outermost first: blocks; virtual threads; threads; the outer reduction, each step of which stages a tile of
 data and a tile of weights in shared memory; the inner reduction; the inner tile, whose accumulators stay in registers.
@@ -26,10 +26,10 @@ VERSION = 1
 def conv2d_space(limits: BlockLimits, w: Conv2d) -> Space:
     """Returns the space of a convolution.
 
-    Knobs, with the papers' names (Chameleon, Table 1) and AutoTVM's values: ``tile_f``, ``tile_y``, ``tile_x`` into
-    (block, virtual thread, thread, inner), where f counts the filters of one group; ``tile_rc``, ``tile_ry``,
-    ``tile_rx`` into (outer, inner); ``auto_unroll_max_step``, how many steps an unrolled body may have, and
-    ``unroll_explicit``, whether TVM unrolls it or the CUDA compiler is asked to.
+    Knobs, with the papers' names (Chameleon, Table 1) and AutoTVM's values: ``tile_f``, ``tile_y``, ``tile_x`` split
+    into (block, virtual thread, thread, inner), where f counts the filters of one group; ``tile_rc``, ``tile_ry``,
+    ``tile_rx`` split into (outer, inner); ``auto_unroll_max_step`` is the most steps of an unrolled body, and
+    ``unroll_explicit`` says whether TVM unrolls it or the CUDA compiler is asked to.
     """
     knobs = [
         split_knob("tile_f", w.out_channels // w.groups, 4, agent="spatial"),

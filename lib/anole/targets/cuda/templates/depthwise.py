@@ -26,7 +26,7 @@ class DepthwiseTemplate:
         return (*workload.kernel, workload.out_channels)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns HWIO weights, in which neighbouring channels are neighbours already."""
+        """Returns HWIO weights, in which neighbouring channels are already contiguous."""
         return np.ascontiguousarray(weight[:, :, 0, :])
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
@@ -44,7 +44,7 @@ class DepthwiseTemplate:
         return te.compute(shape, point, name="depthwise", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)

@@ -1,7 +1,7 @@
-"""The knobs of a depthwise convolution on CUDA, and what a config of them means; needs no compiler.
+"""The knobs of a depthwise convolution on CUDA and the loop nest of a config; needs no compiler.
 
-The nest, outermost first: blocks, each of which stages its data and weights once; virtual threads; threads; the
-kernel; the inner tile, whose accumulators stay in registers.
+The nest, outermost first: blocks, each of which stages its data and weights once; virtual threads; threads; the kernel;
+the inner tile, whose accumulators stay in registers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anole.task import Conv2d
 
 
 def is_depthwise(w: Conv2d) -> bool:
-    """Returns whether every channel is convolved with a kernel of its own."""
+    """Returns whether every channel is convolved with its own kernel."""
     return w.groups == w.in_channels == w.out_channels
 
 
@@ -29,7 +29,7 @@ def is_depthwise(w: Conv2d) -> bool:
 def depthwise_space(limits: BlockLimits, w: Conv2d) -> Space:
     """Returns the space of a depthwise convolution.
 
-    Knobs, as AutoTVM's ``depthwise_conv2d_nchw.cuda``: ``tile_f``, ``tile_y``, ``tile_x`` into (block, virtual
+    Knobs, as in AutoTVM's ``depthwise_conv2d_nchw.cuda``: ``tile_f``, ``tile_y``, ``tile_x`` split into (block, virtual
     thread, thread, inner), where f counts the channels; ``auto_unroll_max_step`` and ``unroll_explicit``.
     """
     knobs = [

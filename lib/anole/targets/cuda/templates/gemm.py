@@ -42,7 +42,7 @@ class GemmTemplate:
         return te.compute((w.batch, w.out_features), point, name="dense", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)

@@ -1,4 +1,4 @@
-"""The knobs of a dense layer of many rows on CUDA, and what a config of them means; needs no compiler.
+"""The knobs of a dense layer of many rows on CUDA and the loop nest of a config; needs no compiler.
 
 The nest, outermost first: blocks; virtual threads; threads; the outer reduction, each step of which stages a tile of
 data and a tile of weights in shared memory; the inner reduction; the inner tile, whose accumulators stay in registers.
@@ -51,7 +51,7 @@ def product_merit(columns: Columns, batch: int = 1) -> NDArray[np.float64]:
 
 
 def product_usage(columns: Columns, batch: int = 1) -> Usage:
-    """Returns what a batch of products takes, each of which blocks of its own compute."""
+    """Returns the usage of a batch of products; each product has blocks of its own."""
     y, x, steps = columns["tile_y"], columns["tile_x"], columns["tile_k"][:, 1]
     staged = shared_bytes(y[:, 1:].prod(axis=1) * steps, x[:, 1:].prod(axis=1) * steps)
     return tiling.usage((y, x), batch, staged)

@@ -25,7 +25,7 @@ class GemvTemplate:
         return (workload.out_features, workload.in_features)
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns (in, out) weights as (out, in): what threads along the reduction read is contiguous."""
+        """Returns (in, out) weights as (out, in), so that threads along the reduction read contiguously."""
         return np.ascontiguousarray(weight.T)
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
@@ -38,7 +38,7 @@ class GemvTemplate:
         )
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -58,7 +58,7 @@ class GemvTemplate:
         return anchor.scheduled(sch)
 
     def _schedule_partial(self, sch: s_tir.Schedule, partial: Any, config: Config) -> Any:
-        """Orders what one thread adds up on its own, its operands in registers; returns its outermost loop."""
+        """Schedules the partial sum of one thread, with operands in registers; returns its outermost loop."""
         k_thread, y, x, k_outer, k_inner = sch.get_loops(partial)[-5:]
         sch.reorder(k_thread, k_outer, k_inner, y, x)
         for read in (0, 1):
@@ -68,6 +68,6 @@ class GemvTemplate:
             if lanes > 1:
                 sch.vectorize(sch.split(sch.get_loops(copy)[-1], [None, lanes])[1])
         nest.bind(sch, {"threadIdx.x": k_thread})
-        # Only in here: TVM cannot lower an addition across threads that was unrolled.
+        # Unroll only in here: TVM cannot lower an unrolled cross-thread reduction.
         nest.unroll(sch, k_outer, config)
         return k_outer

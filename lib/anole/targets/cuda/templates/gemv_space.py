@@ -1,8 +1,8 @@
-"""The knobs of a dense layer of few rows on CUDA, and what a config of them means; needs no compiler.
+"""The knobs of a dense layer of few rows on CUDA and the loop nest of a config; needs no compiler.
 
-Such a layer is as fast as its weights are read. The nest, outermost first: blocks; threads along features, and along
-the reduction; the outer reduction; in each step a thread reads neighbouring weights of a few features and multiplies
-them with its rows. Then the threads along the reduction add up what they have.
+Reading the weights bounds the speed of such a layer. The nest, outermost first: blocks; threads along features and
+along the reduction; the outer reduction, in each step of which a thread reads neighbouring weights of a few features
+and multiplies them with its rows. Finally the threads along the reduction add up their partial sums.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anole.targets.cuda.templates.usage import Counts, Usage, limited_space, sha
 from anole.task import Dense
 
 MOST_ROWS = 31
-"""More rows are worth staging weights for; AutoTVM draws the line here, too."""
+"""With more rows, staging the weights pays off; AutoTVM draws the same line."""
 
 
 @cache
@@ -65,7 +65,7 @@ def _usage(columns: Columns) -> Usage:
 
 
 def _values(columns: Columns) -> Counts:
-    """Returns what a thread holds: its accumulators, and the operands of one step."""
+    """Returns the number of values that a thread holds: its accumulators, and the operands of one step."""
     rows, features = columns["tile_y"][:, 1], columns["tile_x"][:, 2]
     return np.asarray(rows * features + (rows + features) * columns["tile_k"][:, 2])
 

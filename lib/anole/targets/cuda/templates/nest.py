@@ -1,4 +1,4 @@
-"""Scheduling steps that the CUDA templates share: bound loops, staging in shared memory, the epilogue, unrolling."""
+"""Scheduling steps common to the CUDA templates: bound loops, staging in shared memory, the epilogue, unrolling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LoopRV = Any
 SBlockRV = Any
 
 VECTOR = 4
-"""How many float32 values one memory instruction moves at most."""
+"""The most float32 values that one memory instruction moves."""
 
 
 def bind(sch: s_tir.Schedule, loops: Mapping[str, LoopRV]) -> None:
@@ -28,9 +28,9 @@ class Tiles:
     """The bound loops of a tiled nest.
 
     Attributes:
-        grid: blocks of all axes but the last, as ``blockIdx.x``.
+        grid: blocks of all axes except the last, as ``blockIdx.x``.
         threads: the loops of every thread axis, outermost first.
-        extents: the length of each of them, by its name.
+        extents: the length of each thread loop, by its name.
     """
 
     grid: LoopRV
@@ -47,13 +47,13 @@ def bind_tiles(
 ) -> Tiles:
     """Splits every spatial axis into (block, virtual thread, thread, inner), orders the nest and binds its loops.
 
-    The nest, outermost first: leading axes and blocks, virtual threads, threads, outer and inner reduction, inner
-    tile. Neighbouring threads (``threadIdx.x``) walk the last axis.
+    The nest, outermost first: leading axes and blocks, virtual threads, threads, outer and inner reduction, inner tile.
+    Neighbouring threads (``threadIdx.x``) walk the last axis.
 
     Args:
-        sch: of the whole function.
-        leading: axes that blocks alone walk, one step each.
-        spatial: up to three axes, each with its four factors; one of them may be None, for what the others leave.
+        sch: the schedule of the whole function.
+        leading: axes that only blocks walk, one step each.
+        spatial: up to three axes, each with its four factors; one factor may be None, to be derived from the others.
         outer: outer loops of the reduction.
         inner: inner loops of the reduction.
     """
@@ -79,16 +79,17 @@ def stage(
     *,
     inline: bool = True,
 ) -> None:
-    """Copies what a tile reads of an input into shared memory, by all threads of the block together.
+    """Copies the part of an input that a tile reads into shared memory, by all threads of the block together.
 
     Args:
-        sch: of the whole function.
-        anchor: whose input is copied.
-        read: which of its inputs.
+        sch: the schedule of the whole function.
+        anchor: the block whose input is copied.
+        read: index of that input.
         at: the loop in which the copy is made.
         threads: length of the loop over every thread axis, innermost last.
-        contiguous: length of the runs of neighbours in the copy that are neighbours in the input, too.
-        inline: whether what makes the input, such as padding, is done while it is copied; else it is a kernel before.
+        contiguous: length of the runs that are contiguous in both the copy and the input.
+        inline: whether the input's producer, such as padding, is computed during the copy; otherwise in a kernel
+            before.
     """
     copy = sch.cache_read(anchor, read, "shared")
     for producer in sch.get_producers(copy) if inline else ():
@@ -104,12 +105,12 @@ def stage(
 
 
 def vector_width(contiguous: int) -> int:
-    """Returns how many values one instruction may move in runs of some length."""
+    """Returns how many values one instruction may move in contiguous runs of this length."""
     return next(lanes for lanes in (VECTOR, 2, 1) if contiguous % lanes == 0)
 
 
 def place_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, at: LoopRV) -> None:
-    """Computes the epilogue where the accumulators are, and vectorises its last axis where that divides."""
+    """Computes the epilogue next to the accumulators, and vectorises its last axis if the extent divides."""
     sch.reverse_compute_at(epilogue, at, preserve_unit_loops=True)
     last = sch.get_loops(epilogue)[-1]
     lanes = vector_width(int(sch.get(last).extent))
@@ -118,6 +119,6 @@ def place_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, at: LoopRV) -> None:
 
 
 def unroll(sch: s_tir.Schedule, loop: LoopRV, config: Config) -> None:
-    """Asks for unrolling inside of a loop, by TVM or by the CUDA compiler, as the config says."""
+    """Requests unrolling inside a loop, by TVM or by the CUDA compiler, as the config says."""
     sch.annotate(loop, "pragma_auto_unroll_max_step", config["auto_unroll_max_step"])
     sch.annotate(loop, "pragma_unroll_explicit", config["unroll_explicit"])

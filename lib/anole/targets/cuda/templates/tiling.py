@@ -1,4 +1,4 @@
-"""The four-way tiled nest that the CUDA templates share, in numbers: what it takes and what its loops are."""
+"""The four-way tiled nest common to the CUDA templates, in numbers: its usage, its loops and its merit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BLOCK_AXES = (Annotation.BLOCK_X, Annotation.BLOCK_Y)
 _THREAD_AXES = (Annotation.THREAD_Z, Annotation.THREAD_Y, Annotation.THREAD_X)
 
 ADDRESSING = 8
-"""Registers that any thread has beside its values: addresses and counters."""
+"""Registers of each thread besides its values: addresses and counters."""
 
-# Logarithms to the base of two, of what is said to work on most layers.
+# Base-two logarithms of values that work well on most layers by rule of thumb.
 _GOOD_THREADS = 7.5
 _GOOD_ACCUMULATORS = 5.0
 _GOOD_BLOCKS = 8.0
@@ -33,17 +33,17 @@ def panel_width(split: Sequence[int]) -> int:
 
 
 def window(outputs: Counts, stride: int, taps: Counts, dilation: int) -> Counts:
-    """Returns how many inputs along an axis some neighbouring outputs read, with some neighbouring taps of a kernel."""
+    """Returns how many inputs along an axis neighbouring outputs read through neighbouring taps of a kernel."""
     return (outputs - 1) * stride + (taps - 1) * dilation + 1
 
 
 def usage(spatial: Sequence[NDArray[np.int64]], leading: Ints, shared_bytes: Counts) -> Usage:
-    """Returns what nests take whose axes are split into (block, virtual thread, thread, inner).
+    """Returns the usage of nests whose axes are split into (block, virtual thread, thread, inner).
 
     Args:
         spatial: two or three axes, each of shape (n, 4), in the nest's order.
-        leading: steps of the axes that blocks alone walk.
-        shared_bytes: of one block.
+        leading: steps of the axes that only blocks walk.
+        shared_bytes: shared memory of one block.
     """
     accumulators = np.prod([axis[:, 1] * axis[:, 3] for axis in spatial], axis=0)
     return Usage(
@@ -66,10 +66,10 @@ def loops(
     """Returns the loops of such nests, outermost first.
 
     Args:
-        leading: names and lengths of the axes that blocks alone walk.
-        spatial: names and splits into four, shape (n, 4) each.
+        leading: names and lengths of the axes that only blocks walk.
+        spatial: names and four-way splits, shape (n, 4) each.
         reduction: names and splits into (outer, inner), shape (n, 2) each.
-        max_step: how many steps a body may have to be unrolled, shape (n,).
+        max_step: the most steps of an unrolled body, shape (n,).
     """
     made: list[tuple[str, str, Ints, Ints]] = [(name, name, length, Annotation.BLOCK_X) for name, length in leading]
     for part, kind in enumerate(_SPLIT[:3]):
@@ -85,13 +85,13 @@ def loops(
 
 
 def merit(taken: Usage, along: Counts, columns: Counts, rows: Counts) -> NDArray[np.float64]:
-    """Returns how promising tiles are, shape (n,): by rules of thumb, and by nothing that was measured.
+    """Returns how promising tiles are, shape (n,), by rules of thumb only, without any measurement.
 
     Args:
-        taken: what the configs take.
+        taken: the usage of the configs.
         along: threads along the contiguous axis.
         columns: outputs of a block along the contiguous axis.
-        rows: outputs of a block along all others.
+        rows: outputs of a block along all other axes.
     """
     threads, blocks = np.log2(taken.threads), np.log2(taken.blocks)
     accumulators = np.log2(columns * rows / taken.threads)
@@ -102,17 +102,17 @@ def merit(taken: Usage, along: Counts, columns: Counts, rows: Counts) -> NDArray
 
 
 def merit_of_stage(steps: Counts, contiguous: Counts) -> NDArray[np.float64]:
-    """Returns how promising a stage of shared memory is, shape (n,): long enough, and fetched in whole vectors."""
+    """Returns how promising a shared-memory stage is, shape (n,): long enough, and fetched in whole vectors."""
     return np.asarray(-np.abs(np.log2(steps) - _GOOD_STEPS) + np.log2(np.gcd(contiguous, 8)))
 
 
 def merit_of_unrolling(columns: Columns) -> NDArray[np.float64]:
-    """Returns how promising the two unrolling knobs are, shape (n,): some is wanted, and compilers do it well."""
+    """Returns how promising the unrolling knobs are, shape (n,): some unrolling, preferably by the CUDA compiler."""
     return np.asarray(0.2 * (columns["auto_unroll_max_step"] == 512) - 0.1 * columns["unroll_explicit"])
 
 
 def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:
-    """Returns the loops of a body, unrolled from the inside while they have no more than so many steps."""
+    """Returns the loops of a body, unrolled from the innermost outwards up to `max_step` steps."""
     steps = np.ones_like(max_step)
     marked: list[tuple[str, str, Ints, Ints]] = []
     for name, axis, extent in reversed(body):
@@ -122,7 +122,7 @@ def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[
 
 
 def _annotation(part: int, at: int, axes: int) -> Annotation:
-    """The annotation of one part of one of some spatial axes."""
+    """Returns the annotation of one part of one spatial axis."""
     if part == 0:
         return _BLOCK_AXES[at == axes - 1]
     return Annotation.VIRTUAL_THREAD if part == 1 else _THREAD_AXES[at - axes]

@@ -1,4 +1,4 @@
-"""What configs take of the device, and the constraints that its limits make of that; needs no compiler."""
+"""The device resources that configs use, and the constraints that the device's limits set; needs no compiler."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from anole.targets.cuda.device.architecture import BlockLimits
 
 _FLOAT_BYTES = 4
 _ALIGNMENT_BYTES = 64
-"""Where TVM begins every buffer of shared memory."""
+"""Alignment of every buffer that TVM allocates in shared memory."""
 
 Counts = NDArray[np.int64]
 """A number for each of n configs, shape (n,)."""
 
 
 def shared_bytes(*buffers: Counts) -> Counts:
-    """Returns the bytes of shared memory that buffers of so many float32 values take together, each aligned."""
+    """Returns the bytes of shared memory of buffers with these numbers of float32 values, each aligned."""
     whole = [-(-_FLOAT_BYTES * values // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for values in buffers]
     return np.asarray(sum(whole[:-1], _FLOAT_BYTES * buffers[-1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """What n configs take.
+    """The resources that n configs use.
 
     Attributes:
-        threads: of one block.
-        threads_z: of one block, along ``threadIdx.z``.
-        virtual_threads: that a thread stands for, along the axis where these are most.
-        shared_bytes: of one block.
-        registers: of one thread that hold accumulators and operands at the same time, and no less than that.
+        threads: threads of one block.
+        threads_z: threads of one block along ``threadIdx.z``.
+        virtual_threads: virtual threads of one thread along the axis with the most of them.
+        shared_bytes: shared memory of one block.
+        registers: lower bound of one thread's registers: live accumulators and operands.
         grid_x: blocks along ``blockIdx.x``.
         grid_y: blocks along ``blockIdx.y``.
     """
@@ -55,7 +55,7 @@ class Usage:
 
 
 UsageOf = Callable[[Columns], Usage]
-"""From the columns of n configs to what they take."""
+"""Maps the columns of n configs to their usage."""
 
 
 def limited_space(
@@ -65,14 +65,14 @@ def limited_space(
     describe: Callable[[Columns], Description],
     merit: Callable[[Columns], NDArray[np.float64]],
 ) -> Space:
-    """Returns the space of all configs that keep a device's limits, and whose blocks have no idle lanes for nothing.
+    """Returns the space of all configs within a device's limits whose warps have no needlessly idle lanes.
 
     Args:
-        limits: of the device.
-        knobs: of the workload.
-        measure: what configs take.
-        describe: the loop nests of configs.
-        merit: how promising configs are, by rules of thumb; see `anole.targets.cuda.templates.tiling.merit`.
+        limits: the device's limits.
+        knobs: the workload's knobs.
+        measure: returns the usage of configs.
+        describe: returns the loop nests of configs.
+        merit: returns how promising configs are, by rules of thumb; see `anole.targets.cuda.templates.tiling.merit`.
     """
     hard = limit_constraints(limits, measure)
     least = min(limits.warp_size, _most_threads(knobs, hard, measure))
@@ -85,7 +85,7 @@ def limited_space(
 
 
 def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:
-    """Returns one constraint for each limit; its reason names what is exceeded."""
+    """Returns one constraint for each limit; its reason names the exceeded limit."""
 
     def at_most(limit: int, what: str, count: Callable[[Usage], Counts]) -> Constraint:
         return Constraint(f"{what}; the limit is {limit}", lambda columns: np.asarray(count(measure(columns)) <= limit))
@@ -105,7 +105,7 @@ def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]
 
 
 def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:
-    """Returns how many threads a block can have; a layer with few or prime extents may not fill a warp."""
+    """Returns the most threads that a block can have; a layer with few or prime extents may not fill a warp."""
     plainest = Space(_plainest(knobs), hard)
     if plainest.valid_indices is None or not len(plainest.valid_indices):
         return 1
@@ -113,7 +113,7 @@ def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: Us
 
 
 def _plainest(knobs: Sequence[Knob]) -> list[Knob]:
-    """Returns the knobs with only those splits that keep least: no virtual threads, one value in each thread."""
+    """Returns the knobs restricted to the splits of least usage: no virtual threads, one value in each thread."""
     return [knob.restricted([value for value in knob.values if _is_plain(knob, value)]) for knob in knobs]
 
 

@@ -1,4 +1,4 @@
-"""Winograd convolution on CUDA: three kernels of one function, with their results between them in global memory."""
+"""Winograd convolution on CUDA: one function of three kernels, with intermediate results in global memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WinogradTemplate:
         return transform_product(workload, tiles, filtering, _multiply(values, packed))
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nests that the config says."""
+        """Returns the function with the loop nests of the config."""
         sch = s_tir.Schedule(func)
         _schedule_output(sch, config["tile_size"])
         _schedule_product(sch, config)
@@ -54,7 +54,7 @@ def _filtering(config: Config) -> Filtering:
 
 
 def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-    """The products of all points, (points, points, tiles, out)."""
+    """Multiplies at all points; returns (points, points, tiles, out)."""
     points, _, tiles, channels = data.shape
     panels, panel = int(packed.shape[2]), int(packed.shape[4])
     rc = te.reduce_axis((0, channels), "rc")
@@ -66,7 +66,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 
 
 def _schedule_data(sch: s_tir.Schedule) -> None:
-    """Gives every thread a tile's data of one channel; neighbours have neighbouring channels."""
+    """Gives each thread the data of one tile and channel; neighbouring threads have neighbouring channels."""
     a, b, tile, channel = sch.get_loops(sch.get_sblock("winograd_data"))
     sch.reorder(tile, channel, a, b)
     thread = _bind(sch, [tile, channel])
@@ -90,7 +90,7 @@ def _schedule_product(sch: s_tir.Schedule, config: Config) -> None:
 
 
 def _schedule_output(sch: s_tir.Schedule, size: int) -> None:
-    """Gives every thread a tile's outputs of one filter, and their epilogue; neighbours have neighbouring filters."""
+    """Gives each thread one tile's outputs of one filter, with their epilogue; neighbours have neighbouring filters."""
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)
     n, y, x, f = sch.get_loops(epilogue)
@@ -105,7 +105,7 @@ def _schedule_output(sch: s_tir.Schedule, size: int) -> None:
 
 
 def _place_columns(sch: s_tir.Schedule, columns: Any, source: Any, thread: Any) -> None:
-    """Transforms a tile along its first axis in registers, column by column, each read when it is needed."""
+    """Transforms a tile along its first axis in registers, column by column, each when it is needed."""
     sch.compute_at(columns, thread)
     row, column = sch.get_loops(columns)[-2:]
     sch.reorder(column, row)
@@ -116,7 +116,7 @@ def _place_columns(sch: s_tir.Schedule, columns: Any, source: Any, thread: Any) 
 
 
 def _bind(sch: s_tir.Schedule, loops: list[Any]) -> Any:
-    """Gives every point of some loops a thread of its own; returns the loop over the threads of a block."""
+    """Gives every iteration of some loops its own thread; returns the loop over the threads of a block."""
     block, thread = sch.split(sch.fuse(*loops), [None, THREADS])
     nest.bind(sch, {"blockIdx.x": block, "threadIdx.x": thread})
     return thread

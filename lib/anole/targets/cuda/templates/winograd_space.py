@@ -1,8 +1,8 @@
-"""The knobs of a Winograd convolution on CUDA, and what a config of them means; needs no compiler.
+"""The knobs of a Winograd convolution on CUDA and the loop nests of a config; needs no compiler.
 
-Three kernels: one transforms tiles of data, one multiplies them with the transformed weights, one transforms the
-products to outputs. All knobs but the tile's size belong to the second: for each point of a tile it multiplies a matrix
-of (tiles, in channels) with one of (in channels, filters), in the nest of a dense layer.
+Three kernels: the first transforms tiles of data, the second multiplies them with the transformed weights, the third
+transforms the products to outputs. All knobs except the tile's size belong to the second: for each point of a tile it
+multiplies a matrix of (tiles, in channels) with one of (in channels, filters), in the nest of a dense layer.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ TAPS = 3
 """Rows, and columns, of the kernels of such a convolution."""
 
 THREADS = 64
-"""In a block of the transforms: few, so that even a small layer has many blocks. They wait for memory anyway."""
+"""Threads in a block of the transforms: few, so that even a small layer has many blocks. Memory bounds them anyway."""
 
 _SIZES = (2, 4)
 _MOST_TILES = 256
 
 
 def can_winograd(w: Conv2d) -> bool:
-    """Returns whether it is a convolution of 3x3 neighbours, at every place, over all channels."""
+    """Returns whether a convolution has a 3x3 kernel, stride 1, no dilation and one group."""
     return w.kernel == (TAPS, TAPS) and w.strides == w.dilation == (1, 1) and w.groups == 1
 
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
-    """Returns the tiles that a config cuts the outputs into."""
+    """Returns the output tiles of a config."""
     return OutputTiles.of(w, config["tile_size"], prod(config["tile_p"]))
 
 
@@ -50,8 +50,8 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
 
     ``tile_size``: outputs along a side of a tile, for F(2x2, 3x3) or F(4x4, 3x3). ``tile_f`` splits the filters into
     (block, virtual thread, thread, inner) and ``tile_rc`` the reduction into (outer, inner). ``tile_p`` is (virtual
-    thread, thread, inner) of the tiles: how many there are depends on their size, so that the number of blocks follows.
-    ``auto_unroll_max_step`` and ``unroll_explicit`` as for direct convolution.
+    thread, thread, inner) of the tiles; the number of blocks follows from the number of tiles, which depends on their
+    size. ``auto_unroll_max_step`` and ``unroll_explicit`` are as for direct convolution.
     """
     return [
         option_knob("tile_size", _SIZES, agent="spatial", balanced=True),
@@ -65,7 +65,7 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
 
 @cache
 def winograd_space(limits: BlockLimits, w: Conv2d) -> Space:
-    """Returns the space of a convolution that `can_winograd`; `winograd_knobs` says what its knobs mean."""
+    """Returns the space of a convolution for which `can_winograd` holds; `winograd_knobs` describes its knobs."""
     space = limited_space(
         limits,
         winograd_knobs(w),
@@ -86,10 +86,10 @@ def winograd_space(limits: BlockLimits, w: Conv2d) -> Space:
 
 
 def _tile_knob(w: Conv2d) -> Knob:
-    """Returns the knob of all splits of those numbers of tiles that are worth giving to a block.
+    """Returns the knob of all splits of the numbers of tiles that are worth giving to a block.
 
-    These are powers of two, whatever is left over in the last block, and what leaves nothing over: divisors of the
-    numbers of tiles, such as 7 * 7 of 4x4 in an image of 28x28.
+    These numbers are powers of two, with any remainder in the last block, and divisors of the number of tiles, such as
+    7 * 7 tiles of 4x4 in an image of 28x28, which leave no remainder.
     """
     counts = [_count(w, size) for size in _SIZES]
     most = min(_MOST_TILES, 1 << (max(counts) - 1).bit_length())
@@ -100,12 +100,12 @@ def _tile_knob(w: Conv2d) -> Knob:
 
 
 def _count(w: Conv2d, size: Any) -> Any:
-    """Returns how many tiles of a size there are, or of each of n sizes."""
+    """Returns the number of tiles for a tile size, or for each of n sizes."""
     return w.batch * -(-w.out_height // size) * -(-w.out_width // size)
 
 
 def _split(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """Returns how tiles are split into (block, virtual thread, thread, inner), shape (n, 4)."""
+    """Returns the splits of the tiles into (block, virtual thread, thread, inner), shape (n, 4)."""
     blocks = -(-_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1))
     return np.column_stack([blocks, columns["tile_p"]])
 
@@ -114,7 +114,7 @@ def _merit(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
     p, f, steps = _split(w, columns), columns["tile_f"], columns["tile_rc"][:, 1]
     merit = tiling.merit(_usage(w, columns), f[:, 2], f[:, 1:].prod(axis=1), p[:, 1:].prod(axis=1))
     merit += tiling.merit_of_stage(steps, steps) + tiling.merit_of_unrolling(columns)
-    # All that is multiplied, and all that goes through memory, grows with the points of all tiles.
+    # Multiplications and memory traffic both grow with the number of points of all tiles.
     return np.asarray(merit - 2.0 * np.log2(_points(columns) ** 2 * p.prod(axis=1)))
 
 
@@ -123,14 +123,14 @@ def _points(columns: Columns) -> NDArray[np.int64]:
 
 
 def _usage(w: Conv2d, columns: Columns) -> Usage:
-    """What the products take."""
+    """Returns the usage of the products' kernel."""
     p, f, steps = _split(w, columns), columns["tile_f"], columns["tile_rc"][:, 1]
     staged = shared_bytes(p[:, 1:].prod(axis=1) * steps, f[:, 1:].prod(axis=1) * steps)
     return tiling.usage((p, f), _points(columns) ** 2, staged)
 
 
 def _transforms_usage(w: Conv2d, columns: Columns) -> Usage:
-    """What either transform takes at most; that of the data holds more: all points of a tile."""
+    """Returns an upper bound of the transforms' usage; the data's holds more, all points of a tile."""
     points, data = _points(columns), _split(w, columns).prod(axis=1) * w.in_channels
     outputs = _count(w, columns["tile_size"]) * w.out_channels
     ones = np.ones_like(points)
@@ -146,7 +146,7 @@ def _transforms_usage(w: Conv2d, columns: Columns) -> Usage:
 
 
 def _nest(w: Conv2d, columns: Columns) -> LoopNest:
-    """The nest of the products."""
+    """Returns the loop nest of the products."""
     p, points = _split(w, columns), _points(columns)
     spatial, reduction = [("p", p), ("f", columns["tile_f"])], [("rc", columns["tile_rc"])]
     loops = tiling.loops([("a", points), ("b", points)], spatial, reduction, columns["auto_unroll_max_step"])
