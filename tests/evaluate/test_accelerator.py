@@ -111,7 +111,7 @@ def test_a_byte_of_the_weights_that_was_changed_is_refused(net: Path) -> None:
     whole = path.read_bytes()
     middle = whole.index(b"weight.npy") + 500
     path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 0x40]) + whole[middle + 1 :])
-    with pytest.raises(BuildError, match="is no build for vta: BadZipFile"):
+    with pytest.raises(BuildError, match="is not a build for vta: BadZipFile"):
         evaluate(net)
 
 
@@ -145,7 +145,7 @@ def test_what_the_host_needs_must_be_there(net: Path) -> None:
 
 def test_a_build_without_its_network_is_refused(net: Path) -> None:
     (net / "network.json").unlink()
-    with pytest.raises(BuildError, match=r"net: is no build for vta: FileNotFoundError"):
+    with pytest.raises(BuildError, match=r"net: is not a build for vta: FileNotFoundError"):
         evaluate(net)
 
 

@@ -1,4 +1,4 @@
-"""What an accelerator costs in area and memory, and the penalty for exceeding what may be spent."""
+"""The cost of an accelerator in area and memory, and the penalty for exceeding given bounds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _GATES_PER_MEMORY_BIT = 0.5
 def area_gates(geometry: Geometry) -> float:
     """Returns the area in gate equivalents (two-input NANDs).
 
-    The logic is fitted to gate mappings of the generated hardware with blocks of 1x16x16 and 1x32x32; what a bit of
-    memory and a wire of the bus take is an assumption.
+    The logic is fitted to gate mappings of the generated hardware with blocks of 1x16x16 and 1x32x32; the gates for a
+    bit of memory and for a wire of the bus are assumptions.
     """
     lanes = geometry.batch * geometry.block_out
     logic = _GATES_PER_MULTIPLIER * lanes * geometry.block_in + _GATES_PER_ALU_LANE * lanes + _GATES_ELSE
@@ -26,22 +26,22 @@ def area_gates(geometry: Geometry) -> float:
 
 
 def relative_area(geometry: Geometry) -> float:
-    """Returns the area in units of VTA's own."""
+    """Returns the area in units of VTA's."""
     return area_gates(geometry) / area_gates(DEFAULT)
 
 
 def relative_memory(geometry: Geometry) -> float:
-    """Returns the on-chip memory in units of VTA's own."""
+    """Returns the on-chip memory in units of VTA's."""
     return geometry.sram_bits / DEFAULT.sram_bits
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What may be spent, in units of VTA's own.
+    """Bounds on area and memory, in units of VTA's.
 
     Attributes:
         area_max, memory_max: the bounds.
-        penalty: DCOC's lambda: what a unit beyond them costs.
+        penalty: DCOC's lambda: the cost of one unit beyond the bounds.
     """
 
     area_max: float = 2.0
@@ -49,7 +49,7 @@ class Bounds:
     penalty: float = 1.0
 
     def excess(self, geometry: Geometry) -> float:
-        """Returns by how much a geometry exceeds the bounds; 0 when it does not."""
+        """Returns by how much a geometry exceeds the bounds; 0 if it does not."""
         area = max(0.0, relative_area(geometry) - self.area_max)
         return area + max(0.0, relative_memory(geometry) - self.memory_max)
 

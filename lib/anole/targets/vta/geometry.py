@@ -1,4 +1,4 @@
-"""The geometry of an accelerator: its GEMM block, its buffers, its bus; and every size that follows from these."""
+"""The geometry of an accelerator: its GEMM block, its buffers and its bus, and all sizes that follow from them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from anole.errors import TargetError
 INSTRUCTION_BYTES = 16
 
 _MOST_ELEMENT_BYTES = 4096
-"""The runtime's page, which no element may exceed."""
+"""The runtime's page size, which no element may exceed."""
 
 _WORD_BITS = 64
 
 _NEST_BITS = 36
-"""Opcode, dependences, reset and the two loops of a GEMM or ALU instruction."""
+"""Bits of a GEMM or ALU instruction for opcode, dependences, reset and the two loops."""
 
 _ALU_BITS = 20
-"""What an ALU instruction computes, and its immediate."""
+"""Bits of an ALU instruction for its opcode and immediate."""
 
 
 class Memory(IntEnum):
@@ -36,14 +36,14 @@ class Memory(IntEnum):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of an accelerator; the defaults are VTA's own.
+    """The shape of an accelerator; the defaults are those of VTA.
 
     Attributes:
         batch, block_in, block_out: one GEMM operation multiplies (batch, block_in) by (block_in, block_out).
         uop_bytes, inp_bytes, wgt_bytes, acc_bytes: sizes of the buffers; all powers of two. OUT has a quarter of ACC.
-        bus_bytes: what the memory bus carries in one beat.
-        burst_beats: how many beats a burst has at most.
-        queue_entries: how many instructions each of the three queues holds.
+        bus_bytes: bytes that the memory bus carries in one beat.
+        burst_beats: the most beats of a burst.
+        queue_entries: instructions that each of the three queues holds.
         variant: ``vta`` or ``vta++``, which differ in their instructions.
     """
 
@@ -83,7 +83,7 @@ class Geometry:
             raise TargetError("geometry: the buffers are too deep for the fields of an instruction")
 
     def _indices_fit(self) -> bool:
-        """Whether the fields of every instruction have room in its two words, and those of a micro-operation in its."""
+        """Whether an instruction's fields fit its two words, and a micro-operation's fields fit its word."""
         uop, acc, inp, wgt = (self.index_bits(memory) for memory in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
         alu_source = inp if self.variant == "vta++" else acc
         words = (_NEST_BITS + 2 * uop + 1, 2 * (acc + inp + wgt), 2 * (acc + alu_source) + _ALU_BITS)
@@ -91,7 +91,7 @@ class Geometry:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the geometry that a mapping describes; what is not named is VTA's own.
+        """Returns the geometry that a mapping describes; missing fields have VTA's values.
 
         Raises:
             TargetError: a name is unknown, or a value is not allowed.
@@ -141,4 +141,4 @@ class Geometry:
 
 
 DEFAULT = Geometry()
-"""VTA's own: a block of 1x16x16."""
+"""VTA's geometry: a block of 1x16x16."""

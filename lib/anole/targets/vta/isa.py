@@ -27,7 +27,7 @@ class Opcode(IntEnum):
 
 
 class AluOpcode(IntEnum):
-    """What an ALU instruction computes; VTA knows the first five, of which it calls the last MUL."""
+    """The operation of an ALU instruction; VTA knows the first five and calls the last of them MUL."""
 
     MIN = 0
     MAX = 1
@@ -39,7 +39,7 @@ class AluOpcode(IntEnum):
 
 
 class Dependence(NamedTuple):
-    """Which tokens an instruction waits for and which it leaves, of the modules before and behind its own."""
+    """The tokens that an instruction pops from and pushes to the modules before and after its own."""
 
     pop_prev: bool = False
     pop_next: bool = False
@@ -48,18 +48,18 @@ class Dependence(NamedTuple):
 
 
 FREE = Dependence()
-"""Waits for nothing and leaves nothing."""
+"""Pops and pushes no token."""
 
 
 class Load(NamedTuple):
     """Copies a tile from DRAM, with a border around it; a width of 0 only moves tokens.
 
     Attributes:
-        memory: what is written.
-        sram_base, dram_base: where it begins, in elements of that memory.
-        y_size, x_size, x_stride: rows, columns and the distance of rows in DRAM.
-        y_pad_0, y_pad_1, x_pad_0, x_pad_1: rows and columns of border before and behind.
-        pad_min: whether the border is the least value there is and not 0 (VTA++).
+        memory: the memory that is written.
+        sram_base, dram_base: where the tile begins, in elements of that memory.
+        y_size, x_size, x_stride: rows, columns, and the distance of rows in DRAM.
+        y_pad_0, y_pad_1, x_pad_0, x_pad_1: border rows and columns before and after the tile.
+        pad_min: whether the border holds the least value instead of 0 (VTA++).
     """
 
     memory: Memory
@@ -101,10 +101,10 @@ class Gemm(NamedTuple):
     """Multiplies and accumulates, or sets to zero: two loops around a range of micro-operations.
 
     Attributes:
-        reset: whether the accumulators are set to zero.
-        uop_begin, uop_end: the range.
+        reset: whether to set the accumulators to zero.
+        uop_begin, uop_end: the range of micro-operations.
         iter_out, iter_in: lengths of the loops.
-        dst_out, dst_in, src_out, src_in, wgt_out, wgt_in: how far one step of each loop moves each index.
+        dst_out, dst_in, src_out, src_in, wgt_out, wgt_in: index increments for each step of the two loops.
     """
 
     reset: bool
@@ -122,7 +122,7 @@ class Gemm(NamedTuple):
 
 
 class Alu(NamedTuple):
-    """Computes on accumulators, with another accumulator or with an immediate: loops as those of `Gemm`."""
+    """Computes on accumulators with another accumulator or an immediate, in loops like those of `Gemm`."""
 
     opcode: AluOpcode
     uop_begin: int
@@ -149,7 +149,7 @@ Instruction: TypeAlias = Load | Store | Gemm | Alu | Finish
 
 
 class Uop(NamedTuple):
-    """One micro-operation: the indices that the loops around it start from."""
+    """One micro-operation: the start indices for the loops around it."""
 
     dst: int = 0
     src: int = 0
@@ -157,7 +157,7 @@ class Uop(NamedTuple):
 
 
 Word = TypeVar("Word", int, NDArray[np.int64])
-"""Bits, or many of them in an array."""
+"""A word of bits, or an array of words."""
 
 _OPCODES = {Load: Opcode.LOAD, Store: Opcode.STORE, Gemm: Opcode.GEMM, Finish: Opcode.FINISH, Alu: Opcode.ALU}
 
@@ -219,10 +219,10 @@ def decode(word: int, geometry: Geometry) -> Instruction:
 
 
 def check(instruction: Instruction, geometry: Geometry) -> None:
-    """Makes sure that an instruction stays within the buffers, as far as it says itself where it goes.
+    """Checks that an instruction's own address ranges lie within the buffers.
 
     Raises:
-        StreamError: it leaves one.
+        StreamError: a range leaves its buffer.
     """
     match instruction:
         case Load(x_size=size) if size:
@@ -258,19 +258,19 @@ def encode_uop(uop: Uop, geometry: Geometry) -> int:
 
 
 def decode_uop(word: Word, geometry: Geometry) -> tuple[Word, Word, Word]:
-    """Returns dst, src and wgt of the micro-operation that 32 bits encode, or of many in an array."""
+    """Returns dst, src and wgt of an encoded micro-operation, or of many in an array."""
     acc, inp, wgt = (geometry.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
     return word & (1 << acc) - 1, word >> acc & (1 << inp) - 1, word >> acc + inp & (1 << wgt) - 1
 
 
 def alu_uop(dst: int, src: int, geometry: Geometry) -> Uop:
-    """Returns an ALU's micro-operation; its source is an accumulator, whose index reaches into the weight's bits."""
+    """Returns an ALU's micro-operation; the index of its source accumulator extends into the weight's bits."""
     bits = geometry.index_bits(Memory.INP)
     return Uop(dst, src & (1 << bits) - 1, src >> bits)
 
 
 def alu_source(src: Word, wgt: Word, geometry: Geometry) -> Word:
-    """Returns the accumulator that an ALU's micro-operation, or many in arrays, reads."""
+    """Returns the source accumulator of an ALU's micro-operation, or of many in arrays."""
     joined = src | wgt << geometry.index_bits(Memory.INP)
     return joined & (1 << geometry.index_bits(Memory.ACC)) - 1
 

@@ -1,4 +1,4 @@
-"""How well a program uses the accelerator: busy modules, the roofline, and a picture of what runs when."""
+"""Reports how well a program uses the accelerator: busy modules, the roofline, and a timeline picture."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from anole.targets.vta.templates.program import Program
 
 @dataclass(frozen=True)
 class Utilisation:
-    """What a program does in its cycles.
+    """The work of a program and the cycles it takes.
 
     Attributes:
-        cycles: of the whole program.
-        busy: of each module, by its name, in cycles.
-        operations: of the matrix unit, one (batch, block_in) by (block_in, block_out) product each.
-        multiply_adds: in all of these.
-        read_bytes, write_bytes: over the memory bus, instructions included.
+        cycles: cycles of the whole program.
+        busy: busy cycles of each module, by its name.
+        operations: GEMM operations, each a (batch, block_in) by (block_in, block_out) product.
+        multiply_adds: multiply-adds of all GEMM operations.
+        read_bytes, write_bytes: bytes over the memory bus, including instructions.
     """
 
     cycles: int
@@ -40,13 +40,13 @@ class Utilisation:
 
 @dataclass(frozen=True)
 class ProgramRoofline:
-    """What bounds a program.
+    """The roofline bound of a program.
 
     Attributes:
-        intensity: multiply-adds for each byte over the bus.
-        peak: multiply-adds of the matrix unit in a cycle.
-        attainable: what the bus allows of that.
-        reached: multiply-adds in a cycle.
+        intensity: multiply-adds per byte over the bus.
+        peak: multiply-adds of the matrix unit per cycle.
+        attainable: the part of the peak that the bus allows.
+        reached: multiply-adds of the program per cycle.
     """
 
     intensity: float
@@ -56,7 +56,7 @@ class ProgramRoofline:
 
 
 def utilisation(program: Program, timeline: Timeline) -> Utilisation:
-    """Returns what a program does in its cycles."""
+    """Returns the work of a program and the cycles it takes."""
     g = program.geometry
     busy = {module.name.lower(): 0 for module in Module}
     for instruction, start, end in zip(program.instructions, timeline.start, timeline.end, strict=True):
@@ -85,7 +85,7 @@ def roofline(program: Program, used: Utilisation) -> ProgramRoofline:
 
 
 def summarize(program: Program) -> tuple[str, Timeline]:
-    """Returns a report for people, and when everything ran."""
+    """Returns a report for people, and the timeline of the program."""
     timeline = simulate(program.instructions, program.geometry)
     used = utilisation(program, timeline)
     roof = roofline(program, used)
@@ -109,11 +109,11 @@ _WIDTH, _ROW, _LEFT, _TOP = 1000, 28, 70, 24
 
 
 def draw_timeline(program: Sequence[Instruction], timeline: Timeline, until: int | None = None) -> str:
-    """Returns a picture (SVG) of what each module runs when.
+    """Returns a picture (SVG) of the instructions that each module runs over time.
 
     Args:
         program: the instructions.
-        timeline: when they run.
+        timeline: the instructions' start and end cycles.
         until: the last cycle that is drawn; the end by default.
     """
     end = min(until or timeline.cycles, timeline.cycles)

@@ -1,4 +1,4 @@
-"""The accelerator as a target, simulated: exact, and therefore measured anywhere and in parallel."""
+"""The simulated accelerator as a target; it is exact, so measuring needs no device and runs in parallel."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 
 class VtaTarget:
-    """An accelerator, given or to be found.
+    """An accelerator of given geometry, or one whose geometry is searched.
 
     Args:
-        description: its ``geometry`` and ``frequency_mhz``; whether its ``hardware`` is fixed, or searched within
-            bounds; where the ``first_layer`` runs.
+        description: the ``geometry`` and ``frequency_mhz``; whether the ``hardware`` is fixed or searched within
+            bounds; and where the ``first_layer`` runs.
     """
 
     place: Final = Place.SIMULATOR
@@ -48,7 +48,7 @@ class VtaTarget:
 
     @cached_property
     def bounds(self) -> Bounds | None:
-        """What the accelerator may cost, where it is searched."""
+        """Bounds on the accelerator's cost if its geometry is searched."""
         if self.description["hardware"] == "fixed":
             return None
         return Bounds(**{name: self.description[name] for name in BOUNDS})
@@ -58,7 +58,7 @@ class VtaTarget:
         return None
 
     def absence(self) -> str | None:
-        """Returns None: a simulator is anywhere."""
+        """Returns None: a simulator is always present."""
         return None
 
     def template_version(self, workload: Workload) -> int:
@@ -70,7 +70,7 @@ class VtaTarget:
         return version_of(workload, self.template_versions, "vta")
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Returns whether the accelerator can run an operator, and is asked to."""
+        """Returns whether an operator can run on the accelerator and is not meant for the host."""
         if position == 0 and isinstance(workload, Conv2d) and self.description["first_layer"] == "host":
             return False
         try:
@@ -87,19 +87,19 @@ class VtaTarget:
         """Returns a valid config on the given accelerator.
 
         Raises:
-            ConfigError: it cannot run the workload at all.
+            ConfigError: the accelerator cannot run the workload at all.
         """
         return default_config(as_conv2d(workload), self.geometry)
 
     def simulate(self, workload: Workload, config: Config) -> float:
-        """Returns the seconds of one run; raises what `cycles` raises."""
+        """Returns the seconds of one run; raises the exceptions of `cycles`."""
         return self.cycles(workload, config) / self.frequency_hz
 
     def cycles(self, workload: Workload, config: Config) -> int:
         """Returns the cycles of one run with the canonical epilogue: bias, shift and clip.
 
         Raises:
-            ConfigError: the config cannot be run; the message is the reason.
+            ConfigError: the config cannot be run; the message gives the reason.
         """
         convolution = as_conv2d(workload)
         design = design_of(convolution, self.geometry, config)
@@ -107,20 +107,20 @@ class VtaTarget:
         return cycles_of(program.instructions, design.geometry)
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
-        """Returns the target whose accelerator is a given one."""
+        """Returns the target with a given geometry."""
         fixed = {name: value for name, value in self.description.items() if name not in BOUNDS}
         return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
 
     def geometry_of(self, config: Config) -> Geometry:
-        """Returns the accelerator that a config asks for."""
+        """Returns the geometry that a config asks for."""
         return geometry_of(self.geometry, config)
 
 
 def as_conv2d(workload: Workload) -> Conv2d:
-    """Returns a workload as a convolution: a dense layer is one of single pixels, its rows one above the other.
+    """Returns a workload as a convolution; a dense layer becomes a 1x1 convolution with one row of pixels for each row.
 
     Raises:
-        ConfigError: it has no constant weight, which the accelerator's memory is filled with ahead.
+        ConfigError: the workload has no constant weight to load into the accelerator's memory ahead.
     """
     if isinstance(workload, BatchMatmul):
         raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")

@@ -116,14 +116,14 @@ def test_a_library_that_is_none_is_refused(folder: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="net: is no build for vta: FileNotFoundError"):
+    with pytest.raises(BuildError, match="net: is not a build for vta: FileNotFoundError"):
         BuiltNetwork.load(tmp_path / "net")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b'{"schema": 1}', b'{"schema": 1, "steps": [1]}', b"\xff"])
 def test_a_manifest_that_is_none_is_refused(folder: Path, content: bytes) -> None:
     (folder / "network.json").write_bytes(content)
-    with pytest.raises(BuildError, match="net: is no build for vta: "):
+    with pytest.raises(BuildError, match="net: is not a build for vta: "):
         BuiltNetwork.load(folder)
 
 
@@ -137,7 +137,7 @@ def test_a_later_schema_is_refused(folder: Path) -> None:
 def test_damaged_constants_are_refused(folder: Path, damage) -> None:
     path = folder / "steps/000.npz"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(BuildError, match="net: is no build for vta: "):
+    with pytest.raises(BuildError, match="net: is not a build for vta: "):
         BuiltNetwork.load(folder)
 
 
@@ -152,10 +152,10 @@ def test_every_flipped_byte_of_the_weights_is_noticed(folder: Path) -> None:
 
 def test_constants_of_another_shape_are_refused(folder: Path) -> None:
     rewrite(folder / "steps/000.npz", weight=lambda weight: weight[0])
-    with pytest.raises(BuildError, match="is no build for vta: ValueError"):
+    with pytest.raises(BuildError, match="is not a build for vta: ValueError"):
         BuiltNetwork.load(folder)
     rewrite(folder / "steps/000.npz", bias=lambda bias: bias.ravel())
-    with pytest.raises(BuildError, match="is no build for vta: "):
+    with pytest.raises(BuildError, match="is not a build for vta: "):
         BuiltNetwork.load(folder)
 
 

@@ -73,7 +73,7 @@ ROWS = json.loads(SCHEDULES.read_text())[:2]
     ("content", "message"),
     [
         ("{", "cannot be read"),
-        ("{}", "is no list of schedules"),
+        ("{}", "is not a list of schedules"),
         (json.dumps([{}]), "row 0 has no workload, or no shape"),
         (json.dumps(changed(ROWS, 1, tile_h=0)), "row 1: tile_h is 0; allowed is a whole number from 1 on"),
         (json.dumps(changed(ROWS, 1, workload={"h": 1})), "row 1: w is None"),
@@ -108,7 +108,7 @@ def test_a_kernel_larger_than_its_image_is_rejected(tmp_path):
         ([{"hex": f"{1 << 64 | 2 << 80 | 2047 << 10 | 2 << 7:032x}"}], "instruction 0: INP holds 2048 elements"),
         ([{"hex": "00"}], "does not end with FINISH"),
         ([{"hex": f"{1 << 3 | 2:032x}"}, {"hex": "03"}], "deadlock: instruction 0 (compute) waits for load to compute"),
-        (None, "is no stream"),
+        (None, "is not a stream"),
     ],
 )
 def test_bad_streams_get_one_message(tmp_path, rows, message):

@@ -1,4 +1,4 @@
-"""A network for the accelerator as files: streams and packed constants of each step, and the host's library."""
+"""Saves and loads a network for the accelerator: streams and packed constants of each step, and the host's library."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _ARRAYS = ("weight", "bias")
 
 
 def save_network(folder: Path, network: Network, loaded: Mapping[str, Loaded]) -> None:
-    """Writes everything of a network but the host's library.
+    """Writes all files of a network except the host's library.
 
     Args:
-        folder: is there.
-        network: what is written.
-        loaded: by the name of its result, the program and constants of each of the accelerator's steps.
+        folder: an existing folder.
+        network: the network to write.
+        loaded: program and constants of each accelerator step, by the name of its result.
     """
     (folder / "steps").mkdir()
     steps = []
@@ -64,7 +64,7 @@ class BuiltNetwork:
 
     Attributes:
         hardware: the simulated accelerator with all programs.
-        host: calls the functions of the host.
+        host: calls the host's functions.
     """
 
     network: Network
@@ -73,10 +73,10 @@ class BuiltNetwork:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Loads what `save_network` wrote, and the host's library.
+        """Loads the files that `save_network` wrote, and the host's library.
 
         Raises:
-            BuildError: the folder does not hold it.
+            BuildError: the folder does not hold a readable network.
         """
         try:
             plain = json.loads((folder / "network.json").read_text(encoding="utf-8"))
@@ -86,15 +86,15 @@ class BuiltNetwork:
             steps = [_load_step(folder, each, loaded) for each in plain["steps"]]
             network = Network(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps))
         except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
-            raise BuildError(f"{folder}: is no build for vta: {type(error).__name__}: {error}") from error
+            raise BuildError(f"{folder}: is not a build for vta: {type(error).__name__}: {error}") from error
         return cls(network, SimulatedAccelerator(loaded), host_of(folder / HOST_LIBRARY))
 
     def run(self, inputs: Sequence[NDArray[Any]], accelerator: StepRunner | None = None) -> Mapping[str, Value]:
-        """Runs the network, on the simulated hardware unless another accelerator is given, and returns all values."""
+        """Runs the network on the simulated hardware, or on another given accelerator, and returns all values."""
         return run_quantized(self.network, inputs, self.host, accelerator or self.hardware)
 
     def program(self, name: str) -> Program:
-        """Returns the program of a step of the accelerator.
+        """Returns the program of an accelerator step.
 
         Raises:
             BuildError: there is no such step.
@@ -110,10 +110,10 @@ class BuiltNetwork:
 
 
 def host_of(library: Path) -> Host:
-    """Returns what calls the functions of a host's library; one that is not there has no function.
+    """Returns a function that calls a host library's functions; a missing library has none.
 
     Raises:
-        BuildError: it cannot be loaded.
+        BuildError: the library cannot be loaded.
     """
     if not library.exists():
         return _no_host
@@ -145,7 +145,7 @@ def _step_to_json(step: NetworkStep) -> dict[str, Any]:
 
 
 def _save_loaded(folder: Path, name: str, loaded: Loaded) -> dict[str, Any]:
-    """Writes a program and its constants, and returns what the manifest says of them."""
+    """Writes a program and its constants, and returns their entry in the manifest."""
     program = loaded.program
     words = (encode(instruction, program.geometry) for instruction in program.instructions)
     stream = b"".join(word.to_bytes(INSTRUCTION_BYTES, "little") for word in words)

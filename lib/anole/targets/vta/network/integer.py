@@ -1,4 +1,4 @@
-"""What a quantised network computes, in NumPy: the reference that the accelerator must meet bit for bit."""
+"""The integer reference of a quantised network, in NumPy; the accelerator must match it bit for bit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from anole.targets.vta.network.network import AcceleratorLayer, Data, Pool, Step
 
 
 class IntegerReference(StepRunner):
-    """Computes layers as they are defined, with whole numbers."""
+    """Computes layers in integer arithmetic, directly by their definition."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
         """Returns the result of a layer, NHWC."""
         w = layer.workload
         windows = windows_of(data, w.kernel, w.strides, w.padding, 0)
-        # Sums of this size are exact in float64, whose products are much faster than those of whole numbers.
+        # Sums of this size are exact in float64, whose products are much faster than those of integers.
         products = np.tensordot(
             windows.astype(np.float64), layer.weight.astype(np.float64), axes=((4, 5, 3), (0, 1, 2))
         )

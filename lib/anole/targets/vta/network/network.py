@@ -1,6 +1,6 @@
-"""A quantised network: layers of whole numbers for the accelerator, and functions of the host between them.
+"""A quantised network: integer layers for the accelerator, and host functions between them.
 
-A value is held as int8 with a power of two as its scale, or as float32 where the host computes.
+A value is held as int8 with a power-of-two scale, or as float32 where the host computes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from anole.record import Config
 from anole.task import Conv2d
 
 MOST = 127
-"""The largest whole number of a value; the least is its negative, so that the range is symmetric."""
+"""The largest integer of a value; the least is its negative, so that the range is symmetric."""
 
 
 class Quantized(NamedTuple):
-    """Whole numbers with a scale: the value is `numbers` * 2 ** `exponent`."""
+    """Integers with a scale: the value is `numbers` * 2 ** `exponent`."""
 
     numbers: NDArray[np.int8]
     exponent: int
@@ -32,24 +32,24 @@ class Quantized(NamedTuple):
 
 Value = Quantized | NDArray[Any]
 Values = dict[str, Value]
-"""What is known so far, by name."""
+"""The values known so far, by name."""
 
 
 @dataclass(frozen=True)
 class AcceleratorLayer:
-    """A convolution or matrix product on the accelerator, with all that follows within it.
+    """A convolution or matrix product on the accelerator, together with its epilogue.
 
-    The sum of products, bias and residual is shifted right, rounded to the nearest (the bias holds the half), and
+    The sum of products, bias and residual is shifted right, rounded to nearest (the bias includes the half), and
     clipped.
 
     Attributes:
-        name: of the model's layer.
-        workload: as a convolution; data and result are given another shape where they have one.
-        config: how it is scheduled.
+        name: name of the model's layer.
+        workload: the layer as a convolution; data and result are reshaped accordingly.
+        config: its schedule.
         data, result, residual: names of values; a residual has the result's shape and is added before the shift.
         data_exponent, weight_exponent, residual_exponent, result_exponent: the scales.
-        low, high: where the result is clipped.
-        result_shape: of the result in the network.
+        low, high: bounds to which the result is clipped.
+        result_shape: shape of the result in the network.
         weight: int8, HWIO.
         bias: int32, shape (out channels,), in units of the sum.
     """
@@ -77,16 +77,16 @@ class AcceleratorLayer:
 
     @property
     def shift(self) -> int:
-        """How far the sum is shifted right; left where it is negative."""
+        """How far the sum is shifted right; a negative shift is to the left."""
         return self.result_exponent - self.sum_exponent
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The maximum over windows, on the accelerator.
+    """A maximum pool on the accelerator.
 
     Attributes:
-        kernel, strides: of the window, rows and columns.
+        kernel, strides: rows and columns of the window and of its step.
         padding: top, left, bottom, right.
         data, result: names of values, NHWC, of the same scale.
         exponent: the scale.
@@ -103,10 +103,10 @@ class Pool:
 
 @dataclass(frozen=True)
 class HostCall:
-    """A function of the host, on float32 values.
+    """A host function on float32 values.
 
     Attributes:
-        function: its name.
+        function: the function's name.
         arguments, results: names of values.
     """
 
@@ -118,7 +118,7 @@ class HostCall:
 NetworkStep = AcceleratorLayer | Pool | HostCall
 
 _MOST_RESIDUAL = 1 << 29
-"""As biases are, residuals are kept so small that no sum leaves 32 bits."""
+"""Bound on residuals such that, as with biases, no sum overflows 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -135,14 +135,14 @@ class Network:
 
 
 Host = Callable[[str, Sequence[NDArray[Any]]], Sequence[NDArray[Any]]]
-"""Calls a function of the host by its name."""
+"""Calls a host function by its name."""
 
 Data = NDArray[np.int8]
 Sum = NDArray[np.int32]
 
 
 class StepRunner:
-    """What computes the accelerator's steps; the base of the simulated hardware and of the integer reference."""
+    """Computes the accelerator's steps; base class of the simulated hardware and of the integer reference."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
         """Returns the result, NHWC, for data, NHWC, and a residual in units of the sum, NHWC."""
@@ -159,10 +159,10 @@ def run_quantized(
     """Runs a network and returns all of its values.
 
     Args:
-        network: what is run.
-        inputs: in the network's order.
-        host: calls its functions.
-        accelerator: computes its layers.
+        network: the network to run.
+        inputs: the inputs, in the network's order.
+        host: calls the host's functions.
+        accelerator: computes the layers.
     """
     values: Values = dict(zip(network.inputs, inputs, strict=True))
     for step in network.steps:
@@ -189,7 +189,7 @@ def run_quantized(
 
 
 def numbers_of(value: Value, exponent: int) -> Data:
-    """Returns a value as whole numbers of a scale, rounded to the nearest, ties to even, and clipped."""
+    """Returns a value as integers of a scale, rounded to nearest, ties to even, and clipped."""
     if isinstance(value, Quantized) and value.exponent == exponent:
         return value.numbers
     scaled = np.ldexp(float_of(value), -exponent)
@@ -197,7 +197,7 @@ def numbers_of(value: Value, exponent: int) -> Data:
 
 
 def float_of(value: Value) -> NDArray[Any]:
-    """Returns a value as the host computes with it."""
+    """Returns a value in floating point, as the host uses it."""
     return value.to_float() if isinstance(value, Quantized) else value
 
 

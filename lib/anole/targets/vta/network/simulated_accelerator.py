@@ -1,4 +1,4 @@
-"""Layers on the simulated hardware: their programs, and what these compute."""
+"""Runs layers on the simulated hardware: lowers them to programs and executes these."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from anole.task import Conv2d
 
 @dataclass(frozen=True)
 class Loaded:
-    """A step's program, and its constants as the accelerator reads them."""
+    """A step's program, and its constants in the accelerator's layout."""
 
     program: Program
     constants: Mapping[str, NDArray[Any]]
 
 
 def epilogue_of(layer: AcceleratorLayer, geometry: Geometry) -> tuple[EpilogueStep, ...]:
-    """Returns what a layer does to its sums."""
+    """Returns the epilogue that a layer applies to its sums."""
     steps: list[EpilogueStep] = [Bias()]
     if layer.residual is not None:
         steps.append(Residual())
@@ -61,7 +61,7 @@ def can_add(workload: Conv2d, config: Config, geometry: Geometry) -> bool:
 
 
 def can_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> bool:
-    """Returns whether the accelerator can run a pooling of data of a shape, NHWC."""
+    """Returns whether the accelerator can run a pool on data of this shape, NHWC."""
     try:
         load_pool(pool, shape, geometry)
     except ConfigError:
@@ -87,7 +87,7 @@ def load_layer(layer: AcceleratorLayer, geometry: Geometry) -> Loaded:
 
 
 def load_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Loaded:
-    """Returns the program of a pooling of data of a shape, NHWC.
+    """Returns the program of a pool on data of this shape, NHWC.
 
     Raises:
         ConfigError: the accelerator cannot run it.
@@ -101,7 +101,7 @@ class SimulatedAccelerator(StepRunner):
     """The simulated hardware.
 
     Args:
-        loaded: by the name of its result, every step's program and constants.
+        loaded: every step's program and constants, by the name of its result.
     """
 
     def __init__(self, loaded: Mapping[str, Loaded]) -> None:
@@ -117,7 +117,7 @@ class SimulatedAccelerator(StepRunner):
         return _run(loaded.program, tensors, (w.batch, w.out_height, w.out_width, w.out_channels))
 
     def pool(self, pool: Pool, data: Data) -> Data:
-        """Runs a pooling's program."""
+        """Runs a pool's program."""
         program = self.loaded[pool.result].program
         block = program.geometry.block_out
         wide = pack_out(_filled(data, block), program.geometry).astype(np.int32)
@@ -126,7 +126,7 @@ class SimulatedAccelerator(StepRunner):
 
 
 def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> Data:
-    """Returns what a program leaves in its region ``out``, as NHWC of a shape."""
+    """Runs a program and returns its region ``out``, as NHWC of this shape."""
     dram = memory_image(program, tensors)
     FunctionalSimulator(program.geometry, dram).run(program)
     g, (n, h, w, c) = program.geometry, shape
@@ -135,5 +135,5 @@ def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int
 
 
 def _filled(data: NDArray[Any], block: int) -> NDArray[Any]:
-    """Returns NHWC data with its channels filled up to whole blocks."""
+    """Returns NHWC data with its channels padded to whole blocks."""
     return np.pad(data, ((0, 0), (0, 0), (0, 0), (0, -data.shape[-1] % block)))

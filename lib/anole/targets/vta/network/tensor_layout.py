@@ -1,4 +1,4 @@
-"""Tensors as the accelerator reads them: blocks of channels, and a memory image that holds them all."""
+"""Packs tensors into the accelerator's blocked layouts and into a DRAM image."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The simulated accelerator: what a program computes, and when."""
+"""Simulators of the accelerator: a functional one and a timing one."""

@@ -1,4 +1,4 @@
-"""The accelerator's modules and its fetching, event by event: nothing happens in the cycles between."""
+"""Event-driven simulation of the accelerator's modules and its instruction fetch; cycles without events are skipped."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from anole.targets.vta.simulator.steps import Module, Step, Token
 from anole.targets.vta.simulator.streams import Streams
 
 _FETCH_REQUEST = 2
-"""Cycles from the beginning of a fetch to its request."""
+"""Cycles from the start of a fetch to its request."""
 
 _MOST_TOKENS = 255
 
 _RECEIVER = (Module.COMPUTE, Module.LOAD, Module.STORE, Module.COMPUTE)
-"""Who waits for each kind of token."""
+"""The module that waits for each kind of token."""
 
 _LOADER = (None, Module.COMPUTE, Module.LOAD, Module.LOAD, Module.COMPUTE)
-"""Who runs the loads of each client of the memory, the first of which fetches."""
+"""The module that runs the loads of each memory client; the first client is the instruction fetch."""
 
 _FETCHED, _ENDED, _DISPATCH, _TEST = 0, 1, 4, 5
-"""What happens; in a cycle in this order. Instructions end, and are tested, in each of three modules."""
+"""Kinds of events, in their order within a cycle. Instructions end, and are tested, in each of three modules."""
 
 _EVENTS = 8
 
 
 class Clockwork:
-    """Runs a program, which is given as the steps of its modules.
+    """Runs a program given as the steps of its modules.
 
-    An instruction starts when it heads its module's queue and there are the tokens for which it waits.
+    An instruction starts when it is at the head of its module's queue and the tokens that it waits for are present.
 
     Args:
         streams: the program.
-        geometry: of the accelerator.
-        latency: of its memory.
+        geometry: the accelerator's geometry.
+        latency: latency of its memory, in cycles.
     """
 
     def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:
@@ -76,7 +76,7 @@ class Clockwork:
         return self._started[Module.COMPUTE]
 
     def _first_to_end(self, cycle: int, module: int) -> int:
-        """Returns whose instruction comes first in the program, of those that end in a cycle."""
+        """Returns the module whose ending instruction comes first in the program, among those that end in a cycle."""
         due = self._due
         if due.count(cycle) == 1:
             return module
@@ -84,7 +84,7 @@ class Clockwork:
         return min(tied, key=lambda each: self.streams.numbers[each][self._ended[each]])
 
     def _fetch(self, cycle: int) -> None:
-        """Begins to read the next instructions: a whole burst, or a part that lies in one."""
+        """Starts reading the next instructions: a whole burst, or a part of one."""
         n = min(self._chunk, self._n - self._fetched)
         if n:
             self._fetched += n
@@ -92,7 +92,7 @@ class Clockwork:
             self._read(Read(0, cycle + _FETCH_REQUEST, (beats,), beats))
 
     def _dispatch(self, cycle: int) -> None:
-        """Hands the fetched instructions to their modules, one in a cycle, while there is room."""
+        """Dispatches the fetched instructions to the modules' queues, one per cycle, while there is room."""
         modules, given, ended, entries = self.streams.modules, self._given, self._ended, self._queue_entries
         number, now, due = self._dispatched, cycle, self._due
         self._run_first, self._run_cycle = number, cycle
@@ -115,7 +115,7 @@ class Clockwork:
         self._fetch(cycle)
 
     def _test(self, cycle: int, module: int) -> None:
-        """Starts the first instruction of a module's queue, if it may."""
+        """Starts the first instruction of a module's queue if its tokens are present."""
         due, place = self._due, self._ended[module]
         if due[_ENDED + module] < NEVER or place == self._given[module]:
             return
@@ -147,7 +147,7 @@ class Clockwork:
                 self._due[_ENDED + module] = step.end(self._started[module], changed.end)
 
     def _end(self, cycle: int, module: int) -> None:
-        """Frees the module of an instruction and hands out its tokens."""
+        """Ends a module's instruction and hands out its tokens."""
         step = self._running(module)
         self._due[_ENDED + module] = NEVER
         self._ended[module] += 1
@@ -160,12 +160,12 @@ class Clockwork:
             self._test(cycle, _RECEIVER[token])
 
     def progress(self, cycle: int) -> ProgramProgress:
-        """Returns how far the program has come in a cycle."""
+        """Returns the program's progress in a cycle."""
         heads = [numbers[n] for numbers, n in zip(self.streams.numbers, self._ended, strict=True) if n < len(numbers)]
         return ProgramProgress(cycle, min(heads, default=self._n), tuple(self._ended))
 
     def state(self, at: ProgramProgress) -> State:
-        """Returns all that matters from here on."""
+        """Returns the state that decides everything from here on."""
         cycle, first, ended = at
         due, whole = self._due, self._dispatched == self._n
         queues = zip(self.streams.numbers, ended, self._given, strict=True)
@@ -184,7 +184,7 @@ class Clockwork:
         )
 
     def resume(self, at: ProgramProgress, state: State) -> None:
-        """Goes on as from a state, here."""
+        """Continues from a state at the given progress."""
         cycle, first, ended = at
         self._due[:] = [each + cycle if each < NEVER else NEVER for each in state.due]
         self._ended[:], self._tokens[:] = ended, state.tokens
@@ -206,7 +206,7 @@ class Clockwork:
         return self.streams.steps[module][self._ended[module]]
 
     def _deadlock(self) -> str:
-        """Says which instructions wait for which tokens."""
+        """Describes which instructions wait for which tokens."""
         waiting = []
         for module, ended, given in zip(Module, self._ended, self._given, strict=True):
             if ended < given:

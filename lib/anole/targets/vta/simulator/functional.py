@@ -1,4 +1,4 @@
-"""The functional simulator: what a program computes, bit for bit."""
+"""The functional simulator: computes a program's results bit for bit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from anole.targets.vta.templates.program import Program
 
 
 class FunctionalSimulator:
-    """An accelerator with its memories, and DRAM.
+    """An accelerator with its memories and DRAM.
 
-    Instructions are run in the order of the program, which is one of the orders that its tokens allow.
+    It runs instructions in the order of the program, which is one of the orders that the tokens allow.
 
     Args:
-        geometry: of the accelerator.
-        dram: all of DRAM, as bytes; is changed in place.
+        geometry: the accelerator's geometry.
+        dram: all of DRAM, as bytes; it is changed in place.
 
     Attributes:
         inp, wgt, acc, out: the buffers, shape (depth, rows, columns) of their elements.
@@ -54,10 +54,10 @@ class FunctionalSimulator:
         raise StreamError("the program does not end with FINISH")
 
     def step(self, instruction: Instruction) -> None:
-        """Runs one instruction; its tokens do not matter here.
+        """Runs one instruction and ignores its tokens.
 
         Raises:
-            StreamError: it leaves a buffer or DRAM.
+            StreamError: the instruction leaves a buffer or DRAM.
         """
         check(instruction, self.geometry)
         match instruction:
@@ -116,7 +116,7 @@ class FunctionalSimulator:
         wgt = _indices(gemm, wgt, gemm.wgt_out, gemm.wgt_in)
         _check_indices("INP", src, len(self.inp))
         _check_indices("WGT", wgt, len(self.wgt))
-        # Whole numbers of this size add up exactly, and floating-point products are much faster.
+        # Sums of integers of this size are exact in float64, and floating-point products are much faster.
         inp, weights = self.inp[src].astype(np.float64), self.wgt[wgt].astype(np.float64)
         products = np.matmul(inp, weights.transpose(0, 2, 1))
         order = np.argsort(dst, kind="stable")
@@ -137,7 +137,7 @@ class FunctionalSimulator:
         self._alu_steps(alu, compute, dst, src)
 
     def _alu_steps(self, alu: Alu, compute: Operation, dst: NDArray[np.int64], src: NDArray[np.int64]) -> None:
-        """Computes steps at once as long as none reads or writes what another one writes, and else part by part."""
+        """Computes the steps at once if none accesses what another writes; otherwise splits them into halves."""
         apart = len(np.unique(dst)) == len(dst) and not np.isin(src[src != dst], dst).any()
         if len(dst) > 1 and not apart:
             half = len(dst) // 2
@@ -157,7 +157,7 @@ class FunctionalSimulator:
 
 
 Operation = Callable[[NDArray[np.int32], "NDArray[np.int32] | np.int32"], NDArray[np.int32]]
-"""What an ALU instruction computes of two operands."""
+"""Computes an ALU instruction on two operands."""
 
 
 def _shift(x: NDArray[np.int32], y: NDArray[np.int32] | np.int32) -> NDArray[np.int32]:
@@ -167,7 +167,7 @@ def _shift(x: NDArray[np.int32], y: NDArray[np.int32] | np.int32) -> NDArray[np.
 
 
 def _low_product(x: NDArray[np.int32], y: NDArray[np.int32] | np.int32) -> NDArray[np.int32]:
-    """Multiplies the low bytes, with their signs."""
+    """Multiplies the low bytes as signed numbers."""
     return np.multiply(x.astype(np.int8).astype(np.int32), np.asarray(y).astype(np.int8).astype(np.int32))
 
 
@@ -181,11 +181,11 @@ _OPERATIONS: dict[tuple[AluOpcode, str], Operation] = {
     (AluOpcode.MOV, "vta++"): lambda x, y: np.broadcast_to(y, x.shape).astype(np.int32),
     (AluOpcode.MUL, "vta++"): _low_product,
 }
-"""By opcode and variant; what both variants have stands under no variant. VTA's fifth opcode multiplies."""
+"""Operations by opcode and variant; those of both variants have no variant. VTA's fifth opcode multiplies."""
 
 
 def _indices(nest: Gemm | Alu, start: NDArray[np.int64], outer: int, inner: int) -> NDArray[np.int64]:
-    """Returns an index of every step of a nest, in order, shape (n,)."""
+    """Returns one index for every step of a nest, in order, shape (n,)."""
     loops = np.arange(nest.iter_out)[:, None] * outer + np.arange(nest.iter_in) * inner
     return np.asarray((loops[:, :, None] + start).ravel())
 

@@ -1,4 +1,4 @@
-"""The read channel to DRAM, burst by burst: five clients share it, and a burst is served when its turn comes."""
+"""The read channel to DRAM: five clients share it, and bursts are served one by one in the order of their requests."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from functools import lru_cache
 from typing import NamedTuple
 
 OUTSTANDING_BURSTS = 16
-"""Bursts that were requested and not yet read to the end, of all clients together."""
+"""The most bursts of all clients together that are requested and not yet fully read."""
 
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """What one client reads for one instruction.
+    """One client's read for one instruction.
 
     Attributes:
         client: its priority; 0 comes first.
         ready: the cycle from which its next request may leave.
         bursts: beats of every burst.
-        left: beats of the bursts that were not requested yet; of all of them in the beginning.
-        end: the cycle after its last beat, as far as is known: a read of a client with priority may delay it.
-        gap: cycles from one of its requests to the next; those of other clients may leave in between.
-        next: number of the burst that is requested next.
+        left: beats of the bursts that are not requested yet; initially of all bursts.
+        end: the cycle after its last beat, as known so far; a read of higher priority may delay it.
+        gap: cycles from one of its requests to the next; requests of other clients may leave in between.
+        next: number of the next burst to request.
     """
 
     client: int
@@ -39,11 +39,11 @@ class _Request(NamedTuple):
     """A request that has left.
 
     Attributes:
-        cycle: when it left.
-        begin, end: of its burst.
+        cycle: the cycle in which it left.
+        begin, end: begin and end of its burst.
         nonempty: since when the queue has not been empty.
-        read: whose it is.
-        ready: from when it might have left.
+        read: the read that it belongs to.
+        ready: the cycle from which it could have left.
     """
 
     cycle: int
@@ -55,11 +55,12 @@ class _Request(NamedTuple):
 
 
 class ChannelState(NamedTuple):
-    """What decides how a channel serves what comes later; cycles are relative to an earliest one.
+    """The state that decides how a channel serves later reads; cycles are relative to a reference cycle.
 
     Attributes:
-        reads: those that go on, each as the fields of `Read` in their order.
-        requests: as far as they matter, each as the fields of `_Request`; its read is a number among the reads, or -1.
+        reads: the unfinished reads, each as the fields of `Read` in their order.
+        requests: the requests that still matter, each as the fields of `_Request`; the read is its index in `reads`, or
+            -1.
     """
 
     reads: tuple[tuple[int, int, Sequence[int], int, int, int, int], ...] = ()
@@ -69,11 +70,11 @@ class ChannelState(NamedTuple):
 class ReadChannel:
     """Serves bursts in the order of their requests.
 
-    The latency is waited for once, from when the queue of requests last became non-empty: while it never runs
-    empty, bursts follow each other without a gap. The queue does not hold the burst that is being served.
+    The latency is paid once, from the cycle in which the queue of requests last became non-empty. As long as the queue
+    never runs empty, bursts follow each other without a gap. The queue does not hold the burst that is being served.
 
-    A read is planned as soon as it is known: request by request while several are waiting, and then by the closed form.
-    One that comes later may get its requests in between: those that had not left by then are planned anew.
+    A read is planned as soon as it is known: request by request while several reads are waiting, and then by the closed
+    form. The requests of a later read may come in between; requests that had not left by then are planned anew.
 
     Args:
         latency: cycles from a request at an empty queue to its first beat.
@@ -85,7 +86,7 @@ class ReadChannel:
         self._requests: list[_Request] = []
 
     def add(self, read: Read) -> list[Read]:
-        """Begins a read; returns the reads whose end has changed by it, itself included."""
+        """Adds a read; returns the reads whose end changes, including the new one."""
         ready = read.ready
         known = [other for other in self._reads if other.end > ready]
         if not known:
@@ -100,7 +101,7 @@ class ReadChannel:
         return [*(other for other, end in zip(known, before, strict=True) if other.end != end), read]
 
     def state(self, earliest: int) -> ChannelState:
-        """Returns what matters to reads that become ready from a cycle on."""
+        """Returns the state that matters to reads that become ready from a cycle on."""
         reads = [read for read in self._reads if read.end > earliest]
         if not reads:
             return ChannelState()
@@ -121,7 +122,7 @@ class ReadChannel:
         )
 
     def resume(self, state: ChannelState, earliest: int) -> None:
-        """Goes on from a state, at another cycle."""
+        """Continues from a state at another cycle."""
         self._reads = [
             Read(client, ready + earliest, bursts, left, end + earliest, gap, after)
             for client, ready, bursts, left, end, gap, after in state.reads
@@ -145,7 +146,7 @@ class ReadChannel:
             read.left += read.bursts[read.next]
 
     def _plan(self, reads: Sequence[Read], until: float = -math.inf) -> None:
-        """Plans the requests that have not left: at least those before a cycle, and when all reads end."""
+        """Plans the requests that have not left: at least those before a cycle, and the end of all reads."""
         requests, latency = self._requests, self._latency
         owner: Read | None
         if requests:
@@ -157,7 +158,7 @@ class ReadChannel:
         while waiting:
             read = waiting[0]
             if len(waiting) == 1 and read is owner and read.gap == 1 and cycle >= until:
-                # Its requests leave faster than they are served, so that the queue does not run empty.
+                # Requests leave faster than they are served, so the queue does not run empty.
                 read.end = end + read.left
                 return
             earliest = cycle + 1
@@ -187,7 +188,7 @@ class Bursts:
 
     Attributes:
         lengths: beats of every burst, in order.
-        beats: of all of them.
+        beats: total beats of all bursts.
     """
 
     lengths: tuple[int, ...]
@@ -196,15 +197,15 @@ class Bursts:
 
 @lru_cache(1 << 14)
 def bursts_of(address: int, row_bytes: int, stride_bytes: int, rows: int, bus_bytes: int, burst_bytes: int) -> Bursts:
-    """Returns the bursts of a tile, which end at multiples of their size and with each row.
+    """Returns the bursts of a tile; a burst ends at multiples of the burst size and at the end of each row.
 
     Args:
-        address: of the first row, as far as it matters: modulo the size of a whole burst.
-        row_bytes: of one row.
-        stride_bytes: from one row to the next.
-        rows: how many there are.
-        bus_bytes: of one beat; a beat that is used in part counts as a whole.
-        burst_bytes: the size of a whole burst.
+        address: address of the first row; only its remainder modulo the burst size matters.
+        row_bytes: size of a row.
+        stride_bytes: distance from one row to the next.
+        rows: number of rows.
+        bus_bytes: size of a beat; a partly used beat counts as a whole.
+        burst_bytes: size of a whole burst.
     """
     lengths = []
     for row in range(rows):

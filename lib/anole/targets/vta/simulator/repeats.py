@@ -1,4 +1,4 @@
-"""What repeats in a program is run once: where all is as it was before, and so is what follows, that is skipped."""
+"""Skips repetitions in a program: from an equal state, equal steps take equal cycles."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from anole.targets.vta.simulator.steps import Module
 from anole.targets.vta.simulator.streams import Streams
 
 _GLANCE = 4
-"""How many of the loads to come are looked at to find where what follows may have been the same."""
+"""Number of upcoming loads that are compared to find earlier visits that may have continued alike."""
 
 _TRIED = 8
-"""How many earlier visits are tried, of those after which that may be so."""
+"""The most such earlier visits that are tried."""
 
 
 class _Visit(NamedTuple):
-    """Where a program has been, and what decided how it went on."""
+    """The progress and state at one point of the simulation."""
 
     at: ProgramProgress
     state: State
 
 
 class Skipper(Clockwork):
-    """A clockwork that does not run again what it has run before; its cycles are the same.
+    """A clockwork that skips what it has run before; the resulting cycles are the same.
 
-    What happens is decided by a state and by the steps to come. Whenever a store ends, the state is looked at as it is
-    seen from there. If it was the same before, the program goes on from the last of the later visits up to which its
-    steps are now what they were then: all between would happen as it did then.
+    The state and the upcoming steps decide everything that happens. Whenever a store ends, the relative state is looked
+    up. If it occurred before, the program continues from the latest visit up to which the steps now equal the steps
+    then, because everything in between would happen as it did then.
 
     Args:
         streams: the program.
-        geometry: of the accelerator.
-        latency: of its memory.
+        geometry: the accelerator's geometry.
+        latency: latency of its memory, in cycles.
     """
 
     def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:
         super().__init__(streams, geometry, latency)
         self.skipped = 0
-        """How many instructions were skipped."""
+        """Number of skipped instructions."""
         self._visits: list[_Visit] = []
         self._seen: dict[Hashable, list[int]] = {}
 
@@ -56,9 +56,9 @@ class Skipper(Clockwork):
             here = self._skip(here)
 
     def _skip(self, here: _Visit) -> _Visit | None:
-        """Skips what has happened before; returns where that leads, or None if there is nothing of the kind."""
+        """Skips a known repetition; returns the visit that it leads to, or None if there is none."""
         loads, n = self.streams.steps[Module.LOAD], here.at.ended[Module.LOAD]
-        # Equal steps are one and the same.
+        # Equal steps are the same object, so their ids identify them.
         tried = self._seen.setdefault((here.state, *map(id, loads[n : n + _GLANCE])), [])
         self._visits.append(here)
         there = max((self._beyond(before, here) for before in tried[-_TRIED:]), default=here, key=_cycle)
@@ -70,14 +70,14 @@ class Skipper(Clockwork):
         return there
 
     def _beyond(self, before: int, here: _Visit) -> _Visit:
-        """Returns where what followed an earlier visit leads from here, as far as it follows; or else `here`."""
+        """Returns the visit reached by repeating from here what followed an earlier visit; `here` if nothing repeats."""
         until = self._last_in_common(before, here.at)
         if until == before:
             return here
         return _Visit(_moved(self._visits[until].at, self._visits[before].at, here.at), self._visits[until].state)
 
     def _last_in_common(self, before: int, here: ProgramProgress) -> int:
-        """Returns the last visit up to which what followed an earlier one is what follows here."""
+        """Returns the last visit up to which the steps after an earlier visit equal the steps after `here`."""
         last = len(self._visits) - 1
         if not self._follows(before, before + 1, here):
             return before
@@ -87,11 +87,11 @@ class Skipper(Clockwork):
         return before + 1 + bisect_left(ends, True, key=lambda until: not self._follows(before, until, here))
 
     def _follows(self, before: int, until: int, here: ProgramProgress) -> bool:
-        """Returns whether all that was looked at between two visits comes again from here on."""
+        """Returns whether everything examined between two visits comes again after `here`."""
         (begin, state), (end, end_state) = self._visits[before], self._visits[until]
         further = here.first - begin.first
         for steps, a, b, c in zip(self.streams.steps, begin.ended, end.ended, here.ended, strict=True):
-            # A module's next step is looked at, too.
+            # A module's next step is examined too.
             if steps[a : b + 1] != steps[c : c + b - a + 1]:
                 return False
         if state.dispatched is None:
@@ -101,7 +101,7 @@ class Skipper(Clockwork):
         else:
             if end.first + end_state.fetched + further > len(self.streams.modules):
                 return False
-            # Whose queue must have room for the next one is looked at, too.
+            # The dispatch also examines the module of the next instruction, whose queue must have room.
             looked_at = end.first + end_state.dispatched + 1
         modules = self.streams.modules
         return modules[begin.first : looked_at] == modules[here.first : looked_at + further]
@@ -112,7 +112,7 @@ def _cycle(visit: _Visit) -> int:
 
 
 def _moved(there: ProgramProgress, before: ProgramProgress, here: ProgramProgress) -> ProgramProgress:
-    """Returns what is as far from `here` as `there` is from `before`."""
+    """Returns `here` moved by the distance from `before` to `there`."""
     return ProgramProgress(
         there.cycle + here.cycle - before.cycle,
         there.first + here.first - before.first,

@@ -1,4 +1,4 @@
-"""How far a program has come, and what decides what happens next, as it is seen from there."""
+"""A program's progress, and the relative state that decides how the simulation continues."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import NamedTuple
 from anole.targets.vta.simulator.read_channel import ChannelState
 
 NEVER = 1 << 62
-"""A cycle that does not come."""
+"""A cycle that is never reached."""
 
 
 class ProgramProgress(NamedTuple):
     """How far a program has come.
 
     Attributes:
-        cycle: the present.
+        cycle: the current cycle.
         first: number of the first instruction that has not ended.
-        ended: how many instructions of each module have.
+        ended: number of ended instructions of each module.
     """
 
     cycle: int
@@ -25,19 +25,19 @@ class ProgramProgress(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that decides what a clockwork does next, but for its program: seen from where it is.
+    """The state that, together with the program, decides what a clockwork does next; relative to its progress.
 
     Attributes:
-        due: in how many cycles each kind of event happens.
-        started: of every module that runs an instruction, since when; otherwise 0.
-        heads: how far from the first instruction the first of each queue is; -1 if the queue is empty.
-        waiting: how many instructions each queue holds; None when all have been dispatched, and it does not matter.
-        dispatched, fetched: how far from the first instruction the next to be dispatched, and fetched, is; or None.
-        run: how far the first instruction is that was dispatched last without a pause, and since when; None if that
-            is over.
-        stalled_by: whose queue is full, if that holds up dispatching.
-        tokens: how many there are of each kind.
-        channel: the reads that go on.
+        due: cycles until each kind of event.
+        started: for every module that runs an instruction, its relative start cycle; otherwise 0.
+        heads: position of each queue's first instruction, relative to `ProgramProgress.first`; -1 if it is empty.
+        waiting: number of instructions in each queue; None if all have been dispatched, when it does not matter.
+        dispatched, fetched: relative position of the next instruction to dispatch and to fetch; or None likewise.
+        run: relative position and cycle of the first instruction of the current uninterrupted dispatch; None if it is
+            over.
+        stalled_by: the module whose full queue stalls the dispatch, if any.
+        tokens: number of tokens of each kind.
+        channel: state of the unfinished reads.
     """
 
     due: tuple[int, ...]

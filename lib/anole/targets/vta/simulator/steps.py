@@ -1,4 +1,4 @@
-"""What matters of instructions for when they run: who runs them, what they wait for, and how long they take."""
+"""The timing of instructions: the modules that run them, the tokens they wait for, and their durations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anole.targets.vta.simulator.read_channel import Bursts, bursts_of
 
 
 class Module(IntEnum):
-    """Who runs an instruction."""
+    """The modules that run instructions."""
 
     LOAD = 0
     COMPUTE = 1
@@ -19,7 +19,7 @@ class Module(IntEnum):
 
 
 class Token(IntEnum):
-    """The queues of tokens, from whom to whom."""
+    """The queues of tokens, from one module to another."""
 
     LOAD_TO_COMPUTE = 0
     COMPUTE_TO_LOAD = 1
@@ -29,10 +29,10 @@ class Token(IntEnum):
 
 @dataclass(frozen=True)
 class Clock:
-    """How many cycles things take.
+    """Timing parameters of the hardware, in cycles.
 
     Attributes:
-        latency: from a request at an empty queue of the memory to its first beat.
+        latency: cycles from a request at an empty memory queue to its first beat.
         pipelined: whether GEMM and ALU begin a micro-operation in every cycle; VTA's first hardware did not.
     """
 
@@ -50,11 +50,11 @@ class Clock:
 
 
 CLOCK = Clock()
-"""That of VTA as it is generated today."""
+"""The timing of VTA as it is generated today."""
 
 
 def module_of(instruction: Instruction) -> Module:
-    """Returns who runs an instruction."""
+    """Returns the module that runs an instruction."""
     if isinstance(instruction, Store):
         return Module.STORE
     if isinstance(instruction, Load) and instruction.memory in (Memory.INP, Memory.WGT):
@@ -63,7 +63,7 @@ def module_of(instruction: Instruction) -> Module:
 
 
 _CLIENT = {Memory.UOP: 1, Memory.INP: 2, Memory.WGT: 3, Memory.ACC: 4}
-"""The loads' priorities at the memory; fetching comes first."""
+"""The loads' priorities at the memory; the instruction fetch comes first."""
 
 _POPS = {
     Module.LOAD: (None, Token.COMPUTE_TO_LOAD),
@@ -81,17 +81,17 @@ _NOTHING = Bursts((), 0)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What matters of an instruction.
+    """The timing of an instruction.
 
     Attributes:
-        module: who runs it.
+        module: the module that runs it.
         pops, pushes: tokens that it waits for and leaves.
-        cycles: how long it takes, where nothing else has a say in that; 0 for what reads memory.
-        client, requested, gap: its priority at the memory, the cycles until its first request, and to the next.
-        bursts: what it reads or writes.
+        cycles: its duration if nothing else affects it; 0 for loads.
+        client, requested, gap: its priority at the memory, the cycles until its first request, and between requests.
+        bursts: the bursts that it reads or writes.
         delay: cycles from its last beat until that is written.
-        border: its elements of border: in the first rows, beside the data, and in the last rows; `passing` is how
-            many rows have none beside the data.
+        border: border elements in the first rows, beside the data, and in the last rows.
+        passing: number of rows without border elements beside the data.
     """
 
     module: Module
@@ -107,10 +107,10 @@ class Step:
     passing: int = 0
 
     def end(self, start: int, last_beat_end: int) -> int:
-        """Returns when a load ends whose last beat has come.
+        """Returns when a load ends, given the end of its last beat.
 
-        A single port writes the data, a few cycles after the beats, and in the cycles between these the border, from
-        its first row to its last. A row without a border of its own takes a cycle to pass.
+        A single port writes the data, a few cycles after the beats. In the cycles between these it writes the border,
+        from its first row to its last. A row without a border of its own takes a cycle to pass.
         """
         written = last_beat_end + self.delay
         first, beside, last = self.border
@@ -126,11 +126,11 @@ class Step:
 
 
 class Steps:
-    """The steps of instructions on an accelerator; what does not differ in time is one and the same object.
+    """The steps of instructions on an accelerator; instructions with equal timing share one object.
 
     Args:
-        geometry: of the accelerator.
-        clock: how many cycles things take.
+        geometry: the accelerator's geometry.
+        clock: timing parameters of the hardware.
     """
 
     def __init__(self, geometry: Geometry, clock: Clock) -> None:
@@ -140,11 +140,11 @@ class Steps:
         self._same: dict[Step, Step] = {}
 
     def period(self, instruction: Load | Store) -> int:
-        """Returns how many elements further in DRAM an instruction takes the same time again."""
+        """Returns the distance in DRAM, in elements, after which an instruction's timing repeats."""
         return max(1, self._burst_bytes // self._geometry.element_bytes(_memory_of(instruction)))
 
     def of(self, instruction: Instruction, by: int = 0) -> Step:
-        """Returns the step of an instruction that has moved in DRAM by so many elements."""
+        """Returns the step of an instruction moved in DRAM by `by` elements."""
         if isinstance(instruction, (Load, Store)):
             memory = _memory_of(instruction)
             address = (instruction.dram_base + by) * self._geometry.element_bytes(memory) % self._burst_bytes

@@ -1,4 +1,4 @@
-"""What each module of the accelerator is to run, as steps: a program, taken apart."""
+"""Splits a program into the streams of steps that the accelerator's modules run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from anole.targets.vta.templates.code import Passage, Placed
 
 
 class Streams:
-    """The steps of a program, by who runs them.
+    """The steps of a program, by module.
 
     Args:
-        passages: of the program, in the order in which it is fetched.
-        steps: of its instructions.
+        passages: passages of the program, in the order in which they are fetched.
+        steps: makes the steps of instructions.
 
     Attributes:
-        modules: who runs each instruction; a byte each.
-        steps: for every module, what it runs, in order.
-        numbers: for every module, which instructions of the program these are.
+        modules: the module of each instruction; a byte each.
+        steps: for every module, its steps in order.
+        numbers: for every module, the numbers of its instructions in the program.
     """
 
     def __init__(self, passages: Sequence[Placed], steps: Steps) -> None:
@@ -42,7 +42,7 @@ class Streams:
 
 
 class _Located(NamedTuple):
-    """An instruction of a passage that is at work in DRAM: its number, its place and itself."""
+    """An instruction of a passage that accesses DRAM: its number, its place, and the instruction."""
 
     number: int
     place: int
@@ -50,7 +50,7 @@ class _Located(NamedTuple):
 
 
 class _Form:
-    """The steps of a passage, wherever it is placed: addresses matter only as far as bursts end at them."""
+    """The steps of a passage for any placement; addresses matter only because bursts end at fixed boundaries."""
 
     def __init__(self, passage: Passage, steps: Steps) -> None:
         self._steps = steps
@@ -66,7 +66,7 @@ class _Form:
         self._known: dict[tuple[int, ...], tuple[list[Step], ...]] = {}
 
     def parts(self, by: tuple[int, ...]) -> tuple[list[Step], ...]:
-        """Returns the steps of every module where the passage has moved so far."""
+        """Returns the steps of every module for the passage moved by these distances."""
         key = tuple(by[place] % period for place, period in self._periods.items()) if by else ()
         parts = self._known.get(key)
         if parts is None:

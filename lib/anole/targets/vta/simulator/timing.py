@@ -1,4 +1,4 @@
-"""The timing simulator: when the instructions of a program start and end, by events and closed forms."""
+"""The timing simulator: the start and end of a program's instructions, by events and closed forms."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Timeline:
     """When every instruction was busy, in cycles from the launch.
 
     Attributes:
-        cycles: what the hardware's counter shows: the cycle in which FINISH starts.
-        start, end: of every instruction, in the order of the program; busy in [start, end).
-        read_beats, read_bursts: of all loads, instructions not counted.
-        write_beats, write_bursts: of all stores.
+        cycles: the value of the hardware's counter: the cycle in which FINISH starts.
+        start, end: for every instruction, in the order of the program; it is busy in [start, end).
+        read_beats, read_bursts: totals of all loads, without instruction fetches.
+        write_beats, write_bursts: totals of all stores.
     """
 
     cycles: int
@@ -39,9 +39,9 @@ def simulate(program: Sequence[Instruction], geometry: Geometry, clock: Clock = 
     """Returns when every instruction of a program runs.
 
     Args:
-        program: in the order in which it is fetched, a FINISH last.
-        geometry: of the accelerator.
-        clock: how many cycles things take.
+        program: the instructions in the order in which they are fetched, with a FINISH last.
+        geometry: the accelerator's geometry.
+        clock: timing parameters of the hardware.
 
     Raises:
         StreamError: there is no FINISH, or the program waits for tokens that never come.
@@ -61,7 +61,7 @@ def simulate(program: Sequence[Instruction], geometry: Geometry, clock: Clock = 
 
 
 def cycles_of(program: Sequence[Instruction], geometry: Geometry, clock: Clock = CLOCK) -> int:
-    """Returns the cycles of a program, as `simulate` does, but much faster: what repeats is run once."""
+    """Returns the same cycles as `simulate`, but much faster, because repetitions are run only once."""
     return Skipper(_streams(program, geometry, clock), geometry, clock.latency).run()
 
 
@@ -73,7 +73,7 @@ def _streams(program: Sequence[Instruction], geometry: Geometry, clock: Clock) -
 
 
 class _Recorder(Clockwork):
-    """A clockwork that keeps when every instruction starts and ends."""
+    """A clockwork that records when every instruction starts and ends."""
 
     def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:
         super().__init__(streams, geometry, latency)

@@ -1,1 +1,1 @@
-"""Schedules of the accelerator and the programs they become."""
+"""Schedules for the accelerator, and their lowering to programs."""

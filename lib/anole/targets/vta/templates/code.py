@@ -1,4 +1,4 @@
-"""The instructions of a program, where what comes again at other places in DRAM is written once."""
+"""The instructions of a program, with passages that repeat at other DRAM places stored once."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from anole.targets.vta.isa import Instruction, Load, Store
 
 @dataclass(frozen=True, eq=False)
 class Passage:
-    """Instructions that follow each other, wherever in DRAM they are at work.
+    """Consecutive instructions that can be moved to other places in DRAM.
 
     Attributes:
-        instructions: as they are where they were written first.
-        located: which instructions move when the passage does, and which of its places each of them moves with.
+        instructions: the instructions at their first places.
+        located: pairs of an instruction that moves with the passage and the index of the place with which it moves.
     """
 
     instructions: tuple[Instruction, ...]
     located: tuple[tuple[int, int], ...] = ()
 
     def moved(self, by: Sequence[int]) -> list[Instruction]:
-        """Returns the instructions where the places have moved by so many elements, or where they are if by none."""
+        """Returns the instructions with their places moved by these numbers of elements; unmoved if `by` is empty."""
         instructions = list(self.instructions)
         for number, place in self.located if by else ():
             instruction = instructions[number]
             if not isinstance(instruction, (Load, Store)):
-                raise StreamError(f"instruction {number} of a passage is nowhere in DRAM")
+                raise StreamError(f"instruction {number} of a passage does not access DRAM")
             instructions[number] = instruction._replace(dram_base=instruction.dram_base + by[place])
         return instructions
 
 
 class Placed(NamedTuple):
-    """A passage, and how far its places have moved from where it was written first: elements of each, if any."""
+    """A passage, and the distances in elements from the first places to these, if any."""
 
     passage: Passage
     by: tuple[int, ...] = ()
 
 
 class Code(Sequence[Instruction]):
-    """The instructions of a program, made of passages; as a sequence it is what all of them say, one after the other.
+    """The instructions of a program, made of passages; as a sequence, all of their instructions in order.
 
     Args:
-        passages: in their order.
+        passages: the passages, in order.
     """
 
     def __init__(self, passages: Sequence[Placed]) -> None:
@@ -80,7 +80,7 @@ class Code(Sequence[Instruction]):
 
 
 def passages_of(instructions: Sequence[Instruction]) -> tuple[Placed, ...]:
-    """Returns the passages of instructions; just one where nothing is known of them."""
+    """Returns the passages of instructions; a single one if they have no known structure."""
     if isinstance(instructions, Code):
         return instructions.passages
     return (Placed(Passage(tuple(instructions))),)

@@ -1,4 +1,4 @@
-"""Convolutions on the accelerator: a schedule becomes a program, or is rejected with the reason."""
+"""Lowers convolutions for the accelerator: turns a schedule into a program, or rejects it with the reason."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _LOAD, _COMPUTE, _STORE = Module.LOAD, Module.COMPUTE, Module.STORE
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a convolution is cut into tiles; sizes of one tile.
+    """The tiling of a convolution; sizes are those of one tile.
 
     Attributes:
         tile_h, tile_w: rows and columns of outputs.
         tile_ci, tile_co: blocks of input and output channels.
-        h_threads, oc_threads: virtual threads over tiles of rows and of output channels; each has its own part of
-            every buffer, so that one loads while another computes.
+        h_threads, oc_threads: virtual threads over tiles of rows and of output channels; each has its own part of every
+            buffer, so that one loads while another computes.
     """
 
     tile_h: int
@@ -45,7 +45,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Immediate:
-    """An epilogue's step with a number, on every output."""
+    """An epilogue step with an immediate, on every output."""
 
     opcode: AluOpcode
     imm: int
@@ -53,12 +53,12 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Bias:
-    """An epilogue's step that adds a number for each channel, from the buffer ``bias``."""
+    """An epilogue step that adds one number per channel, from the buffer ``bias``."""
 
 
 @dataclass(frozen=True)
 class Residual:
-    """An epilogue's step that adds a tensor of the output's shape, from the buffer ``residual``."""
+    """An epilogue step that adds a tensor of the output's shape, from the buffer ``residual``."""
 
 
 EpilogueStep = Immediate | Bias | Residual
@@ -73,7 +73,7 @@ SHIFT_AND_CLIP: tuple[EpilogueStep, ...] = (
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop of a GEMM, with the distances of the indices in one step."""
+    """A loop of a GEMM, with the index increments of one step."""
 
     extent: int
     dst: int = 0
@@ -82,7 +82,7 @@ class _Loop:
 
 
 class _Place(NamedTuple):
-    """A tile of outputs, by its number along each axis."""
+    """A tile of outputs, identified by its number along each axis."""
 
     batch: int
     row: int
@@ -91,12 +91,12 @@ class _Place(NamedTuple):
 
 
 class _At(NamedTuple):
-    """Where a tile is at work, in elements from the beginning of each buffer.
+    """The DRAM position of a tile, in elements from the beginning of each buffer.
 
     Attributes:
-        data: its first input, if the border were there, too.
-        weight, bias: of its first output channel.
-        out: its first output, and what is added to that.
+        data: its first input, counted as if the border were stored.
+        weight, bias: those of its first output channel.
+        out: its first output; also that of the residual.
     """
 
     data: int
@@ -106,19 +106,19 @@ class _At(NamedTuple):
 
 
 _DATA, _WEIGHT, _BIAS, _OUT = range(4)
-"""The places in DRAM with which instructions move: the fields of `_At`."""
+"""The DRAM places with which instructions move: indices of the fields of `_At`."""
 
 
 def lower_conv2d(
     workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep] = SHIFT_AND_CLIP
 ) -> Program:
-    """Returns the program of a convolution, whose buffers are ``data``, ``weight``, [``bias``, ``residual``,] ``out``.
+    """Returns the program of a convolution, with the buffers ``data``, ``weight``, [``bias``, ``residual``,] ``out``.
 
-    Layouts: data [N/B][CI/BI][H][W][B][BI], weight [CO/BO][CI/BI][KH][KW][BO][BI], out [N/B][CO/BO][OH][OW][B][BO], and
-    of 32 bits bias [CO/BO][B][BO] and residual, which is like out.
+    Layouts: data [N/B][C/BI][H][W][B][BI], weight [CO/BO][CI/BI][KH][KW][BO][BI], out [N/B][CO/BO][OH][OW][B][BO]; in
+    32 bits, bias [CO/BO][B][BO] and residual, whose layout is that of out.
 
     Raises:
-        ConfigError: the schedule cannot be run; the message is the reason.
+        ConfigError: the schedule cannot be run; the message gives the reason.
     """
     return _Lowering(workload, schedule, geometry, epilogue).run()
 
@@ -126,7 +126,7 @@ def lower_conv2d(
 def check_schedule(
     workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep] = SHIFT_AND_CLIP
 ) -> None:
-    """Makes sure that a convolution can be run so; raises what `lower_conv2d` raises, but for its length."""
+    """Checks that a schedule can be run; raises what `lower_conv2d` raises, except for the program's length."""
     _Lowering(workload, schedule, geometry, epilogue)
 
 
@@ -179,7 +179,7 @@ class _Lowering:
             raise ConfigError(f"scratchpad overflow inp {inp} wgt {wgt} acc {acc}")
 
     def _rows_of_outputs(self) -> tuple[int, int, int]:
-        """Returns rows, columns and stride of a tile of outputs; channels stay apart."""
+        """Returns rows, columns and stride of a tile of outputs; channels are kept apart."""
         w, s = self.w, self.s
         if s.tile_w == w.out_width:
             return s.tile_co, s.tile_h * s.tile_w, w.out_height * w.out_width
@@ -188,7 +188,7 @@ class _Lowering:
         return s.tile_co * s.tile_h, s.tile_w, w.out_width
 
     def _rows_of_inputs(self) -> tuple[int, int, int]:
-        """Returns rows, columns and stride of a tile of inputs, where they have no border."""
+        """Returns rows, columns and stride of a tile of inputs without a border."""
         w, s = self.w, self.s
         if any(w.padding) and s.tile_ci > 1:
             raise ConfigError("3D load DMA")
@@ -247,7 +247,7 @@ class _Lowering:
             writer.signal(_STORE, _COMPUTE)
 
     def _borders(self, places: Sequence[_Place]) -> Hashable:
-        """Returns all by which the instructions of some tiles differ from those of others, but for where they are."""
+        """Returns the borders of some tiles: everything but their position in which their instructions can differ."""
         return tuple((self.border_rows[place.row], self.border_columns[place.column]) for place in places)
 
     def _at(self, place: _Place) -> _At:
@@ -303,7 +303,7 @@ class _Lowering:
         if x and y:
             self.writer.add(Load(Memory.INP, first, base, y, x, stride, above, below, before, behind), _DATA)
         else:
-            # A width of 0 would load nothing, not even a border.
+            # A load of width 0 would load nothing, not even a border.
             half = self.rows_in // 2
             self.writer.add(Load(Memory.INP, first, 0, 0, self.columns_in, 0, half, self.rows_in - half))
         taps = w.kernel[0] * w.kernel[1]
@@ -340,7 +340,7 @@ class _Lowering:
 
 
 def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
-    """Returns the micro-operations of loops that no instruction has room for, outermost first."""
+    """Yields the micro-operations of the loops that do not fit an instruction, outermost first."""
     indices = np.array([start], np.int64)
     for loop in loops:
         steps = np.arange(loop.extent)[:, None] * (loop.dst, loop.src, loop.wgt)
@@ -349,7 +349,7 @@ def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
 
 
 def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
-    """Returns rows, columns and stride of what is loaded, given by (extent, stride), outermost first."""
+    """Folds the dimensions of a load, given as (extent, stride) outermost first, into rows, columns and stride."""
     folded: list[tuple[int, int]] = []
     for extent, stride in reversed(dims):
         if extent == 1 and folded:
@@ -365,7 +365,7 @@ def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
 
 
 def outside(first: int, size: int, extent: int) -> tuple[int, int]:
-    """Returns how many of `size` places from `first` on lie before 0, and how many behind `extent`."""
+    """Returns how many of the `size` positions from `first` on lie before 0, and how many at or after `extent`."""
     before = min(size, max(0, -first))
     return before, min(size - before, max(0, first + size - extent))
 

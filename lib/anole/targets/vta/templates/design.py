@@ -26,11 +26,11 @@ _THREADS = (1, 2)
 
 @dataclass(frozen=True)
 class Design:
-    """What a config means.
+    """The accelerator and the schedule that a config stands for.
 
     Attributes:
-        geometry: of the accelerator.
-        schedule: of the convolution on it.
+        geometry: geometry of the accelerator.
+        schedule: schedule of the convolution on it.
     """
 
     geometry: Geometry
@@ -38,22 +38,22 @@ class Design:
 
 
 EPILOGUE: tuple[EpilogueStep, ...] = (Bias(), *SHIFT_AND_CLIP)
-"""What a layer of a network computes at its end, nearly always."""
+"""The epilogue of nearly every layer of a network."""
 
 
 @cache
 def conv2d_space(w: Conv2d, base: Geometry, bounds: Bounds | None = None) -> Space:
     """Returns the space of a convolution.
 
-    Knobs, with the paper's names: of the hardware agent ``tile_b``, ``tile_ci`` and ``tile_co``, the block's batch,
-    input and output channels; of the scheduling agent ``h_threading`` and ``oc_threading``; of the mapping agent
-    ``tile_h`` and ``tile_w``, rows and columns of one tile. How many blocks of channels a tile has follows by a rule
-    (`design_of`).
+    Knobs, with the paper's names: the hardware agent has ``tile_b``, ``tile_ci`` and ``tile_co``, the block's batch,
+    input and output channels; the scheduling agent has ``h_threading`` and ``oc_threading``; the mapping agent has
+    ``tile_h`` and ``tile_w``, rows and columns of one tile. A rule (`design_of`) decides how many blocks of channels a
+    tile has.
 
     Args:
         w: the convolution.
-        base: the accelerator, but for its block where that is searched.
-        bounds: what a block may cost, where it is searched; that of `base` is taken when None.
+        base: the accelerator; if its block is searched, everything except the block.
+        bounds: bounds on a searched block; if None, the block of `base` is fixed.
     """
     block = (base.batch, base.block_in, base.block_out)
     choices = (_BATCHES, _BLOCKS, _BLOCKS) if bounds is not None else ((), (), ())
@@ -83,13 +83,13 @@ def conv2d_space(w: Conv2d, base: Geometry, bounds: Bounds | None = None) -> Spa
 def design_of(
     w: Conv2d, base: Geometry, config: Mapping[str, Any], epilogue: tuple[EpilogueStep, ...] = EPILOGUE
 ) -> Design:
-    """Returns what a config means.
+    """Returns the design that a config stands for.
 
-    Channels are filled up to whole blocks. Tiles have as many blocks of output channels as fit, and then as many of
-    input channels.
+    Channels are padded to whole blocks. Tiles have as many blocks of output channels as fit, and then as many blocks of
+    input channels as fit.
 
     Raises:
-        ConfigError: the accelerator cannot run it so; the message is the reason.
+        ConfigError: the accelerator cannot run it; the message gives the reason.
     """
     return _design(w, base, tuple(config[name] for name in _KNOBS), epilogue)
 
@@ -101,16 +101,16 @@ _KNOBS = (*HARDWARE, "h_threading", "oc_threading", "tile_h", "tile_w")
 
 
 def geometry_of(base: Geometry, config: Mapping[str, Any]) -> Geometry:
-    """Returns the accelerator that a config asks for.
+    """Returns the geometry that a config asks for.
 
     Raises:
-        ConfigError: there can be none such.
+        ConfigError: no such geometry is possible.
     """
     return _with_block(base, tuple(config[name] for name in HARDWARE))
 
 
 def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
-    """Returns a convolution with its channels filled up to whole blocks of an accelerator."""
+    """Returns a convolution with its channels padded to whole blocks of an accelerator."""
     whole_in, whole_out = -(-w.in_channels // geometry.block_in), -(-w.out_channels // geometry.block_out)
     return replace(w, in_channels=whole_in * geometry.block_in, out_channels=whole_out * geometry.block_out)
 
@@ -125,7 +125,7 @@ def _with_block(base: Geometry, block: tuple[int, ...]) -> Geometry:
 
 @cache
 def _discount(base: Geometry, bounds: Bounds, block: tuple[int, ...]) -> float:
-    """Returns which share of its speed a block is worth: DCOC's penalty, in units of the speed itself."""
+    """Returns the share of its speed that a block is credited with: DCOC's penalty, in units of the speed itself."""
     try:
         return max(0.0, 1.0 - bounds.penalty_of(_with_block(base, block)))
     except ConfigError:
@@ -161,10 +161,10 @@ def _design(w: Conv2d, base: Geometry, values: tuple[int, ...], epilogue: tuple[
 
 
 def default_config(w: Conv2d, base: Geometry) -> Config:
-    """Returns a config on `base` itself: whole rows if possible, as many as fit, and then two threads if possible.
+    """Returns a config on `base` itself: whole rows if possible, as many as fit, and two threads if possible.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the accelerator cannot run the convolution at all.
     """
     space = conv2d_space(w, base)
     columns = space.columns(vectors := space.vectors(np.arange(space.size)))

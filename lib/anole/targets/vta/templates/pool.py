@@ -1,4 +1,4 @@
-"""Maximum pooling on VTA++, whose loads can surround a tile with the least number there is."""
+"""Lowers maximum pooling for VTA++, whose loads can pad a tile with the least value."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _MOST_BORDER = 15
 
 
 def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Program:
-    """Returns the program of a maximum pooling, whose buffers are ``data`` and ``out``.
+    """Returns the program of a maximum pool, with the buffers ``data`` and ``out``.
 
     A tile has whole rows of one block of channels, as many rows as fit.
 
     Args:
-        pool: the windows.
-        shape: of the data, NHWC; images and channels in whole blocks.
-        geometry: of the accelerator.
+        pool: the pool.
+        shape: shape of the data, NHWC, with images and channels in whole blocks.
+        geometry: the accelerator's geometry.
 
     Raises:
-        ConfigError: the accelerator cannot run it; the message is the reason.
+        ConfigError: the accelerator cannot run it; the message gives the reason.
     """
     if geometry.variant != "vta++":
         raise ConfigError(f"{geometry.variant} cannot surround a tile with the least number")
@@ -80,13 +80,13 @@ def pooled_size(pool: Pool, height: int, width: int) -> tuple[int, int]:
 
 
 def _rows_that_fit(pool: Pool, columns: int, columns_in: int, geometry: Geometry) -> int:
-    """Returns the most rows of results that fit the accumulators beside what they are computed of."""
+    """Returns the most rows of results that fit the accumulators beside their inputs."""
     depth = geometry.depth(Memory.ACC)
     step = columns + pool.strides[0] * columns_in
     rows = (depth - max(0, pool.kernel[0] - pool.strides[0]) * columns_in) // step
     if rows < 1:
         raise ConfigError(f"scratchpad overflow: a row of {columns} results does not fit {depth} accumulators")
-    # The distances of an instruction are as wide as an index into INP.
+    # The index increments of an instruction are as wide as an index into INP.
     if pool.strides[0] * columns_in >= 1 << geometry.index_bits(Memory.INP):
         raise ConfigError("a row is too long for the fields of an instruction")
     return rows

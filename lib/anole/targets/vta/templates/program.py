@@ -1,4 +1,4 @@
-"""A program for the accelerator while it is written: tokens, micro-operations and where things lie in DRAM."""
+"""Writes programs for the accelerator: tokens, micro-operations and DRAM addresses."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Region:
     size_bytes: int
 
     def element(self, size_bytes: int) -> int:
-        """Returns its address in elements of a size."""
+        """Returns the region's address in elements of this size."""
         return self.address // size_bytes
 
 
 @dataclass(frozen=True)
 class Program:
-    """What the accelerator runs.
+    """A program for the accelerator.
 
     Attributes:
-        geometry: what it is written for.
-        instructions: in the order in which they are fetched.
-        uops: in the order in which they lie in the region ``uop``.
+        geometry: the geometry that it is written for.
+        instructions: instructions in the order in which they are fetched.
+        uops: micro-operations in the order in which they lie in the region ``uop``.
         regions: the buffers in DRAM, by name.
     """
 
@@ -47,7 +47,7 @@ class Program:
 
 
 class _Written(NamedTuple):
-    """A passage, the places at which it was written, and for which tokens modules wait behind it."""
+    """A passage, the places at which it was written, and the tokens that modules wait for after it."""
 
     passage: Passage
     places: tuple[int, ...]
@@ -56,14 +56,14 @@ class _Written(NamedTuple):
 
 
 class ProgramWriter:
-    """Writes a program as VTA's runtime does, so that its streams come out the same.
+    """Writes a program as VTA's runtime does, so that the instruction streams are the same.
 
-    A token is waited for by the module's next instruction, and left by its last one if nothing was written since;
-    otherwise an instruction that does nothing else carries it.
+    A module's next instruction pops a token, and its last one pushes it if nothing was written since; otherwise a no-op
+    carries the token.
 
     Args:
-        geometry: of the accelerator.
-        sizes_bytes: of the buffers in DRAM, in their order; each begins on a page of its own.
+        geometry: the accelerator's geometry.
+        sizes_bytes: sizes of the buffers in DRAM, in their order; each begins on a page of its own.
     """
 
     def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
@@ -89,12 +89,12 @@ class ProgramWriter:
         return self.regions[name].element(self.geometry.element_bytes(memory))
 
     def passage(self, name: Hashable, places: tuple[int, ...], write: Callable[[], None]) -> None:
-        """Writes what `write` does, or the same again at other places.
+        """Writes a passage with `write`, or repeats an earlier passage of this name at other places.
 
         Args:
-            name: of the passage; those of the same name differ in nothing but their places.
-            places: where in DRAM it is at work, in elements from anywhere; `add` says which instructions are at which.
-            write: adds its instructions.
+            name: the passage's name; passages of one name differ only in their places.
+            places: the passage's DRAM places, in elements from any origin; `add` assigns instructions to places.
+            write: adds the passage's instructions.
         """
         if self._open:
             self._close()
@@ -106,30 +106,30 @@ class ProgramWriter:
             return
         n_before = len(self._passages)
         write()
-        # What loads micro-operations, or has changed what was there before, is not the same when written again.
+        # A passage that loads micro-operations, or changes earlier instructions, cannot be repeated.
         if len(self._uops) == situation[-1] and len(self._passages) == n_before:
             waits = tuple(self._waits_prev), tuple(self._waits_next)
             self._written[situation] = _Written(self._close(), places, *waits)
 
     def _close(self) -> Passage:
-        """Ends the passage that is being written."""
+        """Ends the open passage."""
         passage = Passage(tuple(self._open), tuple(self._located))
         self._passages.append(Placed(passage))
         self._open, self._located = [], []
         return passage
 
     def _reopen(self) -> None:
-        """Goes on with the last passage, which then has one place only."""
+        """Reopens the last passage, which can then no longer be moved."""
         if self._passages:
             last = self._passages.pop()
             self._open = last.passage.moved(last.by)
 
     def add(self, instruction: Instruction, place: int | None = None) -> None:
-        """Appends an instruction, which waits for what its module is to wait for.
+        """Appends an instruction, which pops the tokens that its module waits for.
 
         Args:
-            instruction: as it is here.
-            place: which of its passage's places it is at, if it moves with that.
+            instruction: the instruction at its first place.
+            place: index of the passage's place with which the instruction moves, if it does.
         """
         module = module_of(instruction)
         prev, next_ = self._waits_prev[module], self._waits_next[module]
@@ -141,14 +141,14 @@ class ProgramWriter:
         self._open.append(instruction)
 
     def wait(self, module: Module, of: Module) -> None:
-        """Lets a module's next instruction wait for a token of a neighbour."""
+        """Makes a module's next instruction wait for a token of a neighbour."""
         waits = self._waits_prev if of < module else self._waits_next
         if waits[module]:
             self._commit(module)
         waits[module] = True
 
     def signal(self, module: Module, to: Module) -> None:
-        """Leaves a token for a neighbour when what a module was last given is done."""
+        """Makes a module's last instruction leave a token for a neighbour."""
         self._commit(module)
         flag = "push_next" if module < to else "push_prev"
         if not self._open:
@@ -160,9 +160,9 @@ class ProgramWriter:
         self._open[-1] = last._replace(dependence=last.dependence._replace(**{flag: True}))
 
     def kernel(self, name: Hashable, uops: Iterable[Uop]) -> tuple[int, int]:
-        """Returns the range of micro-operations in the buffer, after loading them if they are not there.
+        """Returns the range of micro-operations in the buffer; loads them if they are not there.
 
-        VTA knows them by the name of their kernel; VTA++ shares what is equal.
+        VTA identifies them by the name of their kernel; VTA++ shares equal ones.
 
         Raises:
             ConfigError: they exceed the buffer.
@@ -184,7 +184,7 @@ class ProgramWriter:
         return begin, begin + len(wanted)
 
     def finish(self) -> Program:
-        """Returns the program, which ends when all that was stored is in DRAM.
+        """Returns the program; it ends when all stores have reached DRAM.
 
         Raises:
             ConfigError: it is longer than one run may be.
@@ -209,7 +209,7 @@ class ProgramWriter:
 
 
 def _noop(module: Module) -> Instruction:
-    """Returns what does nothing but wait and signal."""
+    """Returns an instruction that does nothing but wait and signal."""
     if module == Module.STORE:
         return Store()
     return Load(Memory.INP if module == Module.LOAD else Memory.UOP)

@@ -1,4 +1,4 @@
-"""For hardware designers: the cycles of convolution schedules, and when the instructions of a stream run."""
+"""Tools for hardware designers: the cycles of convolution schedules, and the timeline of an instruction stream."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _SCHEDULE = {
 
 
 def geometry_named(shape: str) -> Geometry:
-    """Returns the geometry that a name such as ``16x16``, ``1x32x32`` or ``32x32_div16`` means.
+    """Returns the geometry of a name such as ``16x16``, ``1x32x32`` or ``32x32_div16``.
 
-    Without a divisor the buffers have VTA's own sizes in bytes. With one they are as many times less deep than VTA's
-    own are with its own block, and the instruction queues as many times shorter.
+    Without a divisor, the buffers have VTA's sizes in bytes. With a divisor d, the buffers are d times less deep than
+    VTA's are with VTA's block, and the instruction queues d times shorter.
 
     Raises:
-        TargetError: it is no such name, or there can be no such geometry.
+        TargetError: the name has another form, or no such geometry is possible.
     """
     match = _SHAPE.fullmatch(shape)
     if match is None:
@@ -56,11 +56,11 @@ def read_schedules(path: Path) -> list[dict[str, Any]]:
     """Reads rows of schedules.
 
     Raises:
-        StreamError: the file is none of schedules; the message gives the row.
+        StreamError: the file does not hold schedules; the message gives the row.
     """
     rows = _read(path)
     if not isinstance(rows, list):
-        raise StreamError(f"{path}: is no list of schedules")
+        raise StreamError(f"{path}: is not a list of schedules")
     for number, row in enumerate(rows):
         workload = row.get("workload") if isinstance(row, dict) else None
         if not isinstance(workload, dict) or not isinstance(row.get("shape"), str):
@@ -75,7 +75,7 @@ def read_schedules(path: Path) -> list[dict[str, Any]]:
 
 
 def read_row(path: Path, number: int) -> dict[str, Any]:
-    """Reads one row of schedules; raises what `read_schedules` raises, or StreamError when there is none."""
+    """Reads one row of schedules; raises the exceptions of `read_schedules`, and StreamError if there is no row."""
     rows = read_schedules(path)
     if number >= len(rows):
         raise StreamError(f"{path}: has no row {number}; its rows are 0 to {len(rows) - 1}")
@@ -83,10 +83,10 @@ def read_row(path: Path, number: int) -> dict[str, Any]:
 
 
 def count_cycles(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of schedules with its ``cycles``, or with the reason for which it is ``rejected``.
+    """Returns a row of schedules with its ``cycles``, or with the reason why it is ``rejected``.
 
     Raises:
-        TargetError: there can be no such geometry.
+        TargetError: the geometry is not possible.
     """
     plain = {name: value for name, value in row.items() if name not in ("cycles", "rejected")}
     try:
@@ -100,8 +100,8 @@ def program_of(row: Mapping[str, Any]) -> Program:
     """Returns the program of a row of schedules.
 
     Raises:
-        ConfigError: the schedule cannot be run; the message is the reason.
-        TargetError: there can be no such geometry.
+        ConfigError: the schedule cannot be run; the message gives the reason.
+        TargetError: the geometry is not possible.
     """
     w = row["workload"]
     pads = (w["pad"],) * 4
@@ -117,10 +117,10 @@ def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:
 
     Args:
         path: a JSON object with ``rows``, each with the ``hex`` of an instruction.
-        geometry: of the accelerator.
+        geometry: the accelerator's geometry.
 
     Raises:
-        StreamError: the file is no stream, or one that cannot run; the message gives the instruction.
+        StreamError: the file is not a stream, or the stream cannot run; the message gives the instruction.
     """
     program = read_stream(path, geometry)
     timeline = simulate(program, geometry)
@@ -137,11 +137,11 @@ def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:
 
 
 def read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
-    """Reads the instructions of a stream; raises what `trace` raises."""
+    """Reads the instructions of a stream; raises the exceptions of `trace`."""
     plain = _read(path)
     rows = plain.get("rows") if isinstance(plain, dict) else None
     if not isinstance(rows, list):
-        raise StreamError(f"{path}: is no stream: it has no rows")
+        raise StreamError(f"{path}: is not a stream: it has no rows")
     program = []
     for number, row in enumerate(rows):
         try:
@@ -156,7 +156,7 @@ def read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
 
 
 def describe(instruction: Instruction) -> str:
-    """Returns an instruction in words: what is not 0, and the tokens that it waits for and leaves."""
+    """Describes an instruction in words: its non-zero fields, and the tokens that it waits for and leaves."""
     fields = instruction._asdict()
     flags = fields.pop("dependence")
     shown = [
