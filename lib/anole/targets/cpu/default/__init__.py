@@ -1,1 +1,1 @@
-"""The schedule of everything on the CPU that is not tuned."""
+"""The schedule of all untuned functions on the CPU."""

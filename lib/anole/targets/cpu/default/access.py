@@ -1,4 +1,4 @@
-"""How a block of a TensorIR function walks memory: the stride of every access along each of its axes."""
+"""Analyses how a block of a TensorIR function walks memory: the stride of every access along each axis."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Axis:
 
     Attributes:
         extent: number of iterations.
-        reduction: whether iterations add up to the same elements.
-        store: how many elements the store moves for each iteration; None when that is not constant.
-        loads: the same for every load, in order of appearance; a reduction's own result is left out.
+        reduction: whether iterations accumulate into the same elements.
+        store: distance in elements between the stores of consecutive iterations; None if it is not constant.
+        loads: the same for every load, in order of appearance, without a reduction's own result.
     """
 
     extent: int
@@ -30,12 +30,12 @@ class Axis:
 
     @property
     def strides(self) -> tuple[int | None, ...]:
-        """Of the store, then of the loads."""
+        """Strides of the store, then of the loads."""
         return (self.store, *self.loads)
 
     @property
     def contiguous_loads(self) -> bool:
-        """Whether every load is contiguous along the axis, or does not move at all."""
+        """Whether every load is contiguous along the axis or does not move at all."""
         return all(stride in (0, 1) for stride in self.loads)
 
     def wraps(self, inner: Axis) -> bool:
@@ -47,19 +47,19 @@ class Axis:
         return regular or self.extent == 1 or inner.extent == 1
 
     def merged(self, inner: Axis) -> Axis:
-        """Returns the longer axis that stands for this one and the one inside it."""
+        """Returns the longer axis that replaces this one and the one inside it."""
         return replace(inner, extent=self.extent * inner.extent) if inner.extent > 1 else self
 
 
 @dataclass(frozen=True)
 class Block:
-    """What scheduling needs to know of a block with a single store.
+    """The properties of a single-store block that scheduling needs.
 
     Attributes:
         axes: one for each loop, outermost first.
-        lane_bytes: size of the widest element that is touched.
+        lane_bytes: size of the widest accessed element.
         branches: whether the value depends on a condition, such as padding.
-        expensive: whether the value takes a transcendental function.
+        expensive: whether computing the value takes a transcendental function.
     """
 
     axes: tuple[Axis, ...]
@@ -69,7 +69,7 @@ class Block:
 
     @property
     def work(self) -> int:
-        """How often the body runs."""
+        """Number of executions of the body."""
         return prod(axis.extent for axis in self.axes)
 
     @property
@@ -79,7 +79,7 @@ class Block:
 
 
 def describe_block(block: s_tir.SBlock) -> Block | None:
-    """Returns what scheduling needs to know, or None for a block that is not one store with constant extents."""
+    """Returns a block's properties, or None if it is not a single store with constant extents."""
     extents = [iter_var.dom.extent for iter_var in block.iter_vars]
     kinds = {int(iter_var.iter_type) for iter_var in block.iter_vars}
     constant = all(isinstance(extent, tirx.IntImm) for extent in extents)
@@ -111,7 +111,7 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
 
 
 def reads_elementwise(consumer: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
-    """Whether a block reads of a buffer just the element at its own position, so that both share their loops."""
+    """Whether a block reads a buffer only at its own position, so that both can share their loops."""
     own = [iter_var.var for iter_var in consumer.iter_vars]
     loads = [load for load in _loads(consumer.body) if load.source.same_as(buffer)]
     return bool(loads) and all(

@@ -1,4 +1,4 @@
-"""Loop nests for the CPU: over a spatial block with what feeds it, and over a reduction by rows."""
+"""Loop nests for the CPU: of a spatial block with the reductions that feed it, and of a reduction along rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tvm import s_tir
 from anole.targets.cpu.default.access import Axis, Block, describe_block
 
 SERIAL_WORK = 1 << 14
-"""Below so many steps, waking other threads costs more than they save."""
+"""Number of steps below which waking other threads costs more than they save."""
 
 ACCUMULATORS = 4
-"""Independent vectors in flight, so that the latency of one addition is hidden behind the others."""
+"""Independent vectors in flight, which hide the latency of an addition."""
 
 _CHUNKS = 64
-"""The most pieces that one long reduction is cut into, to be shared by the threads."""
+"""The most chunks into which one long reduction is cut, to be shared by the threads."""
 
 LoopRV = Any
 SBlockRV = Any
@@ -26,10 +26,10 @@ SBlockRV = Any
 
 @dataclass(frozen=True)
 class Machine:
-    """What the default schedule needs to know of the processor.
+    """The properties of the processor that the default schedule needs.
 
     Attributes:
-        threads: how many run at once.
+        threads: number of threads that run at once.
         vector_bytes: width of a vector register.
     """
 
@@ -37,7 +37,7 @@ class Machine:
     vector_bytes: int
 
     def lanes(self, *blocks: Block) -> int:
-        """Returns how many of the widest elements of some blocks fit a register."""
+        """Returns how many of the blocks' widest elements fit a register."""
         return max(1, self.vector_bytes // max(block.lane_bytes for block in blocks))
 
 
@@ -45,9 +45,9 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
     """Vectorises a spatial block along its most contiguous axis, and runs its outer loops in parallel.
 
     Args:
-        schedule: of the function, in which the block is a nest of its own.
+        schedule: the function's schedule, in which the block is a nest of its own.
         rv: the spatial block.
-        feeding: reductions whose result it alone takes, element by element; they are computed just above the
+        feeding: reductions whose results only this block reads, element by element; they are computed just above the
             vector, with their accumulators in registers.
         machine: the processor.
     """
@@ -79,7 +79,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
 
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
-    """Reduces along a contiguous axis: a vector of partial results for each row, then one of its lanes."""
+    """Reduces along a contiguous axis: first to a vector of partial results for each row, then over its lanes."""
     block = described_block(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
     position = row_axis(axes)
@@ -100,7 +100,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
     partial = schedule.rfactor(vector, len(rows))
     parallel = block.work >= SERIAL_WORK and n_rows > 1
     if extent % width:
-        # compute_at would forget the predicate of the last, partial step, hence loops of their own.
+        # compute_at would lose the predicate of the last, partial step, so the partial block has loops of its own.
         _vectorize_partial(schedule, partial, len(rows), parallel, machine)
     elif rows:
         row = rows[-1]
@@ -114,7 +114,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
 
 
 def row_axis(axes: Sequence[Axis]) -> int | None:
-    """Returns the reduction axis to vectorise along, or None where a spatial axis is contiguous."""
+    """Returns the reduction axis to vectorise along, or None if a spatial axis is contiguous."""
     if any(not axis.reduction and axis.extent >= 4 and axis.contiguous_loads for axis in axes):
         return None
     rows = (i for i in reversed(range(len(axes))) if axes[i].reduction and axes[i].contiguous_loads)
@@ -125,7 +125,7 @@ def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: 
     """Fuses as few of the outermost loops as the threads can share evenly, and runs them in parallel.
 
     Returns:
-        The parallel loop, and how many loops went into it.
+        The parallel loop, and the number of loops fused into it.
     """
     sizes = [prod(_extent(schedule, loop) for loop in loops[:n]) for n in range(1, len(loops) + 1)]
     even = (n for n, size in enumerate(sizes, 1) if _shares_evenly(size, machine.threads))
@@ -136,7 +136,7 @@ def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: 
 
 
 def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) -> tuple[list[LoopRV], list[Axis]]:
-    """Fuses neighbouring loops that walk memory as one."""
+    """Fuses neighbouring loops that walk memory like a single loop."""
     for position in reversed(range(1, len(axes))):
         outer, inner = axes[position - 1], axes[position]
         if outer.wraps(inner):
@@ -147,9 +147,9 @@ def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) ->
 
 
 def even_width(extent: int, widest: int, lanes: int) -> int:
-    """Returns how many elements to take at once, so that an extent needs the fewest steps.
+    """Returns the vector width with which an extent needs the fewest steps.
 
-    What is left of an extent that the width does not divide is taken element by element, at twice the cost.
+    The remainder of an extent that the width does not divide is processed element by element, at twice the cost.
     """
     if extent <= lanes:
         return extent
@@ -206,7 +206,7 @@ def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, para
 
 
 def _joined_axes(block: Block, fed: Sequence[Block]) -> list[Axis]:
-    """The axes of a spatial block, each with the strides of the feeding reductions' loads too."""
+    """Returns the axes of a spatial block, each extended by the strides of the feeding reductions' loads."""
     joined = list(block.axes)
     for each in fed:
         spatial = [axis for axis in each.axes if not axis.reduction]
@@ -223,7 +223,7 @@ def _worth(axis: Axis, lanes: int) -> tuple[float, bool]:
 
 
 def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int] | None:
-    """The axis along which loads are contiguous instead, as in a transposition, and how much of it to tile."""
+    """Returns the axis along which loads are contiguous instead, as in a transposition, and its tile size."""
     if axes[position].contiguous_loads:
         return None
     for i, axis in enumerate(axes):
@@ -242,14 +242,14 @@ def _shares_evenly(iterations: int, threads: int) -> bool:
 
 
 def described_block(schedule: s_tir.Schedule, rv: SBlockRV) -> Block:
-    """Returns what scheduling needs to know of a block.
+    """Returns a block's properties.
 
     Raises:
-        ValueError: it is not one store with constant extents.
+        ValueError: the block is not a single store with constant extents.
     """
     block = describe_block(schedule.get(rv))
     if block is None:
-        raise ValueError(f"block {schedule.get(rv).name_hint} is not one store")
+        raise ValueError(f"block {schedule.get(rv).name_hint} is not a single store with constant extents")
     return block
 
 

@@ -1,7 +1,7 @@
-"""The schedule of functions that go over each row several times, such as softmax: all of it, row by row.
+"""Schedules functions that pass over each row several times, such as softmax, row by row.
 
-A row stays in the cache between one block and the next, what passes between them is as short as a row, and the
-threads meet once instead of once for every block.
+A row then stays in the cache from one block to the next, intermediate results are as short as a row, and the threads
+synchronise once instead of once per block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anole.targets.cpu.default.loop_nests import (
 )
 
 _LANES_LEFT = 4
-"""Partial results that are added up one by one."""
+"""Number of partial results that are added up one by one."""
 
 _ROWS_OF_A_THREAD = 4
 
@@ -35,18 +35,18 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
     """Computes all blocks of a function inside one parallel loop over its rows.
 
     Args:
-        schedule: of the function.
-        blocks: all of them, in order; the last one writes the result.
+        schedule: the function's schedule.
+        blocks: all of its blocks, in order; the last one writes the result.
         machine: the processor.
 
     Raises:
-        ValueError: the blocks do not share their rows, vectors do not divide them, or they are few.
+        ValueError: the blocks do not share their rows, vectors do not divide the rows, or there are too few rows.
     """
     described = [described_block(schedule, rv) for rv in blocks]
     *earlier, last = described
     reductions = [block for block in earlier if block.reduces]
     if len(earlier) < 2 or not reductions or last.reduces:
-        raise ValueError("there is nothing that goes over rows several times")
+        raise ValueError("no rows are passed over several times")
     n_rows = _spatial_extent(reductions[0])
     rows, is_large = _leading(last, n_rows), sum(block.work for block in described) >= SERIAL_WORK
     if is_large and n_rows < _ROWS_OF_A_THREAD * machine.threads:

@@ -1,4 +1,4 @@
-"""The schedule of all functions that are not tuned: none that is large stays serial, or scalar if contiguous."""
+"""Schedules untuned functions: large ones run in parallel, and contiguous ones are vectorised."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
-    """Returns an equal function, parallel and vectorised where that pays.
+    """Returns an equivalent function, parallel and vectorised where that pays.
 
-    Never fails: what one strategy cannot schedule, or TVM then cannot lower, falls back to a simpler strategy, and
-    at last to the function as it was.
+    It never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
+    tried, and finally the function stays as it was.
     """
     for strategy in (_schedule_rows, _schedule_blocks, _schedule_outer_loops):
         schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
@@ -38,7 +38,7 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
             strategy(schedule, machine)
             _lower(schedule.mod["main"])
         except Exception as error:
-            # TVM says what it cannot schedule or lower through many types, from ScheduleError to InternalError.
+            # TVM fails with many exception types, from ScheduleError to InternalError.
             _log.debug("%s: %s: %s", strategy.__name__, type(error).__name__, str(error).strip()[-200:])
             continue
         return schedule.mod["main"]
@@ -85,7 +85,7 @@ def _schedule_outer_loops(schedule: s_tir.Schedule, machine: Machine) -> None:
 
 
 def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine) -> None:
-    """Runs the leading spatial loops of a block in parallel, where its work pays for that."""
+    """Runs the leading spatial loops of a block in parallel if there is enough work."""
     iter_vars, loops = schedule.get(rv).iter_vars, schedule.get_loops(rv)
     if len(iter_vars) != len(loops):
         return
@@ -112,7 +112,7 @@ def _inline_cheap(schedule: s_tir.Schedule) -> None:
 
 
 def _feeding_reductions(schedule: s_tir.Schedule, rv: Any) -> list[Any]:
-    """The reductions along no contiguous axis, all of whose results this spatial block alone takes, one by one."""
+    """Returns the non-contiguous reductions whose results only this spatial block reads, element by element."""
     feeding = []
     for producer in schedule.get_producers(rv):
         block, source = describe_block(schedule.get(producer)), schedule.get(producer)

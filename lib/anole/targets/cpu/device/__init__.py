@@ -1,1 +1,1 @@
-"""How candidates are built and run on the CPU, and what it can do at most."""
+"""Builds and runs candidates on the CPU, and measures its peak and bandwidth."""

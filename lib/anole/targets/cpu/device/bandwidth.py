@@ -1,4 +1,4 @@
-"""The bandwidth of the memory: how many bytes a second all threads copy from one large array to another."""
+"""Measures the memory bandwidth: the rate at which all threads copy one large array to another."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from anole.targets.cpu.device.builder import load
 from anole.targets.cpu.device.vector_unit import VectorUnit
 
 _FLOATS = 1 << 24
-"""Of one array, about: 64 MiB, more than a processor's share of the last cache."""
+"""Approximate length of one array: 64 MiB, more than a processor's share of the last-level cache."""
 
 _STREAMS = 4
-"""Vectors that one step copies."""
+"""Number of vectors that one step copies."""
 
 
 class CopyKernel:
-    """Copies an array on every thread; runs in the present process.
+    """Copies an array on every thread; runs in the current process.
 
     Args:
-        description: of the target; its threads are used.
+        description: the target's description; its threads are used.
     """
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -36,8 +36,8 @@ class CopyKernel:
         self._arguments = tuple(map(tvm.runtime.tensor, arrays))
 
     def bytes_per_s(self, seconds: float = 0.5) -> float:
-        """Returns the best of many runs, which are counted as read once and written once."""
-        # The first run meets pages that the system has yet to give, which may take longer than all others together.
+        """Returns the best rate of many runs; each counts the array once as read and once as written."""
+        # In the first run the system maps the arrays' pages, which may take longer than all other runs together.
         self._kernel(*self._arguments)
         taken_s: list[float] = []
         ends_s = time.perf_counter() + seconds

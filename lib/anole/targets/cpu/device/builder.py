@@ -1,4 +1,4 @@
-"""Candidates for the CPU as shared libraries."""
+"""Builds candidates for the CPU as shared libraries."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from anole.task import Workload
 
 
 def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Returns what TVM calls this target."""
+    """Returns TVM's target."""
     return tvm.target.Target({"kind": "llvm", "mcpu": description["mcpu"], "num-cores": description["threads"]})
 
 
 def candidate_context() -> tvm.transform.PassContext:
-    """Returns how TVM is set to compile candidates: to the same loops as whole networks, in less time.
+    """Returns TVM's settings for compiling candidates: the same loops as in whole networks, in less time.
 
-    What a call is given is not checked, as the runner gives what is right: LLVM would spend a quarter of its time on
-    these checks. Nor are statements without effect looked for, as LLVM removes them too.
+    Arguments are not checked, because the runner passes correct ones; LLVM would spend a quarter of its time on these
+    checks. Statements without effect are not removed, because LLVM does that too.
     """
     return tvm.transform.PassContext(config={"tirx.disable_assert": True}, disabled_pass=["tirx.RemoveNoOp"])
 
 
 def load(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
-    """Returns a scheduled function, compiled and loaded into this process."""
+    """Compiles a scheduled function and loads it into this process."""
     with TemporaryDirectory(prefix="anole-") as folder:
         artifact = Path(folder) / "kernel.so"
         _export(func, description, artifact)

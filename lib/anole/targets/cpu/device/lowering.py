@@ -1,7 +1,7 @@
-"""How TVM lowers kernels for the CPU: its own pipeline, after which what is local to a thread is on the stack.
+"""Lowers kernels for the CPU with TVM's own pipeline, but keeps thread-local buffers on the stack.
 
-TVM puts local buffers on the heap, and others from one KiB on. There LLVM cannot know that nothing else reads the
-accumulators of a register tile: they are allocated and cleared in every kernel, and where weights are prefetched all of
+TVM puts local buffers on the heap, and others from one KiB on. LLVM then cannot know that nothing else reads the
+accumulators of a register tile: they are allocated and cleared in every kernel, and if weights are prefetched, all of
 them are stored in every step.
 """
 
@@ -19,12 +19,12 @@ from tvm.tirx import compilation_pipeline
 _NAME = "anole.cpu"
 
 _LARGEST_BYTES = 1 << 14
-"""Of a register tile, or of a tile's transform; a thread has a stack of megabytes."""
+"""Upper bound for a buffer on the stack: a register tile, or a tile's transform. A thread's stack has megabytes."""
 
 
 @cache
 def pipeline() -> str:
-    """Returns the name by which `tvm.compile` knows the pipeline."""
+    """Returns the pipeline's name for `tvm.compile`."""
     compilation_pipeline.register_tir_pipeline(_NAME, _passes)
     return _NAME
 
@@ -36,7 +36,7 @@ def _passes() -> tuple[Any, Any, Any]:
 
 
 def _keep_on_stack(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Marks all small local buffers as none that TVM should allocate."""
+    """Marks all small local buffers so that TVM does not allocate them on the heap."""
     for variable, func in module.functions_items():
         body = tvm_ffi.structural_map(func.body, (tirx.AllocBuffer, _marked), order="post")
         module.update_func(variable, func.with_body(body))

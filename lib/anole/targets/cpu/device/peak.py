@@ -1,4 +1,4 @@
-"""The processor's peak: how many multiply-adds a second it does when nothing else holds it up."""
+"""Measures the processor's peak: its multiply-add rate when nothing else limits it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _STEPS = 200_000
 
 
 class PeakKernel:
-    """Independent multiply-adds in registers on every thread; runs in the present process.
+    """Independent multiply-adds in registers on every thread; runs in the current process.
 
     Args:
-        description: of the target; its threads are used.
+        description: the target's description; its threads are used.
     """
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         unit, threads = VectorUnit.of(description), int(description["threads"])
-        # Twice the latency times the pipes, but room for the two factors.
+        # Twice the product of latency and pipes, but with room left for the two factors.
         n_accumulators = min(16, unit.registers - 4)
         self.flop = 2 * threads * _STEPS * n_accumulators * unit.lanes
         self._kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes)), description)
@@ -34,14 +34,14 @@ class PeakKernel:
         self._arguments = (tvm.runtime.tensor(factors), tvm.runtime.tensor(out))
 
     def __call__(self, number: int) -> float:
-        """Runs it `number` times back to back and returns the mean seconds of one run."""
+        """Runs the kernel `number` times back to back and returns the mean seconds of one run."""
         began_s = time.perf_counter()
         for _ in range(number):
             self._kernel(*self._arguments)
         return (time.perf_counter() - began_s) / number
 
     def gflops(self, seconds: float = 1.0) -> float:
-        """Returns the best of many short bursts."""
+        """Returns the best rate of many short bursts, in GFLOP/s."""
         self(1)
         bursts_s: list[float] = []
         ends_s = time.perf_counter() + seconds
@@ -53,7 +53,7 @@ class PeakKernel:
 def _define(threads: int, n_accumulators: int, lanes: int) -> tirx.PrimFunc:
     factors = te.placeholder((2, lanes), "float32", name="factors")
     step = te.reduce_axis((0, _STEPS), "step")
-    # A sum whose combiner multiplies: acc = acc * a + b, which no compiler can shorten.
+    # The reduction's combiner is acc = acc * a + b, which no compiler can shorten.
     horner = te.comm_reducer(
         lambda acc, addend: acc * factors[0, 0] + addend, lambda _: tirx.const(1, "float32"), name="horner"
     )

@@ -1,4 +1,4 @@
-"""Candidates on the processor of another machine."""
+"""Runs candidates on the processor of another machine."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from anole.targets.rpc.sessions import telling_loss
 from anole.task import Workload
 
 _COLD_WEIGHTS = Conditions({"f_preproc": "cache_flush_cpu_non_first_arg"})
-"""As for the processor that is here: data is warm, constant weights come from memory in every run."""
+"""As for the local processor, data is warm and constant weights come from memory in every run."""
 
 _ALL_CORES_ALIKE = 1
 
 
 def remote_runner(template: Template, workload: Workload, threads: int, session: rpc.RPCSession) -> SessionRunner:
-    """Returns what runs candidates with a number of threads on a server's processor.
+    """Returns a runner of candidates with a number of threads on a server's processor.
 
     Raises:
-        TargetError: the server has not so many threads.
+        TargetError: the server runs kernels with another number of threads.
         DeviceLostError: the session was lost.
     """
     with telling_loss(session):

@@ -1,4 +1,4 @@
-"""Candidates loaded into this process, checked against a reference and timed."""
+"""Loads candidates into this process, checks them against a reference and times them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from anole.targets.shared.reference import Example
 from anole.task import Workload
 
 _COLD_BYTES = 48 << 20
-"""So much is read before a weight is met again: in a network, the other layers' weights drive it out of the cache."""
+"""Bytes read before a weight is used again; in a network, the other layers' weights evict it from the cache."""
 
 
 class CpuRunner:
     """Runs candidates of one workload on the same inputs.
 
-    Data is what the layer before has just written, and warm; weights come from memory, as they do in a network: a
-    kernel reads another copy of them in every run. Where both operands are computed, both are warm.
+    As in a network, the data is warm, because the previous layer has just written it, and the weights come from memory:
+        every run reads another copy of them. If both operands are computed, both are warm.
 
     Args:
-        template: of the workload.
-        workload: whose candidates are run.
-        cold_bytes: how much is read before the same copy of a weight is met again; 0 times warm weights.
+        template: the workload's template.
+        workload: the workload of the candidates.
+        cold_bytes: bytes read before the same copy of a weight is used again; with 0, weights are warm.
     """
 
     def __init__(self, template: Template, workload: Workload, cold_bytes: int = _COLD_BYTES) -> None:
@@ -48,18 +48,18 @@ class CpuRunner:
 
 
 class LoadedKernel:
-    """One candidate with its arguments for each run, of which the last is the output."""
+    """One candidate with its arguments for each run; the last argument is the output."""
 
     def __init__(self, kernel: Any, arguments: Iterator[tuple[Any, ...]], out: Any, example: Example) -> None:
         self._kernel, self._arguments, self._out, self._example = kernel, arguments, out, example
 
     def relative_error(self) -> float:
-        """Runs it once and returns the relative L2 distance from the reference."""
+        """Runs the candidate once and returns the relative L2 distance from the reference."""
         self._kernel(*next(self._arguments))
         return self._example.relative_error(self._out.numpy())
 
     def __call__(self, number: int) -> float:
-        """Runs it `number` times back to back and returns the mean seconds of one run."""
+        """Runs the candidate `number` times back to back and returns the mean seconds of one run."""
         kernel, arguments = self._kernel, self._arguments
         began_s = time.perf_counter()
         for _ in range(number):

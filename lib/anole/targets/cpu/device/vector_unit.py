@@ -1,4 +1,4 @@
-"""The vector unit of a processor: what decides register tiles."""
+"""The vector unit of a processor, which decides the register tiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FLOAT_BYTES = 4
-"""Of float32, which is all that is computed in."""
+"""Size of float32, the only type that is computed."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class VectorUnit:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> VectorUnit:
-        """Returns the vector unit of a described processor; four lanes where nothing better is known."""
+        """Returns the vector unit of a described processor; four lanes if nothing better is known."""
         features = set(description.get("features", ()))
         if "avx512f" in features:
             return cls(lanes=16, registers=32)

@@ -1,4 +1,4 @@
-"""The constant weight that kernels read, packed once for each layout and copied, so that it comes from memory."""
+"""Copies of the constant weight, packed once for each layout, so that kernels read it from memory."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from anole.task import Workload
 _MOST_COPIES = 64
 
 _KEPT_BYTES = 256 << 20
-"""So much is kept of all layouts together."""
+"""Limit of the memory for the copies of all layouts together."""
 
 
 class WeightCopies:
     """Copies of one weight in the layouts that configs read.
 
-    All kernels that read a layout take their turns on the same copies: none meets one that another has just read.
+    All kernels that read a layout take turns on the same copies, so that none reads a copy that another has just read.
 
     Args:
-        template: of the workload.
-        workload: whose weight it is.
-        weight: unpacked, see `Template.pack_weight`.
-        cold_bytes: how much is read before the same copy is met again, but no more than 64 others; 0 for a single one.
+        template: the workload's template.
+        workload: the workload that has the weight.
+        weight: the unpacked weight, see `Template.pack_weight`.
+        cold_bytes: bytes read before the same copy is used again, limited to 64 other copies; 0 for a single copy.
     """
 
     def __init__(self, template: Template, workload: Workload, weight: NDArray[Any], cold_bytes: int) -> None:
@@ -37,7 +37,7 @@ class WeightCopies:
         self._copies: dict[tuple[int, ...], Iterator[Any]] = {}
 
     def of(self, config: Config) -> Iterator[Any]:
-        """Returns the copies in a config's layout, without end: next is always what was not read for longest."""
+        """Returns an endless iterator over the copies in a config's layout; the least recently read copy is next."""
         shape = self._template.packed_shape(self._workload, config)
         if shape not in self._copies:
             packed = self._template.pack_weight(self._workload, config, self._weight)

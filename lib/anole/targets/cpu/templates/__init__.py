@@ -1,1 +1,1 @@
-"""The tuned programs of the CPU and their spaces."""
+"""CPU templates and their spaces."""

@@ -1,4 +1,4 @@
-"""The templates that a convolution on the CPU may have; a config chooses one where there are two."""
+"""The algorithms of a convolution on the CPU; where there are two, a config chooses one."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ VERSIONS = {
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:
-    """Returns whether a convolution may be Winograd's: not where it must be computed exactly as it is defined."""
+    """Returns whether Winograd is an option; it is not if a convolution must be computed exactly as defined."""
     return winograd.can_winograd(w) and not exact
 
 
 def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:
-    """Returns the version of a convolution's template, which rises with that of every algorithm it may have.
+    """Returns the version of a convolution's template, which rises with the version of each possible algorithm.
 
-    It is a sum, with the fault that `CpuTarget.template_version` tells of.
+    It is a sum and has the fault that `CpuTarget.template_version` describes.
     """
     version = direct.VERSION
     if depthwise.is_depthwise(w):
@@ -53,7 +53,7 @@ def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:
 
 @cache
 def convolution_space(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Space:
-    """Returns the space of a convolution: grouped, depthwise, or direct and, where it can be, Winograd's."""
+    """Returns the space of a convolution: grouped, depthwise, or direct and, where applicable, Winograd."""
     if grouped.is_bundled(unit, w):
         return grouped.grouped_space(unit, threads, w)
     if depthwise.is_depthwise(w):
@@ -65,7 +65,7 @@ def convolution_space(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) ->
 
 
 def convolution_default(unit: VectorUnit, threads: int, w: Conv2d, exact: bool) -> Config:
-    """Returns a valid config of the algorithm that is most likely the faster one."""
+    """Returns a valid config of the algorithm that is probably faster."""
     if not has_choice(w, exact):
         return convolution_space(unit, threads, w, exact).best_drawn
     if winograd.winograd_pays(unit, threads, w):

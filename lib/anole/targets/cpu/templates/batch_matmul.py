@@ -1,4 +1,4 @@
-"""A product of two computed tensors on the CPU: the right one is brought into register-wide panels as it is read."""
+"""A product of two computed tensors on the CPU; the right one is packed into register-wide panels when it is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BatchMatmulTemplate(ProductTemplate):
     unit: VectorUnit
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns (batch, rows, columns) of both operands."""
+        """Returns the product of both operands, (batch, rows, columns)."""
         w, panel = workload, config["tile_x"][2]
         panels = self._panels(w, panel, packed)
         rows, columns = covering(w.rows), self.unit.padded(w.columns)
@@ -42,7 +42,7 @@ class BatchMatmulTemplate(ProductTemplate):
         return te.compute((w.batch, w.rows, w.columns), lambda b, y, x: product[b, y, x], name="crop")
 
     def schedule(self, func: tirx.PrimFunc, workload: BatchMatmul, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -55,7 +55,7 @@ class BatchMatmulTemplate(ProductTemplate):
         chunks = [b, y_parallel, x_parallel]
         sch.reorder(*chunks, x_tile, y_tile, k_outer, k_inner, y_register, x_register, x_vector)
 
-        # The chunks are fused before the panels move in between them and the tiles.
+        # Fuse the chunks first: afterwards the panels stand between them and the tiles.
         parallel = sch.fuse(*chunks)
         sch.reverse_compute_at(epilogue, y_tile, preserve_unit_loops=True)
         self._place_panels(sch, config["pack_at"], x_tile)
@@ -70,7 +70,7 @@ class BatchMatmulTemplate(ProductTemplate):
         return anchor.scheduled(sch)
 
     def _panels(self, w: BatchMatmul, panel: int, right: te.Tensor) -> te.Tensor:
-        """Returns the right operand as (batch, panels, inner, panel width), the last one filled up with zeros."""
+        """Returns the right operand as (batch, panels, inner, panel width), the last panel padded with zeros."""
         columns = self.unit.padded(w.columns)
 
         def point(b: Any, p: Any, k: Any, lane: Any) -> Any:
@@ -81,7 +81,7 @@ class BatchMatmulTemplate(ProductTemplate):
         return te.compute((w.batch, columns // panel, w.inner, panel), point, name=_PANELS)
 
     def _place_panels(self, sch: s_tir.Schedule, pack_at: str, tile: Any) -> None:
-        """Packs the right operand nowhere, each panel where it is needed, or all of them beforehand."""
+        """Places the packing of the right operand: nowhere, each panel where it is needed, or all of them first."""
         panels = anchor.find_block(sch, _PANELS)
         if pack_at == "inline":
             sch.compute_inline(panels)

@@ -1,7 +1,7 @@
-"""The knobs of a product of two computed tensors on the CPU, and what a config of them means; needs no compiler.
+"""The knobs of a product of two computed tensors on the CPU and the loop nest of a config; needs no compiler.
 
-The nest, outermost first: a parallel loop over the batch, rows and columns; tiles of columns and rows; the
-reduction; the register tile.
+The nest, outermost first: a parallel loop over the batch, rows and columns; tiles of columns and rows; the reduction;
+the register tile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 2
 
 _ROWS_IN_REGISTERS = 16
 _PIPES_FED = 12
-"""Accumulators from which on more are not faster."""
+"""Number of accumulators beyond which more are not faster."""
 
 
 @cache
@@ -32,7 +32,7 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     """Returns the space of products of two computed tensors.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the columns into (parallel, tile, register), ``tile_k`` the
-    reduction into (outer, inner); ``pack_at`` says where the right operand is brought into panels as wide as the
+    reduction into (outer, inner); ``pack_at`` says where the right operand is packed into panels as wide as the
     register tile; ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
     """
     columns = unit.padded(w.columns)
@@ -41,7 +41,7 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     def panels_are_whole_registers(split: tuple[int, ...]) -> bool:
         return split[2] <= widest and split[2] % unit.lanes == 0
 
-    # In place, a vector is whole and contiguous only where columns are neighbours, and fill whole registers.
+    # Unpacked, a vector is whole and contiguous only if columns are contiguous and fill whole registers.
     in_place = columns == w.columns and not w.transpose_right
     knobs = [
         split_knob("tile_y", covering(w.rows), 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
@@ -66,7 +66,7 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
 
 
 def _merit(unit: VectorUnit, w: BatchMatmul, columns: Columns) -> NDArray[np.float64]:
-    """How much more a config multiplies than it loads, packs, restarts its reduction and wakes threads, shape (n,)."""
+    """Returns the merit of configs, shape (n,): multiply-adds against loads, packing, reduction restarts and waking."""
     rows, panel = columns["tile_y"][:, 2], _vectors(unit, columns)
     worth = np.minimum(rows * panel, _PIPES_FED) + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)
     worth += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
@@ -76,17 +76,17 @@ def _merit(unit: VectorUnit, w: BatchMatmul, columns: Columns) -> NDArray[np.flo
 
 
 def _chunks(w: BatchMatmul, columns: Columns) -> NDArray[np.int64]:
-    """How many pieces the threads share, shape (n,)."""
+    """Returns the number of chunks that the threads share, shape (n,)."""
     return np.asarray(w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0])
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold one row of a panel, shape (n,)."""
+    """Returns how many vector registers hold one row of a panel, shape (n,)."""
     return np.asarray(columns["tile_x"][:, 2] // unit.lanes)
 
 
 def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold accumulators, shape (n,)."""
+    """Returns how many vector registers hold accumulators, shape (n,)."""
     return np.asarray(columns["tile_y"][:, 2] * _vectors(unit, columns))
 
 

@@ -1,4 +1,4 @@
-"""The constraints that the spaces of the CPU have in common: registers that suffice, and work for all threads."""
+"""Constraints common to the spaces of the CPU: enough registers, and work for all threads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
 
 Count = Callable[[Columns], "NDArray[np.int64] | int"]
-"""From the columns of n configs to a number for each, shape (n,), or one for all."""
+"""Maps the columns of n configs to a number for each, shape (n,), or to one number for all."""
 
 
 def registers_suffice(unit: VectorUnit, accumulators: Count, operands: Count) -> Constraint:
-    """Returns that accumulators, a panel of operands and one value to multiply it with fit the vector registers."""
+    """Requires that accumulators, a panel of operands and one multiplier fit the vector registers."""
     return Constraint(
         "the accumulators do not fit the vector registers",
         lambda columns: np.asarray(accumulators(columns) + operands(columns) + 1 <= unit.registers),
@@ -24,7 +24,7 @@ def registers_suffice(unit: VectorUnit, accumulators: Count, operands: Count) ->
 
 
 def latency_is_hidden(accumulators: Count, enough: Count) -> Constraint:
-    """Returns that there are enough independent multiply-adds in flight."""
+    """Requires enough independent multiply-adds in flight."""
     return Constraint(
         "too few accumulators to hide the latency of a multiply-add",
         lambda columns: np.asarray(accumulators(columns) >= enough(columns)),
@@ -32,7 +32,7 @@ def latency_is_hidden(accumulators: Count, enough: Count) -> Constraint:
 
 
 def threads_are_fed(chunks: Count, enough: Count) -> Constraint:
-    """Returns that there are enough chunks for all threads to have one, or as many as there can be."""
+    """Requires enough chunks for all threads, or as many as there can be."""
     return Constraint(
         "fewer parallel chunks than threads", lambda columns: np.asarray(chunks(columns) >= enough(columns))
     )

@@ -49,7 +49,7 @@ class Conv2dTemplate:
         return te.compute(shape, lambda n, y, x, f: conv[n, y, x, f], name="crop")
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -68,7 +68,7 @@ class Conv2dTemplate:
         registers = [y_register, x_register, f_register]
         sch.reorder(n, *chunks, *tiles, *outer, *inner, *registers, f_vector)
 
-        # The chunks are fused before the padding moves in between them and the tiles.
+        # Fuse the chunks first: afterwards the padding stands between them and the tiles.
         parallel = sch.fuse(n, *chunks)
         sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
         nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes)

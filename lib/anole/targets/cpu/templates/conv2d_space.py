@@ -1,7 +1,7 @@
-"""The knobs of a direct convolution on the CPU, and what a config of them means; needs no compiler.
+"""The knobs of a direct convolution on the CPU and the loop nest of a config; needs no compiler.
 
-The nest, outermost first: a parallel loop over (batch, channels, rows); the tile loops inside a chunk; the
-reduction; the register tile, whose accumulators never leave the vector registers.
+The nest, outermost first: a parallel loop over (batch, channels, rows); the tile loops inside a chunk; the reduction;
+the register tile, whose accumulators never leave the vector registers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 1
 PREFETCH_VERSION = 2
 
 CACHE_BYTES = 1 << 20
-"""What a core has of the second-level cache, about."""
+"""Approximate share of the second-level cache for one core."""
 
 CACHE_LINE_BYTES = 64
 
@@ -33,36 +33,36 @@ FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
 
 _FIRST_CACHE_BYTES, _WAY_BYTES, _WAYS = 48 << 10, 4 << 10, 12
-"""What a core has of the first-level cache, about, and how it is divided: lines so far apart share a set."""
+"""Approximate size of a core's first-level cache, size of a way, and number of ways; lines a way apart share a set."""
 
 _FEW_ACCUMULATORS, _MANY_ACCUMULATORS = 12, 20
 _FEW, _MANY, _CONFLICTING, _CONDITIONAL = 0.095, 0.04, 0.22, 0.037
-"""In `_cycles`, what a multiply-add takes longer with few accumulators, with many and addresses that change with the
-kernel's rows and columns, with pixels whose lines drive each other out of the cache, and with conditions for padding.
+"""Terms of `_cycles`: additional cost of a multiply-add with few accumulators; with many accumulators and addresses
+that change with the kernel's rows and columns; with pixels whose lines conflict in the cache; with padding conditions.
 """
 
 _HIDING = 4
 _NEAR, _SHARED, _FAR, _UNASKED, _PADDED = 0.55, 0.76, 2.0, 3.8, 3.4
-"""In `_cycles`, what a cache line takes: to come from a core's own cache while fewer pixels than `_HIDING` use it, from
-a shared one, or from memory, and how much longer where it was not asked for before; and to be copied for padding."""
+"""Terms of `_cycles`: cost of a cache line from a core's own cache (while fewer pixels than `_HIDING` use it), from a
+shared cache, and from memory; additional cost if it is not prefetched; cost of copying a line for padding."""
 
 _WAKING = 3000.0
-"""In `_cycles`, what other threads take to begin."""
+"""Term of `_cycles`: cost of starting other threads."""
 
 
 def conv2d_prefetches(w: Conv2d) -> bool:
-    """Returns whether weights can be asked for ahead: where they do not stay in the cache, and come from memory."""
+    """Returns whether prefetching weights is an option: where they exceed the cache and come from memory."""
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
     return FLOAT_BYTES * weights >= CACHE_BYTES
 
 
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
-    """Returns the output channels that are computed: whole registers of them, unless groups forbid it."""
+    """Returns the computed number of output channels: whole registers of them, unless groups forbid it."""
     return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
 
 
 def panel_lanes(unit: VectorUnit, panel: int) -> int:
-    """Returns the lanes of the vectors that a weight panel of some width is read by."""
+    """Returns the number of vector lanes with which a weight panel of this width is read."""
     return next(lanes for lanes in range(min(unit.lanes, panel), 0, -1) if panel % lanes == 0)
 
 
@@ -80,7 +80,7 @@ def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
 
 
 def attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: list[Knob]) -> tuple[int, int]:
-    """Returns the parallel chunks, and with them the accumulators, that a config can have: at most what is needed."""
+    """Returns the most parallel chunks and, with these, accumulators that a config can have, up to those needed."""
     f, y = ({(split[0], split[-1]) for split in knob.values} for knob in knobs[:2])
     x = {split[-1] for split in knobs[2].values}
     tiles = [
@@ -99,12 +99,12 @@ def attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: list[Knob]) -> 
 def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Returns the space of a convolution.
 
-    Knobs, with the papers' names (Chameleon, Table 1): ``tile_f`` into (parallel, tile, register), ``tile_y`` into
-    (parallel, tile, register), ``tile_x`` into (tile, register); ``tile_rc``, ``tile_ry``, ``tile_rx`` into (outer,
-    inner), where all outer parts are outside of all inner ones; ``auto_unroll_max_step``, how many vector operations
-    an unrolled reduction body may have, and ``unroll_explicit``, whether TVM unrolls it or LLVM may. And the CPU's
-    own: ``parallel_order``, ``tile_order``, and ``pad_at``, where the zero border is written. Where weights do not fit
-    the cache, also ``prefetch``: whether a panel of weights is asked for while the one before it is used.
+    Knobs, with the papers' names (Chameleon, Table 1): ``tile_f`` and ``tile_y`` split into (parallel, tile, register),
+    ``tile_x`` into (tile, register); ``tile_rc``, ``tile_ry``, ``tile_rx`` split into (outer, inner), and all outer
+    parts are outside of all inner ones; ``auto_unroll_max_step`` is the most vector operations of an unrolled reduction
+    body, and ``unroll_explicit`` says whether TVM unrolls it or LLVM may. The CPU has further knobs:
+    ``parallel_order``, ``tile_order``, and ``pad_at``, where the zero padding is written. If the weights exceed the
+    cache, also ``prefetch``: whether a panel of weights is prefetched while the previous one is used.
     """
     knobs = [
         filter_knob(unit, w),
@@ -137,11 +137,11 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 
 def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """About how long a config takes, shape (n,), in the time in which a core starts two multiply-adds of vectors.
+    """Estimates the time of configs, shape (n,), in units of the time in which a core starts two vector multiply-adds.
 
-    Multiply-adds wait for their operands' loads, and take a little longer where a tile is hard on the registers or on
-    the sets of the first cache; weights and data that the caches do not keep are waited for besides. The constants are
-    fitted to 2300 configs, drawn by chance, of 24 convolutions.
+    Multiply-adds wait for the loads of their operands, and take a little longer if a tile strains the registers or the
+    sets of the first-level cache. Weights and data that the caches do not keep add their own time. The constants are
+    fitted to 2300 random configs of 24 convolutions.
     """
     vectors, pixels = _vectors(unit, columns), columns["tile_y"][:, 2] * columns["tile_x"][:, 1]
     accumulators = vectors * pixels
@@ -157,7 +157,7 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     )
     computed = products * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
     nest, line = _nest(unit, w, columns), CACHE_LINE_BYTES // FLOAT_BYTES
-    # A quarter of each cache holds what the nest does not say.
+    # A quarter of each cache is left for data outside of this loop nest.
     near, far = (nest.loads(3 * cache_bytes // 4 // FLOAT_BYTES) for cache_bytes in (_FIRST_CACHE_BYTES, CACHE_BYTES))
     streamed = _NEAR * near["weight"] * (pixels < _HIDING) + _SHARED * (far["weight"] + far["data"])
     streamed += weights * (_FAR + _UNASKED * (1 - columns["prefetch"] if conv2d_prefetches(w) else 1))
@@ -167,7 +167,7 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
 
 
 def _lines_in_set(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """How many lines of a register tile's pixels have to share a set of the first cache, shape (n,)."""
+    """Returns how many lines of a register tile's pixels share a set of the first-level cache, shape (n,)."""
     rows, row_columns = columns["tile_y"][:, 2], columns["tile_x"][:, 1]
     step, row = w.strides[1] * w.in_channels, w.strides[0] * w.in_channels * (w.width + w.padding[1] + w.padding[3])
     period = _WAY_BYTES // FLOAT_BYTES
@@ -176,7 +176,7 @@ def _lines_in_set(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
 
 
 def _padded(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """How many elements the padding writes, shape (n,): of all data, or in every chunk of the rows that it reads."""
+    """Returns how many elements the padding writes, shape (n,): all data, or in every chunk the rows that it reads."""
     rows = (columns["tile_y"][:, 1:].prod(axis=1) - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilation[0] + 1
     in_chunks = w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0] * rows
     at_once = w.batch * (w.height + w.padding[0] + w.padding[2])
@@ -185,12 +185,12 @@ def _padded(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold one weight panel, shape (n,)."""
+    """Returns how many vector registers hold one weight panel, shape (n,)."""
     return np.asarray(-(-columns["tile_f"][:, 2] // unit.lanes))
 
 
 def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold accumulators, shape (n,)."""
+    """Returns how many vector registers hold accumulators, shape (n,)."""
     return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1] * _vectors(unit, columns))
 
 

@@ -53,7 +53,7 @@ class DenseTemplate:
         return te.compute((w.batch, w.out_features), lambda y, x: dense[y, x], name="crop")
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -83,7 +83,7 @@ class DenseTemplate:
 
 
 def _prefetch_weights(func: tirx.PrimFunc, k_inner: tirx.For, steps: int, lines: int) -> tirx.PrimFunc:
-    """Asks in each step of the reduction for the weights of one that many later, be it of the next panel."""
+    """Prefetches, in each reduction step, the weights of the step `steps` later, possibly of the next panel."""
     first = first_read(k_inner, dimensions=3)
     panel, k, x = first.indices
     wanted = tirx.BufferLoad(first.source, [panel, k + steps, x])

@@ -1,7 +1,7 @@
-"""The knobs of a dense layer on the CPU, and what a config of them means; needs no compiler.
+"""The knobs of a dense layer on the CPU and the loop nest of a config; needs no compiler.
 
-The nest, outermost first: a parallel loop over output features and rows; tiles of features and rows; the reduction;
-the register tile.
+The nest, outermost first: a parallel loop over output features and rows; tiles of features and rows; the reduction; the
+register tile.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ PREFETCH_VERSION = 1
 _ROWS_IN_REGISTERS = 16
 _STEPS_AHEAD = (0, 32, 64)
 _PIPES_FED = 4
-"""Accumulators that are enough where memory is what limits."""
+"""Number of accumulators that suffices where memory is the limit."""
 
 _OF_IMBALANCE = 16.0
 
 
 def dense_prefetches(w: Dense) -> bool:
-    """Returns whether weights can be asked for ahead: where they come from memory, and are used by several rows.
+    """Returns whether prefetching weights is an option: where they come from memory and several rows use them.
 
-    A single row uses them up so fast that the processor looks far enough ahead by itself; of many rows there are
-    several tiles, which find them in the cache.
+    A single row uses them so fast that the processor's own prefetcher looks far enough ahead. Many rows form several
+    tiles, which find the weights in the cache.
     """
     is_one_tile = 1 < covering(w.batch) <= _ROWS_IN_REGISTERS
     return is_one_tile and FLOAT_BYTES * w.in_features * w.out_features >= CACHE_BYTES
 
 
 def dense_version(w: Dense) -> int:
-    """Returns the version of a layer's template, which rises with what it may have."""
+    """Returns the version of a layer's template, which rises with its options."""
     return VERSION + (PREFETCH_VERSION if dense_prefetches(w) else 0) + covering_version(w.batch)
 
 
@@ -51,10 +51,10 @@ def dense_version(w: Dense) -> int:
 def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
     """Returns the space of a dense layer.
 
-    Knobs, named as AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows and ``tile_x`` the output features into
+    Knobs, named as in AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows and ``tile_x`` the output features into
     (parallel, tile, register), ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and
     ``unroll_explicit`` as for convolutions. Where several rows use weights that exceed the cache, also ``prefetch_k``:
-    how many steps of the reduction ahead weights are asked for.
+    how many reduction steps ahead the weights are prefetched.
     """
     rows, features = covering(w.batch), unit.padded(w.out_features)
     widest = unit.lanes * unit.registers // 2
@@ -85,10 +85,10 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 
 def _merit(unit: VectorUnit, threads: int, w: Dense, columns: Columns) -> NDArray[np.float64]:
-    """How evenly threads share a config, and how little it loads for each multiply-add, shape (n,).
+    """Returns the merit of configs, shape (n,): how evenly threads share them, and how few loads a multiply-add takes.
 
-    A single row is as fast as its weights are read: what is left to choose is but that the threads read as many. Where
-    one thread may do all, it better does.
+    Reading the weights bounds the speed of a single row; the only choice left is to let the threads read equal shares.
+    If one thread may do everything, it should.
     """
     rows, panel = columns["tile_y"][:, 2], _vectors(unit, columns)
     row_chunks = columns["tile_y"][:, 0]
@@ -106,12 +106,12 @@ def _merit(unit: VectorUnit, threads: int, w: Dense, columns: Columns) -> NDArra
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold one row of a panel, shape (n,)."""
+    """Returns how many vector registers hold one row of a panel, shape (n,)."""
     return np.asarray(columns["tile_x"][:, 2] // unit.lanes)
 
 
 def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold accumulators, shape (n,)."""
+    """Returns how many vector registers hold accumulators, shape (n,)."""
     return np.asarray(columns["tile_y"][:, 2] * _vectors(unit, columns))
 
 

@@ -51,7 +51,7 @@ class DepthwiseTemplate:
         return te.compute(shape, point, name="depthwise", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -69,7 +69,7 @@ class DepthwiseTemplate:
         parallel = sch.fuse(n, f_parallel, y_parallel)
         sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
         if nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes) == "inline":
-            # Tiles that lie inside are free of the conditions that those at the border need.
+            # Interior tiles are compiled without the conditions that border tiles need.
             for tile in (y_tile, x_tile):
                 sch.annotate(tile, "pragma_loop_partition_hint", 1)
         sch.parallel(parallel)

@@ -1,8 +1,8 @@
-"""The knobs of a depthwise convolution on the CPU, and what a config of them means; needs no compiler.
+"""The knobs of a depthwise convolution on the CPU and the loop nest of a config; needs no compiler.
 
-The nest, outermost first: a parallel loop over (batch, channels, rows); the tile loops inside a chunk; the kernel;
-the register tile. There is no reduction over channels: a vector holds neighbouring channels of one pixel, and what
-limits it is how often the same pixel is read.
+The nest, outermost first: a parallel loop over (batch, channels, rows); the tile loops inside a chunk; the kernel; the
+register tile. There is no reduction over channels: a vector holds neighbouring channels of one pixel, and repeated
+reads of the same pixel limit the speed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ VERSION = 1
 
 _FEWEST_LANES = 4
 _ACCUMULATORS = 4
-"""More vectors in flight read a pixel less often, but the compiler keeps ever more of them in memory."""
+"""More vectors in flight reread pixels less often, but the compiler spills more of them to memory."""
 
 
 def is_depthwise(w: Conv2d) -> bool:
-    """Returns whether every input channel is convolved by itself, with one kernel or several."""
+    """Returns whether every input channel has its own kernel, or several."""
     return w.groups == w.in_channels > 1
 
 
 def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
     """Returns how many channels a vector holds.
 
-    Of awkward numbers the compiler makes registers: the width is the divisor of the channels that fills these best.
+    If the channels do not divide well, the compiler splits the vector into registers; the width is the divisor of the
+    channels that fills the registers best.
     """
     even = gcd(w.out_channels, unit.lanes)
     if even >= min(_FEWEST_LANES, unit.lanes):
@@ -51,10 +52,10 @@ def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
 def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Returns the space of a depthwise convolution.
 
-    Knobs: ``tile_f``, of the output channels, and ``tile_y``, of the rows, into (parallel, tile, register);
-    ``tile_x`` into (tile, register); ``auto_unroll_max_step``, how many vector operations the unrolled kernel may
-    have; ``tile_order``; and ``pad_at``, where the zero border is written, or ``inline``: nowhere, as tiles at the
-    border are compiled apart from those inside.
+    Knobs: ``tile_f`` splits the output channels and ``tile_y`` the rows into (parallel, tile, register), ``tile_x`` the
+    columns into (tile, register); ``auto_unroll_max_step`` is the most vector operations of the unrolled kernel;
+    ``tile_order``; and ``pad_at``, where the zero padding is written, or ``inline`` for nowhere: border tiles are then
+    compiled separately from interior ones.
     """
     lanes, widest = channel_lanes(unit, w), unit.widest_panel
 
@@ -86,7 +87,7 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 
 def _merit(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """Whether a config has few accumulators, and chunks that the threads share evenly, shape (n,)."""
+    """Returns the merit of configs, shape (n,): few accumulators, and chunks that the threads share evenly."""
     chunks, taps = _chunks(w, columns), w.kernel[0] * w.kernel[1]
     accumulators = _accumulators(unit, w, columns)
     worth = -np.abs(np.log2(accumulators / _ACCUMULATORS)) - 0.5 * np.log2(_pixels_read(w, columns))
@@ -97,13 +98,13 @@ def _merit(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArr
 
 
 def _vectors(unit: VectorUnit, w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold one panel, shape (n,)."""
+    """Returns how many vector registers hold one panel, shape (n,)."""
     lanes = channel_lanes(unit, w)
     return np.asarray(columns["tile_f"][:, 2] // lanes * (unit.padded(lanes) // unit.lanes))
 
 
 def _accumulators(unit: VectorUnit, w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold accumulators, shape (n,)."""
+    """Returns how many vector registers hold accumulators, shape (n,)."""
     return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1] * _vectors(unit, w, columns))
 
 
@@ -112,7 +113,7 @@ def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
 
 
 def _pixels_read(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """How many pixels a register tile reads for each that it writes, shape (n,)."""
+    """Returns how many pixels a register tile reads for each that it writes, shape (n,)."""
     rows, row_columns = columns["tile_y"][:, 2], columns["tile_x"][:, 1]
     reach = [(taps - 1) * dilation + 1 for taps, dilation in zip(w.kernel, w.dilation, strict=True)]
     read = ((rows - 1) * w.strides[0] + reach[0]) * ((row_columns - 1) * w.strides[1] + reach[1])

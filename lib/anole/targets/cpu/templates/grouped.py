@@ -22,7 +22,7 @@ from anole.task import Conv2d
 
 @dataclass(frozen=True)
 class GroupedTemplate:
-    """Convolution of groups with few filters; `grouped_space` says what its knobs mean."""
+    """Grouped convolution with few filters per group; `grouped_space` says what its knobs mean."""
 
     unit: VectorUnit
 
@@ -51,7 +51,7 @@ class GroupedTemplate:
         return te.compute(shape, lambda n, y, x, f: conv[n, y, x, f], name="crop")
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch, bundle = s_tir.Schedule(func), Bundle.of(self.unit, workload)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -82,7 +82,7 @@ class GroupedTemplate:
 
 
 def _convolve(w: Conv2d, bundle: Bundle, padded: te.Tensor, packed: te.Tensor, filters: int) -> te.Tensor:
-    """The convolution with the filters of all bundles, some of which may be zeros, marked as the anchor."""
+    """Returns the convolution with the filters of all bundles, some of which may be zero, marked as the anchor."""
     panel = int(packed.shape[-1])
     rc = te.reduce_axis((0, bundle.group_channels), "rc")
     ry = te.reduce_axis((0, w.kernel[0]), "ry")

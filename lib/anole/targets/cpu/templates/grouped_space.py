@@ -1,9 +1,9 @@
-"""The knobs of a grouped convolution on the CPU, and what a config of them means; needs no compiler.
+"""The knobs of a grouped convolution on the CPU and the loop nest of a config; needs no compiler.
 
-Groups of few filters share vectors: a bundle is so many neighbouring groups that their filters fill whole vectors.
-The nest, outermost first: a parallel loop over (batch, filters, rows); the tile loops inside a chunk; channels and
-kernel rows, of which channels are inside, and unrolled, where they are shuffled; the register tile, over the vectors
-of whole bundles, pixels and kernel columns.
+Groups of few filters share vectors: a bundle is a number of neighbouring groups whose filters fill whole vectors. The
+nest, outermost first: a parallel loop over (batch, filters, rows); the tile loops inside a chunk; channels and kernel
+rows, with the channels inside and unrolled if they are shuffled; the register tile, over the vectors of whole bundles,
+pixels and kernel columns.
 """
 
 from __future__ import annotations
@@ -32,25 +32,24 @@ REGISTER_ORDERS = tuple("".join(order) for order in permutations("fpr"))
 """The order of the loops of a register tile: vectors of filters (f), pixels (p) and kernel columns (r)."""
 
 _BLENDED_GROUPS = 2
-"""So many groups in a vector are blended as fast as shuffled, and need no unrolled reduction."""
+"""The most groups in a vector that are blended as fast as shuffled; they need no unrolled reduction."""
 
 _SHUFFLED_VECTORS = 2
-"""The processor shuffles the lanes of so many registers into one by a single instruction."""
+"""The number of registers from whose lanes one instruction can shuffle."""
 
 _ACCUMULATORS = 12
-"""More of them leave the compiler too few registers for what is read again by the next kernel column."""
+"""With more, the compiler has too few registers for the data that the next kernel column reads again."""
 
 
 @dataclass(frozen=True)
 class Bundle:
     """Neighbouring groups whose filters share vectors.
 
-    Attributes:
-        groups: how many.
-        filters: of all of them together, rounded up to whole vectors.
-        group_filters: of one group.
-        group_channels: of one group.
-        lanes: of a vector.
+    groups: number of groups.
+    filters: filters of all groups together, rounded up to whole vectors.
+    group_filters: filters of one group.
+    group_channels: input channels of one group.
+    lanes: lanes of a vector.
     """
 
     groups: int
@@ -61,7 +60,7 @@ class Bundle:
 
     @classmethod
     def of(cls, unit: VectorUnit, w: Conv2d) -> Bundle:
-        """Returns the smallest bundle that fills whole vectors, or all groups where these are fewer."""
+        """Returns the smallest bundle that fills whole vectors, or one of all groups if these are fewer."""
         filters = w.out_channels // w.groups
         groups = min(w.groups, lcm(filters, unit.lanes) // filters)
         return cls(groups, unit.padded(groups * filters), filters, w.in_channels // w.groups, unit.lanes)
@@ -73,41 +72,41 @@ class Bundle:
 
     @property
     def vectors(self) -> int:
-        """How many vectors hold the filters."""
+        """Number of vectors that hold the filters."""
         return self.filters // self.lanes
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether vectors read the channels of their groups all at once, which takes all steps of the reduction."""
+        """Whether vectors read all channels of their groups at once, which covers all steps of the reduction."""
         groups = [len(set(self.groups_of(vector))) for vector in range(self.vectors)]
         return max(groups) > _BLENDED_GROUPS and max(groups) * self.group_channels <= _SHUFFLED_VECTORS * self.lanes
 
     def groups_of(self, vector: int) -> list[int]:
-        """Returns the group of each lane; of lanes without a filter it is the last one."""
+        """Returns the group of each lane; lanes without a filter have the last group."""
         first = vector * self.lanes
         return [min(f // self.group_filters, self.groups - 1) for f in range(first, first + self.lanes)]
 
 
 def is_bundled(unit: VectorUnit, w: Conv2d) -> bool:
-    """Returns whether filters of several groups should share vectors, for which there must be enough registers."""
+    """Returns whether filters of several groups should share vectors, which requires enough registers."""
     if w.groups == 1 or w.groups == w.in_channels == w.out_channels or w.out_channels // w.groups % unit.lanes == 0:
         return False
     return Bundle.of(unit, w).filters <= unit.widest_panel
 
 
 def n_bundles(unit: VectorUnit, w: Conv2d) -> int:
-    """Returns how many bundles there are; the last one may lack groups."""
+    """Returns the number of bundles; the last one may lack groups."""
     return -(-w.groups // Bundle.of(unit, w).groups)
 
 
 @cache
 def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the space of a convolution that `is_bundled`.
+    """Returns the space of a convolution for which `is_bundled` holds.
 
-    Knobs: ``tile_f``, of the filters of all bundles, and ``tile_y``, of the rows, into (parallel, tile, register);
-    ``tile_x`` into (tile, register); ``register_order``, of filters (f), pixels (p) and kernel columns (r);
-    ``auto_unroll_max_step``, how many vector operations the unrolled reduction may have; ``tile_order``; and
-    ``pad_at``, where the zero border is written.
+    Knobs: ``tile_f`` splits the filters of all bundles and ``tile_y`` the rows into (parallel, tile, register),
+        ``tile_x`` the columns into (tile, register); ``register_order`` orders filters (f), pixels (p) and kernel
+        columns (r); ``auto_unroll_max_step`` is the most vector operations of the unrolled reduction; ``tile_order``;
+        and ``pad_at``, where the zero padding is written.
     """
     bundle, widest = Bundle.of(unit, w), unit.widest_panel
 
@@ -140,7 +139,7 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 
 def _merit(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """Whether a register tile is neither small nor large, and chunks are even, shape (n,)."""
+    """Returns the merit of configs, shape (n,): register tiles neither small nor large, and chunks that are even."""
     chunks = _chunks(w, columns)
     worth = -2.0 * np.abs(np.log2(_accumulators(unit, columns) / _ACCUMULATORS))
     worth += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
@@ -155,12 +154,12 @@ def _filters(unit: VectorUnit, w: Conv2d) -> int:
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold one panel, shape (n,)."""
+    """Returns how many vector registers hold one panel, shape (n,)."""
     return np.asarray(columns["tile_f"][:, 2] // unit.lanes)
 
 
 def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold accumulators, shape (n,)."""
+    """Returns how many vector registers hold accumulators, shape (n,)."""
     return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1] * _vectors(unit, columns))
 
 
@@ -169,7 +168,7 @@ def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
 
 
 def _reduction(unit: VectorUnit, w: Conv2d, columns: Columns) -> dict[str, NDArray[np.int64] | Annotation]:
-    """How the loops over kernel rows and channels run."""
+    """Returns the annotations of the loops over kernel rows and channels."""
     steps, unrolled = _accumulators(unit, columns) * w.kernel[1], dict[str, NDArray[np.int64] | Annotation]()
     inner_first = [("rc", w.in_channels // w.groups), ("ry", w.kernel[0])]
     for name, extent in inner_first if Bundle.of(unit, w).is_shuffled else reversed(inner_first):

@@ -1,4 +1,4 @@
-"""Vectors whose lanes are filters of several groups, each of which reads the channel of its own group."""
+"""Vectorises a grouped convolution over filters of several groups, whose lanes read their own group's channel."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from anole.targets.cpu.templates.grouped_space import Bundle
 def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.PrimFunc:
     """Returns a function in which one step multiplies a vector over the filters of a bundle's groups.
 
-    Left to itself the compiler collects what the lanes read one by one. Here it is loaded for each group, and blended
-    or, where that takes fewer steps, shuffled from the channels of all groups.
+    By itself, the compiler would gather the lanes' inputs one by one. Here, one value per group is loaded and blended
+    or, where that takes fewer steps, the lanes are shuffled from the channels of all groups.
 
     Args:
-        func: a scheduled one.
-        loop: the vectorised loop, over filters, around a block that adds the product of data and weight; its
-            reduction over channels is unrolled where the bundle is shuffled.
-        bundle: whose vectors these are.
+        func: a scheduled function.
+        loop: the vectorised loop over filters, around a block that adds the product of data and weight; its reduction
+            over channels is unrolled if the bundle is shuffled.
+        bundle: the bundle whose vectors these are.
     """
 
     def join(each: tirx.For) -> tirx.Stmt:
@@ -50,7 +50,7 @@ def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
 
 
 def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -> Any:
-    """What the lanes of a vector read, whichever of the bundle's vectors it is: loops over these are unrolled."""
+    """Returns the lanes' inputs for any of the bundle's vectors; loops over these are unrolled."""
     first = tirx.floordiv(filters, bundle.filters) * bundle.channels
     read = _shuffled if bundle.is_shuffled else _blended
     vectors = [read(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]
@@ -58,7 +58,7 @@ def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -
 
 
 def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
-    """One channel of each group, in all of its lanes."""
+    """Blends one channel of each group into all lanes of the group."""
     lanes = bundle.lanes
     joined = None
     for group in sorted(set(groups), reverse=True):
@@ -70,11 +70,11 @@ def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var,
 
 
 def _shuffled(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
-    """All channels of all groups, of which each lane takes its own."""
+    """Shuffles the lanes' inputs from all channels of all groups."""
     channels = bundle.group_channels
     extent = (groups[-1] - groups[0] + 1) * channels
     loaded = _vector_from(data, first + groups[0] * channels, extent)
-    # TVM shuffles no more lanes than it is given.
+    # A TVM shuffle has no more result lanes than source lanes.
     sources = [loaded] * -(-bundle.lanes // extent)
 
     def step(channel: int) -> Any:

@@ -1,4 +1,4 @@
-"""Scheduling steps that the CPU's templates share: vectors and unrolled loops."""
+"""Scheduling steps common to the CPU templates: vectors, copies and unrolled loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SBlockRV = Any
 
 
 def vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
-    """Unrolls the epilogue's loops below a depth, a register tile, and vectorises the last of them."""
+    """Unrolls the epilogue's loops below a depth, which are a register tile, and vectorises the last of them."""
     *tile, last = sch.get_loops(epilogue)[depth:]
     extent = int(sch.get(last).extent)
     width = next(width for width in range(min(lanes, extent), 0, -1) if extent % width == 0)
@@ -25,7 +25,7 @@ def vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lane
 
 
 def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
-    """Vectorises the last axis of a copying block such as the padding, where it is long enough."""
+    """Vectorises the last axis of a copying block, such as the padding, if it is long enough."""
     last = sch.get_loops(block)[-1]
     extent = sch.get(last).extent
     if not isinstance(extent, tirx.IntImm):
@@ -36,16 +36,16 @@ def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
 
 
 def place_padding(sch: s_tir.Schedule, pad_at: str, parallel: LoopRV, lanes: int) -> str:
-    """Computes the padding, if there is any, nowhere, inside the parallel loop, or first of all.
+    """Places the computation of the padding, if there is any: inlined, inside the parallel loop, or before it.
 
     Args:
-        sch: of the function.
+        sch: the function's schedule.
         pad_at: ``inline``, ``parallel`` or ``root``.
         parallel: the loop over chunks.
-        lanes: of a vector.
+        lanes: lanes of a vector.
 
     Returns:
-        Where it is now; ``none`` without padding.
+        The place of the padding; ``none`` without padding.
     """
     pad = find_block(sch, "pad")
     if pad is None:
@@ -58,7 +58,7 @@ def place_padding(sch: s_tir.Schedule, pad_at: str, parallel: LoopRV, lanes: int
 
 
 def place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:
-    """Computes a copying block such as the padding inside a loop, or first of all, in parallel, where that is None."""
+    """Places a copying block, such as the padding, inside a loop or, if that is None, first of all and in parallel."""
     if loop is not None:
         sch.compute_at(block, loop)
     vectorize_copy(sch, block, lanes)

@@ -1,4 +1,4 @@
-"""Asking memory for what a loop will read later on, while it still computes."""
+"""Inserts prefetches of data that a loop reads later."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from anole.targets.cpu.default.access import collect
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES
 
-# Of LLVM's intrinsic: to be read, into the second-level cache, as data.
+# Arguments of LLVM's intrinsic: for reading, into the second-level cache, data.
 _READ, _SECOND_LEVEL, _DATA = 0, 2, 1
 
 
 def first_read(loop: tirx.For, dimensions: int) -> tirx.BufferLoad:
-    """Returns what the only block within a loop reads first in each iteration, of its buffer of so many dimensions."""
+    """Returns the first load, in each iteration, of a loop's only block from its buffer of this many dimensions."""
     (realize,) = collect(loop.body, s_tir.SBlockRealize)
     inner = [each.loop_var for each in collect(loop.body, tirx.For)]
     load = next(load for load in collect(realize.block.body, ir.TensorLoad) if len(load.indices) == dimensions)
@@ -37,12 +37,12 @@ def first_read(loop: tirx.For, dimensions: int) -> tirx.BufferLoad:
 
 
 def prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], dimensions: int) -> tirx.PrimFunc:
-    """Returns a function that, while it reads one panel of a buffer, asks for the next, each iteration for its share.
+    """Returns a function that prefetches the next panel of a buffer while it reads one, a share in each iteration.
 
     Args:
         func: the function.
-        loops: the nest in which it reads one panel, outermost first; the last holds but one block.
-        dimensions: of the buffer, of which the first counts panels.
+        loops: the nest in which it reads one panel, outermost first; the last loop contains only one block.
+        dimensions: number of dimensions of the buffer; the first counts panels.
     """
     first = first_read(loops[-1], dimensions)
     panel, *within = first.indices
@@ -57,7 +57,7 @@ def prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], dimensions: in
 
 
 def prefetch_at(func: tirx.PrimFunc, loop: tirx.For, wanted: tirx.Stmt) -> tirx.PrimFunc:
-    """Returns a function in which each iteration of one of its loops begins with what is wanted."""
+    """Returns a function in which each iteration of the given loop begins with the statement `wanted`."""
 
     def begin(each: tirx.For) -> tirx.For:
         if not each.loop_var.same_as(loop.loop_var):
@@ -68,7 +68,7 @@ def prefetch_at(func: tirx.PrimFunc, loop: tirx.For, wanted: tirx.Stmt) -> tirx.
 
 
 def prefetch_lines(first: tirx.BufferLoad, count: int) -> tirx.Stmt:
-    """Returns the statement that asks for so many cache lines, one after the other, from an element on."""
+    """Returns a statement that prefetches consecutive cache lines from an element on."""
     line = tirx.Var("line", "int32")
     elements = CACHE_LINE_BYTES // FLOAT_BYTES
     *outer, last = first.indices

@@ -1,4 +1,4 @@
-"""How many rows a kernel computes, where those that there are cannot be cut into tiles that fill the registers."""
+"""Rounds up the number of rows that a kernel computes if no good register tile divides it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _LEAST, _MOST = 6, 16
 
 
 def covering(extent: int) -> int:
-    """Returns an extent, such as a number of rows, or the least one above it that a good register tile divides.
+    """Returns an extent, such as a number of rows, or the least larger one that a good register tile divides.
 
-    What is computed for the rows in excess is thrown away: 197, a prime, are computed as 198, in tiles of 6, 9 or 11.
+    The results of the excess rows are discarded: 197, a prime, is computed as 198, in tiles of 6, 9 or 11.
     """
     if extent <= _MOST:
         return extent
@@ -19,5 +19,5 @@ def covering(extent: int) -> int:
 
 
 def covering_version(extent: int) -> int:
-    """Returns what a template's version rises by where an extent is covered by more than it is."""
+    """Returns the increment of a template's version where an extent is rounded up."""
     return VERSION if covering(extent) > extent else 0

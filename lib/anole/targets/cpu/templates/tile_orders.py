@@ -1,4 +1,4 @@
-"""Which of the tile loops inside a parallel chunk is outside of which; needs no compiler."""
+"""The order of the tile loops inside a parallel chunk; needs no compiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TILE_ORDERS = {"fyx": (0, 1, 2), "yfx": (1, 0, 2), "yxf": (1, 2, 0)}
 
 
 def tile_places(orders: NDArray[np.str_]) -> NDArray[np.int64]:
-    """Returns the places of the loops of f, y and x, 0 being outside, shape (n, 3), by names of orders, shape (n,)."""
+    """Returns the positions of the loops of f, y and x, 0 being outermost, shape (n, 3); `orders` has shape (n,)."""
     names = sorted(TILE_ORDERS)
     places = np.array([np.argsort(TILE_ORDERS[name]) for name in names])
     return np.asarray(places[np.searchsorted(names, orders)])

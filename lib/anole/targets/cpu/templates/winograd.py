@@ -1,4 +1,4 @@
-"""Winograd convolution on the CPU: NHWC data, a block of tiles at a time that stays in the cache."""
+"""Winograd convolution on the CPU: NHWC data, processed in blocks of tiles that stay in the cache."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SBlockRV = Any
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
 _MOST_UNROLLED = 6
-"""Of a tile's points along a side; those of a larger one do not fit the registers, and take a third of its compiling
-more when all of them are unrolled, for nothing."""
+"""The most points along a tile's side for which both dimensions of a transform are unrolled. Larger tiles do not fit
+the registers, and unrolling them takes a third more compile time for nothing."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class WinogradTemplate:
         return transform_product(workload, tiles, filtering, _multiply(values, packed))
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the nest that the config says."""
+        """Returns the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         panel = config["tile_f"][2]
         lanes = panel_lanes(self.unit, panel)
@@ -74,7 +74,7 @@ def _filtering(w: Conv2d, config: Config) -> Filtering:
 
 
 def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-    """The products of all points, (points, points, tiles, filters of all panels)."""
+    """Returns the products of all points, (points, points, tiles, filters of all panels)."""
     points, _, tiles, channels = data.shape
     panels, panel = int(packed.shape[0]), int(packed.shape[4])
     rc = te.reduce_axis((0, channels), "rc")
@@ -86,7 +86,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 
 
 def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int, points: int) -> tuple[Any, Any]:
-    """Writes the outputs, transformed in registers; returns the loops over chunks and over panels in them."""
+    """Schedules the output transform in registers; returns the loops over chunks and over the panels in them."""
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)
     n, y, x, f = sch.get_loops(epilogue)
@@ -96,12 +96,12 @@ def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int, points: in
     f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
     sch.reorder(n, row, column, f_chunk, panel_loop, register, y_inner, x_inner, vector)
     tile = sch.fuse(n, row, column)
-    # Whoever looks for the anchor finds it where most of the work is.
+    # Move the anchor mark to the block with most of the work.
     for name, value in sch.get(block).annotations.items():
         sch.annotate(sch.get_sblock("winograd_product"), name, value)
     sch.compute_inline(block)
     columns = sch.get_sblock("winograd_output_columns")
-    # Only before the tiles are split is it seen that their place in NHWC leads back to their number.
+    # TVM can only simplify a tile's position in NHWC to its number before the tiles are split.
     sch.compute_at(columns, register, preserve_unit_loops=True)
     chunk, tile = sch.split(tile, [None, config["tile_p"][0] * config["tile_p"][1]])
     outer = [f_chunk, chunk] if config["parallel_order"] == "fy" else [chunk, f_chunk]
@@ -115,7 +115,7 @@ def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int, points: in
 
 
 def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lanes: int) -> tuple[Any, Any]:
-    """Multiplies, for one panel of filters, the matrices of all points; returns the loops over tiles and channels."""
+    """Multiplies the matrices of all points for one panel of filters; returns the loops over tiles and channels."""
     block = sch.get_sblock("winograd_product")
     sch.compute_at(block, panel_loop, preserve_unit_loops=True)
     out = sch.cache_write(block, 0, "local")
@@ -137,11 +137,11 @@ def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lane
 
 
 def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For, weights: int) -> tirx.PrimFunc:
-    """Asks for the weights of the next point while those of this one are used, by each tile for its share of them."""
+    """Prefetches the next point's weights while this point's are used; each tile prefetches its share of them."""
     first = first_read(rc_outer, dimensions=5)
     channels = int(first.source.shape[3])
     lines = -(-weights * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
-    # One point's weights follow those of another, so that the next point's are as many channels further on.
+    # The points' weights are contiguous, so the next point's weights are `channels` channels further on.
     panel, a, b, rc, f = first.indices
     share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // FLOAT_BYTES)
     wanted = tirx.BufferLoad(first.source, [panel, a, b, rc + channels, f + share])
@@ -149,15 +149,15 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
 
 
 def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> None:
-    """Transforms the data of one parallel chunk within it, or of all before them when there is no such loop."""
+    """Transforms the data of a parallel chunk inside it, or all data before the chunks if there is no such loop."""
     block = sch.get_sblock("winograd_data")
     if parallel is not None:
         sch.compute_at(block, parallel, preserve_unit_loops=True)
     a, b, tile, channel = sch.get_loops(block)[-4:]
     channel, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, channel, a, b, vector)
-    # The points of a tile are written together. A power of two apart they would drive each other out of the cache,
-    # an odd number of lines apart they share all of it.
+    # The points of a tile are written together. At a distance of a power of two they would evict each other from the
+    # cache; at an odd number of lines they share all of it.
     sch.storage_align(block, 0, axis=1, factor=2 * _LINE, offset=_LINE)
     if parallel is None:
         channel = sch.fuse(tile, channel)
@@ -185,7 +185,7 @@ def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> A
 
 
 def _unroll(sch: s_tir.Schedule, outer: Any, inner: Any, points: int) -> None:
-    """Unrolls a transform of one dimension, and also its repetitions where all of a tile may be in registers."""
+    """Unrolls a one-dimensional transform, and also its repetitions if a whole tile may be in registers."""
     if points <= _MOST_UNROLLED:
         sch.unroll(outer)
     sch.unroll(inner)

@@ -1,9 +1,9 @@
-"""The knobs of a Winograd convolution on the CPU, and what a config of them means; needs no compiler.
+"""The knobs of a Winograd convolution on the CPU and the loop nest of a config; needs no compiler.
 
 The nest, outermost first: a parallel loop over blocks of tiles and chunks of filters, in which the block's data is
-transformed once; for each weight panel a product of matrices for each point of a tile, whose accumulators never leave
-the vector registers; and the transform of these products to outputs, with the epilogue. What lies between the three
-steps is as small as a block, and stays in the cache.
+transformed once; for each weight panel, a matrix product for each point of a tile, whose accumulators never leave the
+vector registers; and the transform of these products to outputs, with the epilogue. The intermediate results are as
+small as a block and stay in the cache.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ from anole.task import Conv2d
 VERSION = 4
 
 _SIZES = {3: (2, 4, 6), 5: (2, 4)}
-"""For filters of so many rows and columns, the outputs along a side of a tile.
+"""Outputs along a side of a tile, by the number of the filters' rows and columns.
 
-They take at most 8 x 8 products. Of normal data of 512 channels, F(2x2, 3x3) has a relative L2 error of 0.7e-6 beside
-float64, F(4x4, 3x3) of 3.1e-6, F(6x6, 3x3) of 9.3e-6, F(2x2, 5x5) of 3.2e-6 and F(4x4, 5x5) of 7.3e-6.
+They take at most 8 x 8 products. On normal data of 512 channels, against float64, F(2x2, 3x3) has a relative L2 error
+of 0.7e-6, F(4x4, 3x3) of 3.1e-6, F(6x6, 3x3) of 9.3e-6, F(2x2, 5x5) of 3.2e-6 and F(4x4, 5x5) of 7.3e-6.
 """
 
 _MOST_TILES = 256
 _UNROLLED = (1, 2, 4)
 _PREFETCHED = (4, 16)
-"""Each time costs a step of its own; but so many requests at once should not stand in line."""
+"""Input channels between two prefetches: each costs a step of its own, but fewer issue more requests at once."""
 
 
 _SHARED_CACHE_BYTES = 16 << 20
-"""What is left of the last-level cache for weights, about."""
+"""Approximate share of the last-level cache that is left for weights."""
 
 _NEAR, _SHARED, _FAR, _UNASKED = 1.2, 1.8, 6.1, 0.15
-"""In `_cycles`, what a cache line of weights takes to come from a core's own cache, a shared one or memory, and how
-much longer where it was not asked for before."""
+"""Terms of `_cycles`: cost of a cache line of weights from a core's own cache, from a shared cache, and from memory;
+additional cost if it is not prefetched."""
 
 _READ, _READ_BEFORE, _WRITTEN = 0.08, 0.47, 0.19
-"""In `_cycles`, what the transforms of a tile take for a vector of channels, by the square of its points: of data
-within a chunk, of data before the chunks, and of products."""
+"""Terms of `_cycles`: cost of a tile's transforms per vector of channels, in units of its squared points: of data
+inside a chunk, of data before the chunks, and of products."""
 
 _BySize = Mapping[int, int]
 """A number for each tile size."""
 
 
 def can_winograd(w: Conv2d) -> bool:
-    """Returns whether it is a convolution of 3x3 or 5x5 neighbours, at every place, over all channels."""
+    """Returns whether a convolution has a 3x3 or 5x5 kernel, stride 1, no dilation and one group."""
     return w.kernel[0] == w.kernel[1] in _SIZES and w.strides == w.dilation == (1, 1) and w.groups == 1
 
 
 def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
-    """Returns whether it should be faster than direct convolution, by what both compute and read."""
+    """Returns whether Winograd should be faster than direct convolution, judged by operations and memory traffic."""
     space = winograd_space(unit, threads, w)
     best = space.columns(space.vector(space.best_drawn)[None, :])
     weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
@@ -77,21 +77,21 @@ def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
 
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
-    """Returns the tiles that a config cuts the outputs into."""
+    """Returns the output tiles of a config."""
     tiles, register = config["tile_p"]
     return OutputTiles.of(w, config["tile_size"], tiles * register)
 
 
 @cache
 def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the space of a convolution that `can_winograd`.
+    """Returns the space of a convolution for which `can_winograd` holds.
 
-    Knobs: ``tile_size``, the outputs along a side of a tile, such as 4 for F(4x4, 3x3); ``tile_f`` as for direct
-    convolution; ``tile_p``, the tiles of a block as (tile, register): how many blocks there are depends on the tiles'
-    size, so it follows; ``unroll_rc``, how many input channels one step of the reduction adds up; ``prefetch_rc``,
-    after how many of them the next point's weights are asked for, or 0 for never; ``parallel_order``, which of the
-    parallel loops is outside, filters (f) or blocks of tiles (y); ``data_at``, where data is transformed: within each
-    parallel chunk, or all of it before them (root).
+    Knobs: ``tile_size`` is the outputs along a side of a tile, such as 4 for F(4x4, 3x3); ``tile_f`` is as for direct
+    convolution; ``tile_p`` is the tiles of a block as (tile, register), and the number of blocks follows, because it
+    depends on the tiles' size; ``unroll_rc`` is the input channels that one reduction step adds up; ``prefetch_rc`` is
+    the input channels after which the next point's weights are prefetched, or 0 for never; ``parallel_order`` says
+    which parallel loop is outside, filters (f) or blocks of tiles (y); ``data_at`` says where data is transformed:
+    inside each parallel chunk (parallel), or all of it before them (root).
     """
     knobs = [
         option_knob("tile_size", _SIZES[w.kernel[0]], agent="spatial", balanced=True),
@@ -113,14 +113,16 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
             lambda columns: _accumulators(unit, columns), lambda columns: demanded("accumulators", columns)
         ),
         threads_are_fed(lambda columns: _chunks(w, columns), lambda columns: demanded("chunks", columns)),
-        Constraint("half as many tiles again would fit the blocks", lambda columns: _is_filled(w, columns)),
-        Constraint("what lies between the steps does not fit the cache", lambda columns: _is_cached(w, columns)),
         Constraint(
-            "an eighth as many tiles again would fit the blocks, which can be filled better",
+            "the blocks have room for half as many tiles again, or more", lambda columns: _is_filled(w, columns)
+        ),
+        Constraint("the intermediate results do not fit the cache", lambda columns: _is_cached(w, columns)),
+        Constraint(
+            "the blocks have room for over an eighth more tiles, and can be filled better",
             lambda columns: _is_well_filled(w, columns) | (demanded("filling", columns) == 0),
         ),
         Constraint(
-            "more loads than multiply-adds, of which there can be more",
+            "more loads than multiply-adds, which other register tiles avoid",
             lambda columns: _is_fed(unit, columns) | (demanded("feeding", columns) == 0),
         ),
     ]
@@ -133,9 +135,9 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 
 def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
-    """Returns the knob of all (tile, register) that are worth having.
+    """Returns the knob of all useful values of (tile, register).
 
-    Any number of tiles in registers; and of these as many as are a sensible share, for some size of tiles.
+    The number of tiles in registers is arbitrary; the number of such groups in a block is sensible for some tile size.
     """
     counts = [_count(w, size) for size in _SIZES[w.kernel[0]]]
     values = tuple(
@@ -149,14 +151,14 @@ def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
 
 
 def _is_worth(tiles: int, register: int, count: int) -> bool:
-    """Returns whether blocks of so many tiles, equal shares or a power of two, leave little room over."""
+    """Returns whether blocks of equal shares, or of a power of two, leave little room unused."""
     blocks = -(-count // (tiles * register))
     is_even = tiles.bit_count() == 1 or -(-count // register) % tiles == 0
     return is_even and 2 * blocks * tiles * register < 3 * count
 
 
 def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
-    """Returns, by tile size, what a config can have, at most what is needed, of what is asked for in this order."""
+    """Returns, by tile size, the demands that configs can meet together, up to those needed, in order of priority."""
     tables = {knob.name: knob.table for knob in knobs}
     f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
     attainable = {}
@@ -183,27 +185,27 @@ def _by_size(values: _BySize, columns: Columns) -> NDArray[np.int64]:
 
 
 def _count(w: Conv2d, size: Any) -> Any:
-    """Returns how many tiles of a size there are, or of each of n sizes."""
+    """Returns the number of tiles for a tile size, or for each of n sizes."""
     return w.batch * -(-w.out_height // size) * -(-w.out_width // size)
 
 
 def _points(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """How many products a tile takes for each pair of a channel and a filter, shape (n,)."""
+    """Returns how many products a tile takes for each pair of a channel and a filter, shape (n,)."""
     return np.asarray((columns["tile_size"] + w.kernel[0] - 1) ** 2)
 
 
 def _blocks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """How many blocks of tiles there are, shape (n,)."""
+    """Returns the number of blocks of tiles, shape (n,)."""
     return np.asarray(-(-_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
 
 
 def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """How many parallel chunks there are, shape (n,)."""
+    """Returns the number of parallel chunks, shape (n,)."""
     return np.asarray(_blocks(w, columns) * columns["tile_f"][:, 0])
 
 
 def _tiles(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """How many tiles fill the blocks, shape (n,), those that fill up the last one included."""
+    """Returns the number of tiles in all blocks, shape (n,), including those that fill up the last block."""
     return np.asarray(_blocks(w, columns) * columns["tile_p"].prod(axis=1))
 
 
@@ -216,34 +218,34 @@ def _is_well_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
 
 
 def _is_fed(unit: VectorUnit, columns: Columns) -> NDArray[np.bool_]:
-    """Whether a step of the reduction loads, of weights and data, no more than it multiplies."""
+    """Returns whether a reduction step has at most as many loads of weights and data as multiply-adds."""
     vectors, register = _vectors(unit, columns), columns["tile_p"][:, 1]
     return np.asarray(vectors + register <= vectors * register)
 
 
 def _is_cached(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
-    # Between the steps a block may fill all of the cache.
+    # The intermediate results of a block may fill all of the cache.
     inputs = np.where(columns["data_at"] == "parallel", w.in_channels, 0)
     numbers = _points(w, columns) * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
     return np.asarray(FLOAT_BYTES * numbers <= CACHE_BYTES)
 
 
 def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold one weight panel's row, shape (n,)."""
+    """Returns how many vector registers hold one row of a weight panel, shape (n,)."""
     return np.asarray(-(-columns["tile_f"][:, 2] // unit.lanes))
 
 
 def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """How many vector registers hold accumulators, shape (n,)."""
+    """Returns how many vector registers hold accumulators, shape (n,)."""
     return np.asarray(columns["tile_p"][:, 1] * _vectors(unit, columns))
 
 
 def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """About how long a config takes, shape (n,), in the time in which a core starts two multiply-adds of vectors.
+    """Estimates the time of configs, shape (n,), in units of the time in which a core starts two vector multiply-adds.
 
-    Multiply-adds wait for nothing but their operands' loads; weights come from where they still are since the block
-    before; the transforms take more than their multiply-adds where a tile does not fit the registers. The constants
-    are fitted to 2000 configs of 16 convolutions, half of whose times are within an eighth of what they say.
+    Multiply-adds wait only for the loads of their operands. Weights come from the cache in which they remain since the
+    previous block. The transforms take more than their multiply-adds if a tile does not fit the registers. The
+    constants are fitted to 2000 configs of 16 convolutions; half of the times are within an eighth of the estimate.
     """
     points, blocks, tiles = _points(w, columns), _blocks(w, columns), _tiles(w, columns)
     f_parallel, inside = columns["tile_f"][:, 0], columns["data_at"] == "parallel"

@@ -70,7 +70,7 @@ class Skipper(Clockwork):
         return there
 
     def _beyond(self, before: int, here: _Visit) -> _Visit:
-        """Returns the visit reached by repeating from here what followed an earlier visit; `here` if nothing repeats."""
+        """Returns the visit reached by repeating from here what followed an earlier visit; `here` if none did."""
         until = self._last_in_common(before, here.at)
         if until == before:
             return here
