@@ -234,8 +234,10 @@ def compile_(
 @click.option("--output", type=_PATH, help="What came of it, which is written.")
 def evaluate(folder: Path, output: Path | None) -> None:
     """Check and time the build in FOLDER beside PyTorch and ONNX Runtime."""
+    from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_build
 
+    _spare_torch(read_build(folder).model_spec)
     evaluate_build(folder, output or layout.evaluation_path(folder.name))
 
 
@@ -247,6 +249,7 @@ def run(folder: Path, inputs: tuple[Path, ...], output: Path | None) -> None:
     """Run the build in FOLDER on inputs, on its device or on the simulator."""
     from anole.report.run import run_build
 
+    _without_torch()
     for name, array in run_build(folder, inputs, output).items():
         click.echo(f"{name}: {array.dtype} {list(array.shape)}, {_shown(array)}")
 
@@ -261,6 +264,7 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 
     from anole.report.profile import profile_build, render_profile
 
+    _without_torch()
     made = profile_build(folder, seconds)
     if as_json:
         click.echo(json.dumps(made.to_json(), indent=1))
