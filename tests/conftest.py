@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +21,62 @@ from anole.record import Config, Measurement, Status
 from anole.search.roles import History
 from anole.space import ALGORITHM, Constraint, Space, option_knob, split_knob, union
 
+from .tiny_builds import build_tiny
+
 # The same examples in every run, so that only a change of the code can break a build; `make fuzz` looks for new ones.
 settings.register_profile("same", derandomize=True)
 settings.register_profile("new", print_blob=True)
 settings.load_profile("same")
+
+# Read when torch comes in: its threads sleep when idle, instead of taking the cores from the other workers' tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+_LONGEST = ("workflow", "search")
+"""Folders whose files begin first, so that no worker is at a long one when the others have nothing left."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(folder).parts[0] not in _LONGEST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Puts this worker's locks on devices into a folder of its own, for whoever holds a lock stops all others."""
+    tmp_path_factory.getbasetemp()  # where it has always been
+    with (
+        tempfile.TemporaryDirectory(prefix="anole-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as monkeypatch,
+    ):
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Makes a folder and fills it, once for all workers: the first that asks for it does, and the others wait."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def filled(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return filled
+
+
+@pytest.fixture(scope="session")
+def tiny_project(once: Callable[..., Path]) -> Path:
+    """A project in whose folder ``net`` a residual network is built for the processor, untuned, at batch 2."""
+    return once("tiny", lambda folder: build_tiny(folder, 2, 3, 32, 32))
 
 
 @dataclass
@@ -153,11 +208,13 @@ def accelerate() -> Callable[..., Build]:
 
 
 @pytest.fixture(scope="session")
-def accelerated(tmp_path_factory: pytest.TempPathFactory, accelerate: Callable[..., Any]) -> Path:
+def accelerated(once: Callable[..., Path], accelerate: Callable[..., Any]) -> Path:
     """A project in whose folder ``net`` a residual network is built for VTA++, its first layer and pooling included."""
-    folder = tmp_path_factory.mktemp("accelerated")
-    copy(Path(__file__).parent / "tiny_networks.py", folder / "tiny.py")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.chdir(folder)
-        accelerate("torch:tiny:residual", (1, 3, 16, 16), geometry={"variant": "vta++"}, first_layer="vta")
-    return folder
+
+    def fill(folder: Path) -> None:
+        copy(Path(__file__).parent / "tiny_networks.py", folder / "tiny.py")
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.chdir(folder)
+            accelerate("torch:tiny:residual", (1, 3, 16, 16), geometry={"variant": "vta++"}, first_layer="vta")
+
+    return once("accelerated", fill)

@@ -20,13 +20,13 @@ from anole.evaluate.stage import evaluate_build
 
 # TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
 SCRIPT = """
-import json, os, sys
+import json, os, shutil
 from dataclasses import replace
 os.environ["TVM_NUM_THREADS"] = "1"
 from pathlib import Path
 import torch
 from anole.compile.build import BuildSettings, compile_build
-from anole.documents.build import write_build
+from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.interleave import Pace
@@ -39,13 +39,15 @@ import tiny
 torch.onnx.export(tiny.residual().eval(), (torch.zeros(1, 3, 16, 16),), "net.onnx", verbose=False)
 target = get_target(describe_cpu(threads=1))
 said = {}
-for name, source in (("torch", "torch:tiny:residual"), ("onnx", "onnx:net.onnx"), ("wrong", "torch:tiny:residual")):
+for name, source in (("torch", "torch:tiny:residual"), ("onnx", "onnx:net.onnx")):
     model = ModelSpec("net", source, {"x": (1, 3, 16, 16)})
     manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
-    build = compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
-    if name == "wrong":
-        entry = {**build.entry, "source": "torch:tiny:residual_of_other_weights"}
-        write_build(Path(name), replace(build, entry=entry))
+    compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
+shutil.copytree("torch", "wrong")
+build = read_build(Path("wrong"))
+entry = {**build.entry, "source": "torch:tiny:residual_of_other_weights"}
+write_build(Path("wrong"), replace(build, name="wrong", entry=entry))
+for name in ("torch", "onnx", "wrong"):
     try:
         evaluate_build(Path(name), Path(f"{name}.json"), pace=Pace(rounds=5, burst_s=0.01, pause_s=0.0))
     except AnoleError as error:
@@ -61,8 +63,6 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
     library = Path(__file__).parents[2] / "lib"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(library), str(folder)])}
-    # A folder of its own for the lock on the device, which a tuning run may hold for minutes.
-    environment["TMPDIR"] = str(folder)
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,13 +78,10 @@ def receipt(task: Task, configs: list[Any]) -> Receipt:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """Of three tasks: with three candidates, of which the second does not fit, with one, and with none at all."""
     folder = tmp_path_factory.mktemp("refine")
-    (folder / "tmp").mkdir()
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
     target = get_target(describe_cpu(threads=1))
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
-        # A folder of its own for the lock on the device, which a tuning run may hold for minutes.
-        monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
         model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
         manifest, tasks = extract_tasks(model, "cpu", target.description, target.template_version)
         order = Order("net", "cpu", manifest.origin, "random", 4, shared=False, seed=0)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,44 +17,26 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 
-# TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
-SCRIPT = """
-import json, os, sys
-os.environ["TVM_NUM_THREADS"] = "1"
-from pathlib import Path
-from anole.compile.build import BuildSettings, compile_build
-from anole.extract.tasks import extract_tasks
-from anole.targets.cpu.settings import describe_cpu
-from anole.report.profile import profile_build
-from anole.spec.entries import ModelSpec
-from anole.targets import get_target
+from ..tiny_builds import build_tiny, run_python
 
-target = get_target(describe_cpu(threads=1))
-model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 96, 96)})
-manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
-compile_build(model, manifest, BuildSettings("net", "autotvm", 0, False, 0), {}, Path("net"))
+PROFILE_NET = """
+import json, sys
+from pathlib import Path
+from anole.report.profile import profile_build
+
 print(json.dumps(profile_build(Path("net"), float(sys.argv[1])).to_json()))
 """
 
 
-def profiled(folder: Path, seconds: float) -> dict[str, Any]:
-    """Compiles a tiny network in a folder, which becomes ``net`` in it, and profiles it for a while."""
-    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
-    library = Path(__file__).parents[2] / "lib"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(library), str(folder)])}
-    # A folder of its own for the lock on the device, which a tuning run may hold for minutes.
-    environment["TMPDIR"] = str(folder)
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(seconds)],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
+def profiled(project: Path, seconds: float) -> dict[str, Any]:
+    """Profiles the build ``net`` of a project for a while."""
+    run = run_python(project, "-c", PROFILE_NET, str(seconds))
     return dict(json.loads(run.stdout.splitlines()[-1]))
 
 
-def test_every_kernel_is_timed_in_the_order_of_the_network(tmp_path: Path) -> None:
-    profile = profiled(tmp_path, 0.0)
-    kernels = json.loads((tmp_path / "net" / "build.json").read_text())["kernels"]
+def test_every_kernel_is_timed_in_the_order_of_the_network(tiny_project: Path) -> None:
+    profile = profiled(tiny_project, 0.0)
+    kernels = json.loads((tiny_project / "net" / "build.json").read_text())["kernels"]
     assert [row["kernel"] for row in profile["rows"]] == [kernel["name"] for kernel in kernels]
     assert [row["layers"] for row in profile["rows"] if row["flop"]] == [
         ["stem.0"],
@@ -76,6 +54,7 @@ def test_every_kernel_is_timed_in_the_order_of_the_network(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_the_kernels_add_up_to_the_whole(tmp_path: Path) -> None:
+    build_tiny(tmp_path, 1, 3, 96, 96)
     profile = profiled(tmp_path, 5.0)
     assert profile["kernels_s"] == pytest.approx(profile["whole_s"], rel=0.1)
 

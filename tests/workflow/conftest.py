@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -166,27 +168,45 @@ def empty_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
 
 
 @pytest.fixture(scope="session")
-def tuned_two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Outcome]:
-    """A torch factory and an ONNX file that share their first convolution, tuned."""
-    project = Project(tmp_path_factory.mktemp("two"))
-    (project.folder / "nets.py").write_text(FACTORY)
-    write_onnx(project.folder / "chain.onnx", [16, 32])
-    torch = {"source": "torch:nets:tiny", "inputs": {"x": [1, 3, 8, 8]}}
-    project.write({"tiny": torch, "chain": {"source": "onnx:chain.onnx"}})
-    outcome = project.snakemake("tuned")
-    assert outcome.code == 0, outcome.output
-    return project, outcome
+def tuned(once: Callable[..., Path]) -> Callable[[str, Callable[[Project], None]], tuple[Project, Outcome]]:
+    """Prepares a project of that name and tunes it, once for all workers."""
+
+    def tune(folder: Path, prepare: Callable[[Project], None]) -> None:
+        project = Project(folder)
+        prepare(project)
+        outcome = project.snakemake("tuned")
+        assert outcome.code == 0, outcome.output
+        (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
+
+    def project_of(name: str, prepare: Callable[[Project], None]) -> tuple[Project, Outcome]:
+        folder = once(name, partial(tune, prepare=prepare))
+        return Project(folder), Outcome(**json.loads((folder / "outcome.json").read_text()))
+
+    return project_of
 
 
 @pytest.fixture(scope="session")
-def tuned_one(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def tuned_two(tuned: Callable[..., tuple[Project, Outcome]]) -> tuple[Project, Outcome]:
+    """A torch factory and an ONNX file that share their first convolution, tuned."""
+
+    def prepare(project: Project) -> None:
+        (project.folder / "nets.py").write_text(FACTORY)
+        write_onnx(project.folder / "chain.onnx", [16, 32])
+        torch = {"source": "torch:nets:tiny", "inputs": {"x": [1, 3, 8, 8]}}
+        project.write({"tiny": torch, "chain": {"source": "onnx:chain.onnx"}})
+
+    return tuned("two", prepare)
+
+
+@pytest.fixture(scope="session")
+def tuned_one(tuned: Callable[..., tuple[Project, Outcome]]) -> Project:
     """A single convolution from an ONNX file, tuned."""
-    project = Project(tmp_path_factory.mktemp("one"))
-    write_onnx(project.folder / "chain.onnx", [16])
-    project.write({"chain": {"source": "onnx:chain.onnx"}})
-    outcome = project.snakemake("tuned")
-    assert outcome.code == 0, outcome.output
-    return project
+
+    def prepare(project: Project) -> None:
+        write_onnx(project.folder / "chain.onnx", [16])
+        project.write({"chain": {"source": "onnx:chain.onnx"}})
+
+    return tuned("one", prepare)[0]
 
 
 @pytest.fixture

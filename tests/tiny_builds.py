@@ -1,0 +1,46 @@
+"""A tiny network that is built for the processor, and Python in a process of its own beside it.
+
+TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copy
+
+HOME = Path(__file__).parents[1]
+
+BUILD = """
+import sys
+from pathlib import Path
+from anole.compile.build import BuildSettings, compile_build
+from anole.extract.tasks import extract_tasks
+from anole.targets.cpu.settings import describe_cpu
+from anole.spec.entries import ModelSpec
+from anole.targets import get_target
+
+target = get_target(describe_cpu(threads=1))
+model = ModelSpec("net", "torch:tiny:residual", {"x": tuple(map(int, sys.argv[1:]))})
+manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
+compile_build(model, manifest, BuildSettings("net", "autotvm", 0, False, 0), {}, Path("net"))
+"""
+
+
+def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a folder, with one thread and the library; it must succeed."""
+    path = os.pathsep.join([str(HOME / "lib"), str(folder)])
+    environment = {**os.environ, "PYTHONPATH": path, "TVM_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run
+
+
+def build_tiny(folder: Path, *shape: int) -> None:
+    """Writes ``tiny.py`` into a folder, and its residual network, built untuned for one thread, as ``net``."""
+    copy(HOME / "tests/tiny_networks.py", folder / "tiny.py")
+    run_python(folder, "-c", BUILD, *map(str, shape))
