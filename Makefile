@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test fuzz lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
+.PHONY: help env demo test test-all tests tests-all fuzz lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -29,8 +29,20 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 	snakemake --cores all
 	@sqlite-utils query db/tuning.sqlite 'select * from model_latency' --table
 
-test: env lint  ## everything that .ci/run checks
-	python -m pytest --numprocesses 2 --dist loadfile
+PYTEST := python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# Lint runs beside the tests: where nothing is cached, mypy takes one core for half a minute.
+test: env  ## everything that .ci/run checks: lint, and all tests but the slow ones and those that need a GPU
+	@$(MAKE) --no-print-directory --jobs 2 lint tests
+
+test-all: env  ## the same and the slow tests, which repeat the others on more examples
+	@$(MAKE) --no-print-directory --jobs 2 lint tests-all
+
+tests: env
+	$(PYTEST)
+
+tests-all: env
+	$(PYTEST) -m "not gpu"
 
 fuzz: env  ## run the property tests with new random examples, to find counterexamples
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/extract tests/search tests/space \

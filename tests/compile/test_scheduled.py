@@ -48,7 +48,9 @@ def nests(func: tirx.PrimFunc) -> list[list[tirx.For]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "size"), [("squeezenet1_1", 96), ("mobilenet_v2", 96)])
+@pytest.mark.parametrize(
+    ("name", "size"), [pytest.param("squeezenet1_1", 96, marks=pytest.mark.slow), ("mobilenet_v2", 96)]
+)
 def test_what_is_large_is_parallel_and_vectorised(name: str, size: int) -> None:
     large = 0
     for variable, func in lowered(name, size).functions_items():

@@ -67,12 +67,13 @@ def test_nothing_is_started_for_hardware_that_is_not_here(project: Any) -> None:
     assert "build chain-gpu-random lacks the records of any task" in line and "`required: false`" in line
 
 
-def test_what_is_not_required_is_skipped_with_a_notice(project: Any) -> None:
+def test_what_is_not_required_is_skipped_with_a_notice(project: Any, onnx_writer: Callable[..., None]) -> None:
+    onnx_writer(project.folder / "chain.onnx", [16])
     write(project, {"kind": "cuda", "required": False}, {"model": "chain", "target": "cpu"})
     outcome = project.snakemake("tuned")
     assert outcome.code == 0, outcome.output
     assert "anole: skips the build chain-gpu-random: " in outcome.output
-    assert outcome.jobs["extract"] == ["chain-cpu"] and len(outcome.jobs["tune"]) == 2
+    assert outcome.jobs["extract"] == ["chain-cpu"] and len(outcome.jobs["tune"]) == 1
     assert "skips chain-gpu-random" in project.anole("plan").stdout
 
 

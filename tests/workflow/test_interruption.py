@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.workflow
 
-TRIALS = 16
+TRIALS = 12
 
 
 def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -43,7 +43,7 @@ def kill_tuner(process: subprocess.Popen[str]) -> None:
     tuner.kill()
 
 
-@pytest.mark.parametrize("kill", [kill_everything, kill_snakemake, kill_tuner])
+@pytest.mark.parametrize("kill", [kill_everything, kill_snakemake, pytest.param(kill_tuner, marks=pytest.mark.slow)])
 def test_tuning_goes_on_where_it_was_killed(one: Any, kill: Callable[[subprocess.Popen[str]], None]) -> None:
     (shard,) = one.shards()
     one.edit("models.yaml", "trials: 2", f"trials: {TRIALS}")
