@@ -9,6 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.search.budget import spend
+from anole.search.loop import tune
+from anole.search.presets import read_tuner
+from anole.search.state import Search, Subject
 
 
 @dataclass
@@ -65,3 +68,48 @@ def test_no_tasks_and_no_budget():
     task = Task(1.0)
     spend([task], 0, 4)
     assert task.grants == []
+
+
+class Tuning:
+    """A task of a model, tuned in memory."""
+
+    def __init__(self, formula, key, weight, recorded=()):
+        subject = Subject(formula.space, formula.flop, key)
+        self.search = Search(subject, read_tuner({"preset": "random", "batch": 6}), seed=0, recorded=recorded)
+        self.formula, self.weight = formula, weight
+
+    @property
+    def n_trials(self):
+        return len(self.search.trials)
+
+    @property
+    def done(self):
+        return self.search.done
+
+    @property
+    def expected_saving_s(self):
+        latencies_s = [trial.measurement.latency_s for trial in self.search.trials]
+        return self.weight * min(filter(None, latencies_s), default=1.0) * self.search.expected_gain
+
+    def advance(self, n_trials):
+        tune(self.search, self.formula.measure, n_trials)
+
+
+def test_a_shared_budget_is_resumed_as_it_was_spent(formula):
+    """What is replayed counts as it did: whatever was learned from an iteration is known before the next grant."""
+
+    def spent(recorded=((), (), ())):
+        tunings = [
+            Tuning(formula("bowl"), str(weight), weight, trials)
+            for weight, trials in zip((1, 2, 8), recorded, strict=True)
+        ]
+        spend(tunings, 96, 6)
+        return tunings
+
+    whole = spent()
+    for n_lost in (0, 6, 30):
+        again = spent([tuning.search.trials[: max(0, tuning.n_trials - n_lost)] for tuning in whole])
+        assert [tuning.n_trials for tuning in again] == [tuning.n_trials for tuning in whole]
+        assert sum(len(tuning.formula.asked) for tuning in again) == sum(
+            min(n_lost, tuning.n_trials) for tuning in whole
+        )

@@ -12,10 +12,13 @@ from anole.errors import ConfigError
 from anole.keys import canonical_json
 from anole.record import Confirmation, Measurement, Status, Trial
 from anole.search.explore.guided_annealing import GuidedAnnealing
-from anole.search.loop import Search, Subject, Watch, tune
+from anole.search.loop import tune
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.roles import Examples
+from anole.search.state import Search, Subject
+from anole.search.watch import Watch
 from anole.space import ALGORITHM, Space
+from anole.testing.in_memory import tune_in_memory
 
 BRISK = {
     "autotvm": read_tuner(
@@ -50,7 +53,7 @@ class Session:
         subject = Subject(formula.space, formula.flop, task_key, more.pop("prior", None))
         watch = Watch(more.pop("on_iteration", ignore), self.acknowledge, self.confirmations.append)
         self._tune = partial(
-            tune,
+            tune_in_memory,
             subject,
             settings,
             measure,
@@ -163,14 +166,8 @@ def test_a_trial_is_handed_out_before_the_next_is_measured(bowl, settings):
             events.append("measured")
             yield measurement
 
-    tune(
-        Subject(bowl.space, bowl.flop, "task"),
-        settings,
-        measure,
-        8,
-        seed=0,
-        watch=Watch(trial=lambda _: events.append("stored")),
-    )
+    search = Search(Subject(bowl.space, bowl.flop, "task"), settings, seed=0)
+    tune(search, measure, 8, Watch(trial=lambda _: events.append("stored")))
     assert events == ["measured", "stored"] * 8
 
 
@@ -378,19 +375,19 @@ def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, se
 
 def test_a_search_that_goes_on_by_steps_is_the_one_that_went_in_one_go(bowl, settings):
     whole = Session(bowl, settings, 26).run()
-    search = Search(Subject(bowl.space, bowl.flop, "task"), settings, bowl.measure, seed=0)
+    search = Search(Subject(bowl.space, bowl.flop, "task"), settings, seed=0)
     for n_trials in (1, 6, 6, 9, 20, 26):
-        search.advance(n_trials)
+        tune(search, bowl.measure, n_trials)
         assert len(search.trials) == n_trials
     assert outcome(search.trials) == outcome(whole.trials)
 
 
 def test_the_expected_gain_is_what_past_iterations_saved_the_last_weighing_most(bowl):
-    search = Search(Subject(bowl.space, bowl.flop, "task"), BRISK["random"], bowl.measure, seed=0)
+    search = Search(Subject(bowl.space, bowl.flop, "task"), BRISK["random"], seed=0)
     assert search.expected_gain == 1.0
     expected, best_s = 1.0, None
     for n_trials in range(6, 60, 6):
-        search.advance(n_trials)
+        tune(search, bowl.measure, n_trials)
         now_s = min((t.measurement.latency_s for t in search.trials if t.measurement.latency_s), default=None)
         gain = 0.0 if now_s is None else 1.0 if best_s is None else 1.0 - now_s / best_s
         expected, best_s = 0.5 * expected + 0.5 * gain, now_s

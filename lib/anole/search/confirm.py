@@ -8,12 +8,43 @@ from collections.abc import Callable, Iterable, Sequence
 from anole.keys import canonical_json
 from anole.record import Config, Confirmation, Measurement, Trial, utc_now
 from anole.search.roles import Measure
+from anole.search.settings import TunerSettings
+from anole.search.watch import NOBODY, Watch
 
 Worth = Callable[[Config], float]
 """Which share of its speed a config is worth, see `anole.space.Space.worth`."""
 
 _FAR = 2.0
 """How many times as long as the best a config may take to be its rival; no network makes up for more."""
+
+
+def settle(
+    trials: Sequence[Trial],
+    settings: TunerSettings,
+    confirmed: Sequence[Confirmation],
+    confirm_with: Measure | None,
+    worth: Worth,
+    watch: Watch = NOBODY,
+    default: Config | None = None,
+) -> list[Trial | Confirmation]:
+    """Confirms the fastest of all trials of a run, unless that was done, and returns all that worked, the best first.
+
+    Args:
+        trials: all of the run.
+        settings: the tuner's, which say how many are confirmed.
+        confirmed: confirmations of the same run; those made after as many trials are not made again.
+        confirm_with: measures the fastest configs again, more carefully; they stay unconfirmed without it.
+        worth: see `Worth`.
+        watch: what is told of every new confirmation.
+        default: what is built without tuning, which competes: a search may not have met it, and should not end
+            behind it. None where it does not compete.
+    """
+    confirmations = [confirmation for confirmation in confirmed if confirmation.after_trials == len(trials)]
+    if confirm_with is not None and not confirmations:
+        confirmations = confirm(rivals(trials, settings.n_confirm, default, worth), confirm_with, len(trials))
+        for confirmation in confirmations:
+            watch.confirmation(confirmation)
+    return ranked(trials, confirmations, worth)
 
 
 def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:

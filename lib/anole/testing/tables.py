@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from anole.errors import StoreError
 from anole.record import Config, Measurement, Status, Trial
-from anole.search.loop import Subject, Watch, tune
 from anole.search.settings import TunerSettings
+from anole.search.state import Subject
+from anole.search.watch import Watch
 from anole.space.space import Space
 from anole.targets import get_target
 from anole.task import Conv2d, Workload
+from anole.testing.in_memory import tune_in_memory
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def replay(table: Table, settings: TunerSettings, n_trials: int, seed: int) -> R
     iterations: dict[int, Mapping[str, float]] = {}
     subject = Subject(table.space, table.workload.flop, table.workload.label)
     watch = Watch(iterations.__setitem__, trials.append)
-    tune(subject, settings, table.measure, n_trials, seed=seed, watch=watch)
+    tune_in_memory(subject, settings, table.measure, n_trials, seed=seed, watch=watch)
     return Replay(tuple(trials), iterations)
 
 

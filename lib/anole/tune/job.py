@@ -1,10 +1,10 @@
-"""One task being tuned: its shard, its search, and its worker processes as long as they are needed."""
+"""One task being tuned: its search, what measures its candidates, and the shard that records its trials."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -19,15 +19,18 @@ from anole.measure.simulation import Simulated
 from anole.measure.site import Site
 from anole.measure.worker import prepare
 from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
-from anole.search.confirm import diverse, fastest_of_each
-from anole.search.loop import TUNER_VERSION, Search, Subject, Watch, settle
+from anole.search.confirm import diverse, fastest_of_each, settle
+from anole.search.loop import TUNER_VERSION, tune
 from anole.search.settings import TunerSettings
+from anole.search.state import Search, Subject
+from anole.search.watch import NOBODY, Watch
 from anole.space import Space
 from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.task import Task
 from anole.tune.transfer import find_sources, read_prior
+from anole.tune.workers import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -39,23 +42,21 @@ _SAMPLED = 4096
 
 
 class TaskTuning:
-    """A search that goes on as it is told, and what it records.
+    """A search that takes as many trials as it is granted, step by step, and records them.
 
-    A context manager; entering it opens the shard, or waits for whoever has it open.
+    A context manager; entering it opens the shard, or waits for the process that has it open.
 
     Args:
         task: what is tuned.
-        settings: of the tuner.
-        seed: of the tuner.
-        shards_dir: of all shards.
+        settings: the tuner's settings.
+        seed: the tuner's seed.
+        shards_dir: the folder of all shards.
+        workers: the worker processes of all tasks that are tuned side by side.
         weight: how often the model runs it.
         n_trials: at most so many trials of the shard count; all of them when None.
         site: where candidates run; None where they are simulated.
         n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
-
-    Attributes:
-        on_trial: is called after every trial.
-        before_measuring: is called, with the job, before its workers are needed.
+        watch: what is told of everything after it is recorded.
     """
 
     def __init__(
@@ -64,19 +65,19 @@ class TaskTuning:
         settings: TunerSettings,
         seed: int,
         shards_dir: Path,
+        workers: Workers,
         *,
         weight: int = 1,
         n_trials: int | None = None,
         site: Site | None = None,
         n_builders: int | None = None,
+        watch: Watch = NOBODY,
     ) -> None:
         self.task, self.weight = task, weight
-        self.on_trial: Callable[[], None] = lambda: None
-        self.before_measuring: Callable[[TaskTuning], None] = lambda _: None
         self._settings, self._seed, self._shards_dir, self._limit = settings, seed, shards_dir, n_trials
         self._target, self._site, self._n_builders = get_target(task.target), site, n_builders
-        self._stack, self._workers = ExitStack(), ExitStack()
-        self._measurer: Measurer | Simulated | None = None
+        self._workers, self._told = workers, watch
+        self._stack = ExitStack()
         self._search: Search | None = None
 
     def __enter__(self) -> Self:
@@ -91,6 +92,8 @@ class TaskTuning:
             versions=software_versions(),
         )
         self._shard = self._stack.enter_context(Shard.open(self._shards_dir, run, self.task, wait=True))
+        recording = Watch(self._shard.append_iteration, self._shard.append_trial, self._shard.append_confirmation)
+        self._watch = recording.then(self._told)
         self._recorded = self._shard.trials[: self._limit]
         self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
         if not self._is_complete and self._target.place is not Place.SIMULATOR:
@@ -100,7 +103,6 @@ class TaskTuning:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.rest()
         self._stack.close()
 
     @property
@@ -133,7 +135,7 @@ class TaskTuning:
     @property
     def done(self) -> bool:
         """Whether more trials would be in vain."""
-        return self._is_complete or (self._search is not None and (self._search.exhausted or self._search.converged))
+        return self._is_complete or (self._search is not None and self._search.done)
 
     @property
     def expected_saving_s(self) -> float:
@@ -145,20 +147,8 @@ class TaskTuning:
         if self._is_complete:
             return
         if self._search is None:
-            self._search = Search(
-                self._subject(),
-                self._settings,
-                self._measure,
-                seed=self._seed,
-                recorded=self._recorded,
-                watch=Watch(self._shard.append_iteration, self._note),
-            )
-        self._search.advance(n_trials)
-
-    def rest(self) -> None:
-        """Ends the worker processes until they are needed again."""
-        self._workers.close()
-        self._measurer = None
+            self._search = Search(self._subject(), self._settings, seed=self._seed, recorded=self._recorded)
+        tune(self._search, self._measure, n_trials, self._watch)
 
     def receipt(self, n_trials: int) -> TuningReceipt:
         """Confirms the fastest trials, unless the shard has more than count, and returns what came of it all.
@@ -171,9 +161,8 @@ class TaskTuning:
         is_remote = self._site is not None and self._site.remote is not None
         able = self._target.place is not Place.SIMULATOR and (is_remote or self._target.absence() is None)
         confirm = self._confirm if is_all and able else None
-        watch = Watch(confirmation=self._shard.append_confirmation)
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
-        ranking = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, watch, default)
+        ranking = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, self._watch, default)
         best = next(iter(ranking), None)
         latency_s = best.measurement.latency_s if best is not None else None
         return TuningReceipt(
@@ -213,29 +202,22 @@ class TaskTuning:
         return Subject(space, workload.flop, self.task.key, prior)
 
     def _measure(self, configs: Sequence[Config]) -> Iterable[Measurement]:
-        return self._open_measurer().measure(configs)
+        return self._measurer().measure(configs)
 
     def _confirm(self, configs: Sequence[Config]) -> Iterable[Measurement]:
-        measurer = self._open_measurer()
+        measurer = self._measurer()
         assert not isinstance(measurer, Simulated), "what is simulated is not confirmed"
         return measurer.confirm(configs)
 
-    def _open_measurer(self) -> Measurer | Simulated:
-        self.before_measuring(self)
-        if self._measurer is None:
-            self._measurer = measurer_of(
-                self.task, self._settings.evaluator, self._best_s(), self._site, self._n_builders
-            )
-            self._workers.enter_context(self._measurer)
-        return self._measurer
+    def _measurer(self) -> Measurer | Simulated:
+        return self._workers.measurer(
+            self.task.key,
+            lambda: measurer_of(self.task, self._settings.evaluator, self._best_s(), self._site, self._n_builders),
+        )
 
     def _best_s(self) -> float | None:
         trials = self.trials or self._recorded
         return min(filter(None, (trial.measurement.latency_s for trial in trials)), default=None)
-
-    def _note(self, trial: Trial) -> None:
-        self._shard.append_trial(trial)
-        self.on_trial()
 
 
 def _facts_of(space: Space) -> SpaceFacts:

@@ -14,16 +14,16 @@ from anole.documents.task import read_task
 from anole.measure.site import Site, site_of
 from anole.search.budget import spend
 from anole.search.settings import TunerSettings
+from anole.search.watch import Watch
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.targets.rpc.address import Remote
 from anole.task import Task
 from anole.tune.job import TaskTuning
 from anole.tune.progress import Progress
+from anole.tune.workers import Workers
 
 logger = logging.getLogger(__name__)
-
-_OPEN_MEASURERS = 8
 
 
 def tune_task(
@@ -61,11 +61,14 @@ def tune_task(
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(task.label, n_trials))
         site = _enter_site(stack, task, remote)
-        tuning = stack.enter_context(
-            TaskTuning(task, settings, seed, shards_dir, n_trials=n_trials, site=site, n_builders=n_builders)
+        workers = stack.enter_context(Workers())
+        tunings: list[TaskTuning] = []
+        watch = Watch(trial=lambda _: progress.update(*_overall(tunings)))
+        tuning = TaskTuning(
+            task, settings, seed, shards_dir, workers, n_trials=n_trials, site=site, n_builders=n_builders, watch=watch
         )
-        tuning.on_trial = lambda: progress.update(tuning.n_trials, tuning.best_gflops, tuning.n_failures)
-        tuning.on_trial()
+        tunings.append(stack.enter_context(tuning))
+        progress.update(*_overall(tunings))
         tuning.advance(n_trials)
         receipt = tuning.receipt(n_trials)
     logger.info("%s", receipt)
@@ -111,35 +114,20 @@ def tune_model(
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(manifest.model, n_trials))
         site = _enter_site(stack, tasks[0], remote) if tasks else None
-        tunings = [
-            stack.enter_context(
-                TaskTuning(task, settings, seed, shards_dir, weight=weights[task.key], site=site, n_builders=n_builders)
+        workers = stack.enter_context(Workers())
+        tunings: list[TaskTuning] = []
+        watch = Watch(trial=lambda _: progress.update(*_overall(tunings)))
+        for task in tasks:
+            weight = weights[task.key]
+            tuning = TaskTuning(
+                task, settings, seed, shards_dir, workers, weight=weight, site=site, n_builders=n_builders, watch=watch
             )
-            for task in tasks
-        ]
-        workers = _OpenWorkers()
-        for tuning in tunings:
-            tuning.on_trial = lambda: progress.update(*_overall(tunings))
-            tuning.before_measuring = workers.admit
+            tunings.append(stack.enter_context(tuning))
         spend(tunings, n_trials, settings.batch)
         receipts = tuple(tuning.receipt(tuning.n_trials) for tuning in tunings)
     for receipt in receipts:
         logger.info("%s", receipt)
     write_receipt(receipts_path, SharedReceipts(n_trials, receipts))
-
-
-class _OpenWorkers:
-    """Keeps the worker processes of but a few tasks alive, those that were at work last."""
-
-    def __init__(self) -> None:
-        self._open: list[TaskTuning] = []
-
-    def admit(self, tuning: TaskTuning) -> None:
-        """Makes room for the workers of a task."""
-        self._open = [tuning, *(other for other in self._open if other is not tuning)]
-        for other in self._open[_OPEN_MEASURERS:]:
-            other.rest()
-        del self._open[_OPEN_MEASURERS:]
 
 
 def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | None:
@@ -149,8 +137,9 @@ def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | N
 
 
 def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:
-    """Returns the trials of all tasks, the speed of the model's tasks together in GFLOP/s, and the failures."""
+    """Returns the trials of all tasks, their speed together in GFLOP/s, 0 while nothing worked, and the failures."""
     flop = sum(tuning.weight * tuning.task.workload.flop for tuning in tunings)
     latency_s = sum(tuning.latency_s for tuning in tunings)
     trials, failures = sum(tuning.n_trials for tuning in tunings), sum(tuning.n_failures for tuning in tunings)
-    return trials, flop / latency_s / 1e9, failures
+    has_worked = any(tuning.best_gflops for tuning in tunings)
+    return trials, flop / latency_s / 1e9 if has_worked else 0.0, failures

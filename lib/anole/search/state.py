@@ -1,0 +1,203 @@
+"""What the search of one task knows, and the steps of its loop: propose, choose, begin, append, learn."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from anole.keys import derive_seed
+from anole.record import Config, Measurement, Trial, utc_now
+from anole.search.roles import Candidates, Examples, History
+from anole.search.settings import TunerSettings
+from anole.search.surrogate.blind import Blind
+from anole.space.space import Space, Vectors
+
+_LED_SHARE = 0.5
+"""The share of the first batch that similar tasks choose; the rest is what the explorer begins with without them."""
+
+_GAIN_MEMORY = 0.5
+"""How much of the expected gain is what was expected before."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is searched.
+
+    Attributes:
+        space: where the configs come from.
+        flop: floating-point operations of one run of the task's kernel.
+        task_key: the task's content key, which all randomness comes from, together with the seed.
+        prior: what similar tasks teach, before anything is measured.
+    """
+
+    space: Space
+    flop: int
+    task_key: str
+    prior: Examples | None = None
+
+
+@dataclass
+class Batch:
+    """What one iteration measures.
+
+    Attributes:
+        vectors: index vectors of its trials so far and then of those to come, shape (n, n_knobs).
+        trials: those that are measured.
+    """
+
+    vectors: Vectors
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def pending(self) -> Vectors:
+        """The index vectors of what is still to be measured."""
+        return self.vectors[len(self.trials) :]
+
+
+class Search:
+    """The state of one search, which `anole.search.loop.tune` takes from step to step.
+
+    Given the trials that were recorded, it is resumed by replay: the parts propose and choose again what they did
+    then, so that their state is what it was, but the recorded configs take the place of the chosen ones.
+
+    Args:
+        subject: what is searched.
+        settings: the parts of the tuner.
+        seed: where all randomness comes from.
+        recorded: trials of the same run, which are replayed before anything is measured.
+
+    Attributes:
+        trials: replayed and new ones, in the order of their iterations.
+        batch: what is being measured; None between two iterations.
+        iteration: the number of the latest iteration; -1 before the first.
+        log: figures of the latest iteration's search.
+        expected_gain: the share of the best latency that the next iteration is expected to save: what past
+            iterations saved, the last one weighing as much as all before it. It is 1 in the beginning.
+        exhausted: whether there was nothing more to propose.
+    """
+
+    def __init__(self, subject: Subject, settings: TunerSettings, *, seed: int, recorded: Sequence[Trial] = ()) -> None:
+        self.subject, self.settings = subject, settings
+        self.trials: list[Trial] = []
+        self.batch: Batch | None = None
+        self.iteration = -1
+        self.log: Mapping[str, float] = {}
+        self.expected_gain = 1.0
+        self.exhausted = False
+        self._seed, self._rng = seed, np.random.default_rng()
+        self._recorded = sorted(recorded, key=lambda trial: trial.number)
+        self._numbers = itertools.count(self._recorded[-1].number + 1 if self._recorded else 0)
+        self._history = History(subject.space, subject.flop, subject.prior)
+        self._explorer = settings.explorer.start(subject.space)
+        self._sampler = settings.sampler.start(subject.space)
+        self._surrogate = settings.surrogate.start(subject.space)
+        self._began_s = self._iteration_began_s = 0.0
+
+    @property
+    def converged(self) -> bool:
+        """Whether the next iteration is expected to gain too little to be worth it."""
+        return self.settings.min_gain is not None and self.expected_gain < self.settings.min_gain
+
+    @property
+    def done(self) -> bool:
+        """Whether more trials would be in vain."""
+        return self.exhausted or self.converged
+
+    def start_clock(self) -> None:
+        """Lets the run's seconds go on after those of its last trial."""
+        self._began_s = time.perf_counter() - (self.trials[-1].elapsed_s if self.trials else 0.0)
+
+    def propose(self) -> Candidates:
+        """Starts an iteration: fits the surrogate to the history, and lets the explorer search by it."""
+        self._iteration_began_s = time.perf_counter()
+        self.iteration += 1
+        self._rng = np.random.default_rng(derive_seed(self._seed, self.subject.task_key, self.iteration))
+        if len(self._history) or self._history.prior is not None:
+            self._surrogate.fit(self._history)
+        return self._explorer.propose(self._surrogate, self._history, self._rng)
+
+    def choose(self, candidates: Candidates) -> Vectors:
+        """Returns the sampler's choice, always a whole batch: a budget that is raised must not change it.
+
+        Similar tasks may err, so that they lead only a share of the first batch.
+        """
+        n = self.settings.batch
+        if len(self._history) or self._history.prior is None:
+            return self._sampler.choose(candidates, self._history, n, self._rng)
+        led = self._sampler.choose(candidates, self._history, math.ceil(_LED_SHARE * n), self._rng)
+        unled = self._explorer.propose(Blind().start(self.subject.space), self._history, self._rng).vectors
+        return np.concatenate([led, self._without(unled, led)[: n - len(led)]])
+
+    def begin(self, chosen: Vectors, log: Mapping[str, float]) -> None:
+        """Makes the choice the batch; recorded trials of the iteration count as chosen and as measured.
+
+        Args:
+            chosen: index vectors, shape (n, n_knobs); without any the space is exhausted.
+            log: figures of the explorer's search.
+        """
+        known = [trial for trial in self._recorded if trial.iteration == self.iteration]
+        vectors = _vectors(self.subject.space, known)
+        if not self._recorded or self.iteration >= self._recorded[-1].iteration:
+            fresh = self._without(chosen, vectors)
+            vectors = np.concatenate([vectors, fresh[: self.settings.batch - len(known)]])
+            self.exhausted = not len(vectors)
+        if self.exhausted:
+            logger.info("nothing more to propose after %d trials", len(self.trials))
+            return
+        self.batch = Batch(vectors, known)
+        self.log = {"search_s": time.perf_counter() - self._iteration_began_s, **log}
+        if known:
+            self.trials += known
+            self.start_clock()
+
+    def pending(self, n_trials: int) -> list[Config]:
+        """Returns the configs of the batch that are still to be measured, as far as a budget of `n_trials` lasts."""
+        if self.batch is None:
+            return []
+        n_left = max(0, n_trials - len(self.trials))
+        return [self.subject.space.config(vector) for vector in self.batch.pending[:n_left]]
+
+    def append(self, config: Config, measurement: Measurement) -> Trial:
+        """Returns the next pending config's measurement as a trial of the search."""
+        assert self.batch is not None
+        gflops = self.subject.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
+        elapsed_s = time.perf_counter() - self._began_s
+        trial = Trial(next(self._numbers), self.iteration, config, measurement, elapsed_s, gflops, utc_now())
+        self.trials.append(trial)
+        self.batch.trials.append(trial)
+        return trial
+
+    def learn(self) -> None:
+        """Ends the iteration, once its batch is whole: makes it history, and says what is to be expected of the next.
+
+        The surrogate is fitted when the next iteration begins, so that it is not fitted after the last one.
+        """
+        if self.batch is None or len(self.batch.pending):
+            return
+        before = self._history.best_gflops
+        self._history.add(self.batch.vectors, [trial.measurement for trial in self.batch.trials])
+        after = self._history.best_gflops
+        gain = 1.0 - before / after if after else 0.0
+        self.expected_gain = _GAIN_MEMORY * self.expected_gain + (1.0 - _GAIN_MEMORY) * gain
+        self.batch = None
+        if self.converged:
+            logger.info("converged after %d trials", len(self.trials))
+
+    def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
+        """Returns the index vectors that are not among others."""
+        space = self.subject.space
+        return vectors[~np.isin(space.indices(vectors), space.indices(others))]
+
+
+def _vectors(space: Space, trials: Sequence[Trial]) -> Vectors:
+    """Returns the index vectors of n trials, shape (n, n_knobs)."""
+    vectors = [space.vector(trial.config) for trial in trials]
+    return np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))

@@ -1,0 +1,112 @@
+"""Formulas that answer for hardware: spaces whose best config is known, for tests of what searches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config, Measurement, Status
+from anole.search.roles import History
+from anole.space import ALGORITHM, Constraint, Space, option_knob, split_knob, union
+from anole.space.space import Columns, Vectors
+
+
+@dataclass
+class Formula:
+    """A space and what its configs cost.
+
+    Attributes:
+        space: where the configs come from.
+        cost_s: from columns to latencies in seconds, shape (n,); NaN is a config that fails.
+        flop: floating-point operations of one run.
+        asked: every config that was measured, in order.
+    """
+
+    space: Space
+    cost_s: Callable[[Columns], NDArray[np.float64]]
+    flop: int = 10**9
+    asked: list[Config] = field(default_factory=list)
+
+    def measurements(self, vectors: Vectors) -> list[Measurement]:
+        """Returns what n index vectors cost, shape (n, n_knobs), without counting them as asked."""
+        costs_s = self.cost_s(self.space.columns(vectors))
+        return [
+            Measurement(Status.RUN_ERROR, error="no result")
+            if np.isnan(cost_s)
+            else Measurement(Status.OK, latency_s=cost_s)
+            for cost_s in map(float, costs_s)
+        ]
+
+    def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Measures configs, one by one."""
+        for config in configs:
+            self.asked.append(config)
+            yield self.measurements(self.space.vector(config)[None])[0]
+
+    def history(self, n: int, seed: int = 0) -> History:
+        """Returns a history of n random configs."""
+        history = History(self.space, self.flop)
+        vectors = self.space.sample(n, np.random.default_rng(seed))
+        history.add(vectors, self.measurements(vectors))
+        return history
+
+    @property
+    def optimum_s(self) -> float:
+        """The least latency of the space, by asking for all of them."""
+        assert self.space.valid_indices is not None, "the space is too large to ask for all of its configs"
+        vectors = self.space.vectors(self.space.valid_indices)
+        return float(np.nanmin(self.cost_s(self.space.columns(vectors))))
+
+
+def bowl(extent_f: int = 128, extent_x: int = 56) -> Formula:
+    """Returns a tiling formula with one optimum, interacting knobs, invalid configs and configs that fail."""
+    space = Space(
+        [
+            split_knob("tile_f", extent_f, 4),
+            split_knob("tile_x", extent_x, 4),
+            split_knob("tile_rc", 64, 2),
+            option_knob("order", ["channels_first", "kernel_first", "mixed"]),
+            option_knob("unroll", [0, 64, 512]),
+        ],
+        [Constraint("the tile is too large", lambda c: c["tile_f"][:, 3] * c["tile_x"][:, 3] <= 128)],
+    )
+
+    def cost_s(columns: Columns) -> NDArray[np.float64]:
+        f, x, rc = (np.log2(columns[name]) for name in ("tile_f", "tile_x", "tile_rc"))
+        cost = 1 + 0.1 * (f[:, 3] + x[:, 3] - 6) ** 2 + 0.05 * (f[:, 3] - 4) ** 2 + 0.05 * (f[:, 1] - x[:, 1]) ** 2
+        cost += 0.05 * (rc[:, 1] - 3) ** 2 + 0.02 * f[:, 0] + 0.02 * x[:, 2]
+        cost += 0.2 * (columns["order"] != "kernel_first") + 0.1 * (columns["unroll"] == 512)
+        fails = (columns["unroll"] == 512) & (columns["tile_rc"][:, 1] > 16)
+        return np.where(fails, np.nan, 1e-3 * cost)
+
+    return Formula(space, cost_s)
+
+
+def handful() -> Formula:
+    """Returns a formula over 12 configs, 8 of them valid."""
+    space = Space(
+        [option_knob("a", [0, 1, 2, 3]), option_knob("b", [0, 1, 2])],
+        [Constraint("a and b are too far apart", lambda c: np.abs(c["a"] - c["b"]) < 2)],
+    )
+    return Formula(space, lambda c: 1e-3 * (1.0 + c["a"] + 2 * c["b"]))
+
+
+def rivals() -> Formula:
+    """Returns a formula with a choice of two algorithms; the second is faster at its best, and slower elsewhere."""
+    direct = bowl()
+    space = union(
+        {
+            "direct": direct.space,
+            "winograd": Space([option_knob("tile_size", [2, 4, 6]), split_knob("tile_p", 3 << 8, 4)]),
+        }
+    )
+
+    def cost_s(columns: Columns) -> NDArray[np.float64]:
+        p = np.log2(columns["tile_p"])
+        winograd_s = 4e-4 * (1 + 0.3 * (p[:, 1] - 3) ** 2 + 0.2 * (p[:, 3] - 2) ** 2 + (columns["tile_size"] != 4))
+        return np.where(columns[ALGORITHM] == "winograd", winograd_s, direct.cost_s(columns))
+
+    return Formula(space, cost_s)

@@ -1,0 +1,53 @@
+"""A whole run on anything that answers for hardware, such as a formula or a table; it leaves no file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anole.record import Confirmation, Trial
+from anole.search.confirm import settle
+from anole.search.loop import tune
+from anole.search.roles import Measure
+from anole.search.settings import TunerSettings
+from anole.search.state import Search, Subject
+from anole.search.watch import NOBODY, Watch
+
+
+def tune_in_memory(
+    subject: Subject,
+    settings: TunerSettings,
+    measure: Measure,
+    n_trials: int,
+    *,
+    seed: int,
+    recorded: Sequence[Trial] = (),
+    confirmed: Sequence[Confirmation] = (),
+    confirm_with: Measure | None = None,
+    watch: Watch = NOBODY,
+) -> Trial | Confirmation | None:
+    """Tunes one task as `anole tune` does, without a shard, a target or a worker process.
+
+    Args:
+        subject: what is searched.
+        settings: the parts of the tuner.
+        measure: what measures a batch.
+        n_trials: the budget, recorded trials included.
+        seed: where all randomness comes from.
+        recorded: trials of the same run.
+        confirmed: confirmations of the same run; the fastest are not confirmed again after as many trials.
+        confirm_with: measures the fastest configs again, more carefully; they stay unconfirmed without it.
+        watch: what is told of iterations, trials and confirmations.
+
+    Returns:
+        The fastest: confirmed, if anything was, or as its trial; None when every trial failed.
+
+    Raises:
+        ConfigError: a recorded config does not belong to the space.
+    """
+    trials = list(recorded)
+    if len(trials) < n_trials:
+        search = Search(subject, settings, seed=seed, recorded=recorded)
+        tune(search, measure, n_trials, watch)
+        trials = search.trials
+    ranking = settle(trials, settings, confirmed, confirm_with, subject.space.worth, watch)
+    return next(iter(ranking), None)

@@ -1,0 +1,54 @@
+"""The worker processes of the tasks that are tuned side by side, only a few of them alive at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
+from typing import Self
+
+from anole.measure.measurer import Measurer
+from anole.measure.simulation import Simulated
+
+_MOST_OPEN = 8
+
+
+class Workers:
+    """Keeps the measurers of the tasks that were at work last open, and closes the others until they are needed again.
+
+    A context manager; leaving it closes all of them.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[ExitStack, Measurer | Simulated]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._keep(0)
+
+    def measurer(
+        self, task_key: str, start: Callable[[], AbstractContextManager[Measurer | Simulated]]
+    ) -> Measurer | Simulated:
+        """Returns the open measurer of a task, which is started where the task has none.
+
+        Args:
+            task_key: the task's key.
+            start: makes a measurer of the task, still to be entered.
+        """
+        opened = self._open.pop(task_key, None)
+        if opened is None:
+            self._keep(_MOST_OPEN - 1)
+            stack = ExitStack()
+            opened = stack, stack.enter_context(start())
+        self._open[task_key] = opened
+        return opened[1]
+
+    def _keep(self, n: int) -> None:
+        """Closes all but the n measurers that were at work last."""
+        while len(self._open) > n:
+            stack, _ = self._open.pop(next(iter(self._open)))
+            stack.close()
