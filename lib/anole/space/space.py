@@ -108,6 +108,8 @@ class Space:
         sizes = [prod(map(int, row)) for row in counted]
         self._begins = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
         self.size = sum(sizes)
+        # Which indices are valid, shape (size,), once `valid_indices` has enumerated the space.
+        self._all_obeying: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -198,9 +200,8 @@ class Space:
 
     def valid(self, vectors: Vectors) -> NDArray[np.bool_]:
         """Returns, shape (n,), which of the index vectors obey every constraint."""
-        # Whoever has enumerated the space has asked all of this already.
-        if "_all_valid" in self.__dict__:
-            return self._all_valid[self.indices(vectors)]
+        if self._all_obeying is not None:
+            return self._all_obeying[self.indices(vectors)]
         return self._obeying(vectors)
 
     def rejection(self, config: Config) -> str | None:
@@ -260,12 +261,8 @@ class Space:
         """All valid indices in order, or None when the space is too large to be enumerated."""
         if self.size > _ENUMERABLE:
             return None
-        return np.flatnonzero(self._all_valid)
-
-    @cached_property
-    def _all_valid(self) -> NDArray[np.bool_]:
-        """Which indices are valid, shape (size,)."""
-        return self._obeying(self.vectors(np.arange(self.size, dtype=np.int64)))
+        self._all_obeying = self._obeying(self.vectors(np.arange(self.size, dtype=np.int64)))
+        return np.flatnonzero(self._all_obeying)
 
     def _obeying(self, vectors: Vectors) -> NDArray[np.bool_]:
         held = np.ones(len(vectors), dtype=bool)
