@@ -17,7 +17,8 @@ from anole.search.evaluators.fixed import Fixed
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.random import Random
 from anole.search.presets import PRESETS, read_tuner
-from anole.search.sample.greedy import EpsilonGreedy, First
+from anole.search.sample.epsilon_greedy import EpsilonGreedy
+from anole.search.sample.first import First
 from anole.search.surrogate.blind import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 

@@ -21,7 +21,8 @@ from anole.search.sample import SAMPLERS
 from anole.search.sample.adaptive_sampler import AdaptiveSampler
 from anole.search.sample.confidence import Confidence
 from anole.search.sample.contextual_greedy import ContextualGreedy
-from anole.search.sample.greedy import EpsilonGreedy, First
+from anole.search.sample.epsilon_greedy import EpsilonGreedy
+from anole.search.sample.first import First
 from anole.search.settings import TunerSettings, read_fields, unknown
 from anole.search.surrogate import SURROGATES
 from anole.search.surrogate.blind import Blind

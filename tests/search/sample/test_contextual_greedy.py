@@ -9,7 +9,7 @@ import pytest
 
 from anole.search.roles import Candidates
 from anole.search.sample.contextual_greedy import ContextualGreedy
-from anole.search.sample.greedy import EpsilonGreedy
+from anole.search.sample.epsilon_greedy import EpsilonGreedy
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.search.roles import Candidates
-from anole.search.sample.greedy import EpsilonGreedy, First, pick_diverse
+from anole.search.sample.epsilon_greedy import EpsilonGreedy, pick_diverse
+from anole.search.sample.first import First
 
 
 def objective(vectors, scores, rows, weight):

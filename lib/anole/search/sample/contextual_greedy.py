@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from anole.search.roles import Candidates, History, Sampler
-from anole.search.sample.greedy import EpsilonGreedy
+from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.space.space import Space, Vectors
 
 

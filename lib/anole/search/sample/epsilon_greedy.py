@@ -1,4 +1,4 @@
-"""Greedy samplers: the most promising candidates, some of them at random, and not all of a kind."""
+"""Greedy sampling: the most promising candidates, not all of a kind, and a few at random."""
 
 from __future__ import annotations
 
@@ -39,22 +39,6 @@ class EpsilonGreedy:
     def start(self, space: Space) -> Sampler:
         """Returns the sampler, ready to tune one task."""
         return _EpsilonGreedySampler(self, space)
-
-
-@dataclass(frozen=True)
-class First:
-    """The candidates in the order in which they come."""
-
-    name: ClassVar[str] = "first"
-
-    def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
-        return _FirstSampler()
-
-
-class _FirstSampler:
-    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        return candidates.vectors[:n]
 
 
 class _EpsilonGreedySampler:

@@ -1,128 +1,40 @@
-"""The PPO explorers: agents that learn, on the surrogate's word, which way the good configs are."""
+"""The search of PPO and MAPPO: episodes that learn, on the surrogate's word, which way the good configs are."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.explore.frontier import Frontier
+from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.rollout import Rollout, roll_out
 from anole.search.explore.random import draw
-from anole.search.roles import Candidates, Explorer, History, Surrogate
-from anole.search.settings import Range
+from anole.search.roles import Candidates, History, Surrogate
 from anole.space.space import Space, Vectors
 
 if TYPE_CHECKING:
-    import torch
-
-    from anole.search.explore.ppo.networks import Networks
     from anole.search.explore.ppo.update import Learner
 
 _CHUNK = 1024
 """Configs that are scored at once; their features stay within the processor's cache."""
 
 
-@dataclass(frozen=True)
-class Episodes:
-    """Episodes side by side, walked by policies that are trained while they walk: what PPO and MAPPO have in common.
+class PPOExplorer:
+    """Walks episodes from where the settings say, and hands over the best configs that they came by."""
 
-    Attributes:
-        n_episodes: episodes side by side.
-        n_steps: steps of an episode at most.
-        horizon: steps between two updates, PPO's T; the papers walk whole episodes, one after the other.
-        begin: where episodes begin: at ``random`` configs, where those of the ``last`` iteration stood, or half
-            of them at the ``best`` measured configs and half at random.
-        converged_share: an episode ends when at least this share of its knobs stays in one step, as in
-            RELEASE's code; null lets every episode take all steps.
-        n_minibatches: of every epoch.
-        n_candidates: how many of the best are handed over; null for all configs of all episodes, the papers'
-            S_Theta.
-    """
-
-    n_episodes: Annotated[int, Range(1, 4096)] = 128
-    n_steps: Annotated[int, Range(1, 100_000)] = 500
-    horizon: Annotated[int, Range(1, 100_000)] = 25
-    begin: Literal["random", "last", "best"] = "random"
-    converged_share: Annotated[float, Range(0, 1)] | None = 0.75
-    learning_rate: Annotated[float, Range(0)] = 1e-3
-    discount: Annotated[float, Range(0, 1)] = 0.9
-    gae_lambda: Annotated[float, Range(0, 1)] = 0.99
-    n_epochs: Annotated[int, Range(1, 100)] = 3
-    n_minibatches: Annotated[int, Range(1, 4096)] = 6
-    clip: Annotated[float, Range(0, 1)] = 0.3
-    value_coefficient: Annotated[float, Range(0)] = 1.0
-    entropy_coefficient: Annotated[float, Range(0)] = 0.1
-    n_candidates: Annotated[int, Range(1)] | None = None
-
-    def start(self, space: Space) -> Explorer:
-        """Returns the explorer, ready to tune one task."""
-        return _PPOExplorer(self, space)
-
-    def networks(self, space: Space, generator: torch.Generator) -> Networks:
-        """Returns new policies and a critic for a space."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class PPO(Episodes):
-    """One agent, which moves all knobs at once.
-
-    Ahn et al., "Chameleon" (ICLR 2020), section 3.2 and tables 7 and 9; "Reinforcement Learning and Adaptive
-    Sampling for Optimized DNN Compilation" (2019), section 4.1. Where this differs: docs/methods/release.md.
-
-    Attributes:
-        shared_layer: whether policy and value share their first layer, as in both papers.
-        n_hidden: units of each of the two hidden layers; the public code's 20 now and then learn only half of a space.
-    """
-
-    name: ClassVar[str] = "ppo"
-
-    shared_layer: bool = True
-    n_hidden: Annotated[int, Range(1, 1024)] = 64
-
-    def networks(self, space: Space, generator: torch.Generator) -> Networks:
-        """Returns a new policy and value."""
-        from anole.search.explore.ppo.networks import ActorCritic
-
-        return ActorCritic(len(space.knobs), self.n_hidden, self.shared_layer, generator)
-
-
-@dataclass(frozen=True)
-class MAPPO(Episodes):
-    """Agents that each move their own knobs by a policy of their own, and a critic that sees all of them.
-
-    "DCOC" (ASP-DAC 2025), algorithm 1 and section 4.1; Yu et al., "The Surprising Effectiveness of PPO in
-    Cooperative, Multi-Agent Games" (2022). The target says which knobs are whose; else there is one agent.
-
-    Attributes:
-        n_hidden: units of every hidden layer: one of each policy, three of the critic.
-    """
-
-    name: ClassVar[str] = "mappo"
-
-    converged_share: Annotated[float, Range(0, 1)] | None = None
-    n_hidden: Annotated[int, Range(1, 1024)] = 20
-
-    def networks(self, space: Space, generator: torch.Generator) -> Networks:
-        """Returns new policies and a critic."""
-        from anole.search.explore.ppo.networks import AgentsAndCritic
-
-        return AgentsAndCritic(list(space.agents.values()), self.n_hidden, generator)
-
-
-class _PPOExplorer:
     def __init__(self, settings: Episodes, space: Space) -> None:
         self.settings, self.space = settings, space
         self._learner: Learner | None = None
         self._last: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        """Returns candidates; before the surrogate's first fit they are drawn uniformly."""
         if not surrogate.fitted:
             return draw(history, self.settings.n_candidates or self.settings.n_episodes, rng)
         with _one_thread():

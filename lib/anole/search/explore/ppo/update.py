@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,13 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anole.search.explore.ppo.adam import Adam
+from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.gae import advantages
 from anole.search.explore.ppo.networks import Networks, log_probabilities
 from anole.search.explore.ppo.rollout import Rollout, allowed
 from anole.space.space import Space
-
-if TYPE_CHECKING:
-    from anole.search.explore.ppo.explorer import Episodes
 
 
 @dataclass(frozen=True)

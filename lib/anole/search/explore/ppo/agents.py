@@ -1,0 +1,72 @@
+"""Who walks the episodes: one agent that moves all knobs (PPO), or several that each move their own (MAPPO)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from anole.search.explore.ppo.episodes import Episodes
+from anole.search.explore.ppo.explorer import PPOExplorer
+from anole.search.roles import Explorer
+from anole.search.settings import Range
+from anole.space.space import Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from anole.search.explore.ppo.networks import Networks
+
+
+@dataclass(frozen=True)
+class PPO(Episodes):
+    """One agent, which moves all knobs at once.
+
+    Ahn et al., "Chameleon" (ICLR 2020), section 3.2 and tables 7 and 9; "Reinforcement Learning and Adaptive
+    Sampling for Optimized DNN Compilation" (2019), section 4.1. Where this differs: docs/methods/release.md.
+
+    Attributes:
+        shared_layer: whether policy and value share their first layer, as in both papers.
+        n_hidden: units of each of the two hidden layers; the public code's 20 now and then learn only half of a space.
+    """
+
+    name: ClassVar[str] = "ppo"
+
+    shared_layer: bool = True
+    n_hidden: Annotated[int, Range(1, 1024)] = 64
+
+    def start(self, space: Space) -> Explorer:
+        """Returns the explorer, ready to tune one task."""
+        return PPOExplorer(self, space)
+
+    def networks(self, space: Space, generator: torch.Generator) -> Networks:
+        """Returns a new policy and value."""
+        from anole.search.explore.ppo.networks import ActorCritic
+
+        return ActorCritic(len(space.knobs), self.n_hidden, self.shared_layer, generator)
+
+
+@dataclass(frozen=True)
+class MAPPO(Episodes):
+    """Agents that each move their own knobs by a policy of their own, and a critic that sees all of them.
+
+    "DCOC" (ASP-DAC 2025), algorithm 1 and section 4.1; Yu et al., "The Surprising Effectiveness of PPO in
+    Cooperative, Multi-Agent Games" (2022). The target says which knobs are whose; else there is one agent.
+
+    Attributes:
+        n_hidden: units of every hidden layer: one of each policy, three of the critic.
+    """
+
+    name: ClassVar[str] = "mappo"
+
+    converged_share: Annotated[float, Range(0, 1)] | None = None
+    n_hidden: Annotated[int, Range(1, 1024)] = 20
+
+    def start(self, space: Space) -> Explorer:
+        """Returns the explorer, ready to tune one task."""
+        return PPOExplorer(self, space)
+
+    def networks(self, space: Space, generator: torch.Generator) -> Networks:
+        """Returns new policies and a critic."""
+        from anole.search.explore.ppo.networks import AgentsAndCritic
+
+        return AgentsAndCritic(list(space.agents.values()), self.n_hidden, generator)

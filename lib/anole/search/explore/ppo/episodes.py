@@ -1,0 +1,51 @@
+"""What PPO and MAPPO have in common: how their episodes walk, and how their policies learn meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from anole.search.settings import Range
+from anole.space.space import Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from anole.search.explore.ppo.networks import Networks
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes side by side, walked by policies that are trained while they walk.
+
+    Attributes:
+        n_episodes: episodes side by side.
+        n_steps: steps of an episode at most.
+        horizon: steps between two updates, PPO's T; the papers walk whole episodes, one after the other.
+        begin: where episodes begin: at ``random`` configs, where those of the ``last`` iteration stood, or half
+            of them at the ``best`` measured configs and half at random.
+        converged_share: an episode ends when at least this share of its knobs stays in one step, as in
+            RELEASE's code; null lets every episode take all steps.
+        n_minibatches: of every epoch.
+        n_candidates: how many of the best are handed over; null for all configs of all episodes, the papers'
+            S_Theta.
+    """
+
+    n_episodes: Annotated[int, Range(1, 4096)] = 128
+    n_steps: Annotated[int, Range(1, 100_000)] = 500
+    horizon: Annotated[int, Range(1, 100_000)] = 25
+    begin: Literal["random", "last", "best"] = "random"
+    converged_share: Annotated[float, Range(0, 1)] | None = 0.75
+    learning_rate: Annotated[float, Range(0)] = 1e-3
+    discount: Annotated[float, Range(0, 1)] = 0.9
+    gae_lambda: Annotated[float, Range(0, 1)] = 0.99
+    n_epochs: Annotated[int, Range(1, 100)] = 3
+    n_minibatches: Annotated[int, Range(1, 4096)] = 6
+    clip: Annotated[float, Range(0, 1)] = 0.3
+    value_coefficient: Annotated[float, Range(0)] = 1.0
+    entropy_coefficient: Annotated[float, Range(0)] = 0.1
+    n_candidates: Annotated[int, Range(1)] | None = None
+
+    def networks(self, space: Space, generator: torch.Generator) -> Networks:
+        """Returns new policies and a critic for a space."""
+        raise NotImplementedError
