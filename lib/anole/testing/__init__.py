@@ -1,1 +1,4 @@
-"""What tests and benchmarks of search methods and targets need, shipped with the library."""
+"""What proves a part of a tuner or a target, shipped with the library: contract suites, and stand-ins for hardware.
+
+The contract suites need pytest, and that of samplers hypothesis; the other modules need nothing more than Anole does.
+"""

@@ -1,0 +1,126 @@
+"""What every explorer owes the loop, whatever the surrogate; needs pytest."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from anole.search.roles import Explorer, History, Surrogate
+from anole.search.settings import Part
+from anole.search.surrogate import SURROGATES
+from anole.space import Space, option_knob
+from anole.testing.formulas import bowl, handful
+
+_MANY = 64
+"""Candidates that there must be in a space of many configs: the default batch."""
+
+
+class ExplorerContract:
+    """Tests of an explorer, which a subclass names.
+
+    ```
+    class TestMine(ExplorerContract):
+        @pytest.fixture
+        def explorer(self):
+            return Mine()
+    ```
+    """
+
+    @pytest.fixture
+    def explorer(self) -> Part[Explorer]:
+        """The settings of the explorer."""
+        raise NotImplementedError
+
+    @pytest.fixture(params=SURROGATES)
+    def surrogate(self, request: pytest.FixtureRequest) -> Part[Surrogate]:
+        """The settings of the surrogate; every one that is built in."""
+        return SURROGATES[request.param]()
+
+    def test_candidates_are_valid_distinct_and_new(self, explorer: Part[Explorer], surrogate: Part[Surrogate]) -> None:
+        """In every iteration, those after the first included."""
+        history = _measured()
+        started, fitted = explorer.start(history.space), _fitted(surrogate)
+        for iteration in range(3):
+            candidates = started.propose(fitted, history, np.random.default_rng(iteration))
+            indices = history.space.indices(candidates.vectors)
+            assert len(indices) >= _MANY
+            assert candidates.vectors.dtype == np.int64
+            assert history.space.valid(candidates.vectors).all()
+            assert len(np.unique(indices)) == len(indices)
+            assert not np.isin(indices, history.visited).any()
+
+    def test_candidates_carry_the_surrogates_word_best_first(
+        self, explorer: Part[Explorer], surrogate: Part[Surrogate]
+    ) -> None:
+        """Or zeros, where it was not asked."""
+        history, fitted = _measured(), _fitted(surrogate)
+        candidates = explorer.start(history.space).propose(fitted, history, np.random.default_rng(0))
+        assert candidates.scores.shape == (len(candidates.vectors),)
+        assert (np.diff(candidates.scores) <= 0).all()
+        if candidates.scores.any():
+            np.testing.assert_allclose(candidates.scores, fitted.score(candidates.vectors), rtol=1e-6)
+        assert all(isinstance(value, (int, float)) for value in candidates.log.values())
+
+    def test_same_randomness_same_candidates_over_iterations(
+        self, explorer: Part[Explorer], surrogate: Part[Surrogate]
+    ) -> None:
+        """Resuming a run by replay depends on it."""
+        history, fitted = _measured(), _fitted(surrogate)
+        runs = []
+        for _ in range(2):
+            started = explorer.start(history.space)
+            runs.append([started.propose(fitted, history, np.random.default_rng(seed)).vectors for seed in (3, 4)])
+        np.testing.assert_array_equal(runs[0][0], runs[1][0])
+        np.testing.assert_array_equal(runs[0][1], runs[1][1])
+        assert not np.array_equal(runs[0][0], runs[0][1])
+
+    def test_before_the_first_fit_candidates_are_uniform(
+        self, explorer: Part[Explorer], surrogate: Part[Surrogate]
+    ) -> None:
+        """They spread over the space; their scores are zero."""
+        space = _measured().space
+        started = explorer.start(space)
+        candidates = started.propose(surrogate.start(space), History(space, 1), np.random.default_rng(0))
+        assert len(candidates.vectors) >= _MANY and not candidates.scores.any()
+        assert len(np.unique(candidates.vectors[:, 0])) > 30
+
+    def test_a_small_space_is_exhausted_and_then_there_is_nothing(
+        self, explorer: Part[Explorer], surrogate: Part[Surrogate]
+    ) -> None:
+        """No config is out of reach, and none is proposed twice."""
+        small = handful()
+        assert small.space.valid_indices is not None
+        started, learner = explorer.start(small.space), surrogate.start(small.space)
+        history = History(small.space, small.flop)
+        for iteration in range(20):
+            candidates = started.propose(learner, history, np.random.default_rng(iteration))
+            chosen = candidates.vectors[:2]
+            history.add(chosen, small.measurements(chosen))
+            if len(history) == len(small.space.valid_indices):
+                break
+            learner.fit(history)
+        np.testing.assert_array_equal(np.sort(history.visited), small.space.valid_indices)
+        learner.fit(history)
+        assert len(started.propose(learner, history, np.random.default_rng(0)).vectors) == 0
+
+    def test_a_space_of_one_config(self, explorer: Part[Explorer], surrogate: Part[Surrogate]) -> None:
+        """It is proposed."""
+        space = Space([option_knob("only", [7])])
+        started = explorer.start(space)
+        candidates = started.propose(surrogate.start(space), History(space, 1), np.random.default_rng(0))
+        assert candidates.vectors.tolist() == [[0]]
+
+
+@cache
+def _measured() -> History:
+    """Returns a history that all tests share and none changes."""
+    return bowl().history(80)
+
+
+def _fitted(settings: Part[Surrogate]) -> Surrogate:
+    """Returns a surrogate that has learned the shared history."""
+    surrogate = settings.start(_measured().space)
+    surrogate.fit(_measured())
+    return surrogate

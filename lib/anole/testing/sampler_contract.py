@@ -1,0 +1,105 @@
+"""What every sampler owes the loop; needs pytest and hypothesis."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anole.search.roles import Candidates, History, Sampler
+from anole.search.settings import Part
+from anole.testing.formulas import Formula, bowl, handful
+
+
+class SamplerContract:
+    """Tests of a sampler, which a subclass names.
+
+    ```
+    class TestMine(SamplerContract):
+        @pytest.fixture
+        def sampler(self):
+            return Mine()
+    ```
+    """
+
+    @pytest.fixture
+    def sampler(self) -> Part[Sampler]:
+        """The settings of the sampler."""
+        raise NotImplementedError
+
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+    )
+    @given(n_measured=st.integers(0, 8), n_candidates=st.integers(0, 8), n=st.integers(1, 12), seed=st.integers(0, 99))
+    def test_the_choice_is_valid_distinct_new_and_no_more_than_asked(
+        self, sampler: Part[Sampler], n_measured: int, n_candidates: int, n: int, seed: int
+    ) -> None:
+        """However few candidates there are, of however many there could be."""
+        small = _handful()
+        history = small.history(n_measured)
+        candidates = _candidates(history, n_candidates, seed)
+        chosen = sampler.start(small.space).choose(candidates, history, n, np.random.default_rng(seed))
+        indices = small.space.indices(chosen)
+        assert min(1, len(candidates.vectors)) <= len(chosen) <= n
+        assert chosen.shape[1] == len(small.space.knobs) and chosen.dtype == np.int64
+        assert small.space.valid(chosen).all()
+        assert len(np.unique(indices)) == len(indices)
+        assert not np.isin(indices, history.visited).any()
+
+    def test_the_choice_is_repeatable(self, sampler: Part[Sampler]) -> None:
+        """Resuming a run by replay depends on it."""
+        history = _bowl().history(50)
+        candidates = _candidates(history, 200, 0)
+        first, second = (
+            sampler.start(history.space).choose(candidates, history, 64, np.random.default_rng(5)) for _ in range(2)
+        )
+        np.testing.assert_array_equal(first, second)
+
+    def test_the_choice_is_faster_than_chance_where_the_candidates_are(self, sampler: Part[Sampler]) -> None:
+        """A sampler may choose other configs than the candidates, but not at the price of what makes these fast."""
+        formula = _bowl()
+        history, pool = formula.history(50), formula.history(4000, seed=1)
+        unseen = ~np.isin(pool.visited, history.visited)
+        ranking = np.argsort(-pool.scores[unseen])[:128]
+        candidates = Candidates(pool.vectors[unseen][ranking], pool.scores[unseen][ranking])
+        chosen = sampler.start(formula.space).choose(candidates, history, 64, np.random.default_rng(0))
+        measured = History(formula.space, formula.flop)
+        measured.add(chosen, formula.measurements(chosen))
+        assert measured.gflops.mean() > pool.gflops.mean()
+
+    def test_nothing_to_choose_from(self, sampler: Part[Sampler]) -> None:
+        """Where all of a space is measured, nothing is chosen."""
+        small = _handful()
+        history = small.history(8)
+        assert small.space.valid_indices is not None and len(history) == len(small.space.valid_indices)
+        nothing = Candidates(small.space.vectors([]), np.zeros(0))
+        chosen = sampler.start(small.space).choose(nothing, history, 4, np.random.default_rng(0))
+        assert chosen.shape == (0, len(small.space.knobs))
+
+    def test_the_history_is_left_alone(self, sampler: Part[Sampler]) -> None:
+        """It is the loop's."""
+        history, before = _bowl().history(20), _bowl().history(20)
+        sampler.start(history.space).choose(_candidates(history, 40, 1), history, 16, np.random.default_rng(0))
+        np.testing.assert_array_equal(history.vectors, before.vectors)
+        np.testing.assert_array_equal(history.gflops, before.gflops)
+
+
+def _candidates(history: History, n: int, seed: int) -> Candidates:
+    """Returns n random candidates with random scores, the best first."""
+    vectors = history.space.sample(n, np.random.default_rng(seed), exclude=history.visited)
+    return Candidates(vectors, np.sort(np.random.default_rng(seed).random(len(vectors)))[::-1])
+
+
+@cache
+def _bowl() -> Formula:
+    return bowl()
+
+
+@cache
+def _handful() -> Formula:
+    return handful()

@@ -1,0 +1,128 @@
+"""What every surrogate owes the loop; needs pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from anole.record import Measurement, Status
+from anole.search.roles import History, Surrogate
+from anole.search.settings import Part
+from anole.space import Space, option_knob
+from anole.space.space import Columns
+from anole.testing.formulas import bowl, handful
+
+
+class SurrogateContract:
+    """Tests of a surrogate, which a subclass names.
+
+    ```
+    class TestMine(SurrogateContract):
+        @pytest.fixture
+        def surrogate(self):
+            return Mine()
+    ```
+    """
+
+    @pytest.fixture
+    def surrogate(self) -> Part[Surrogate]:
+        """The settings of the surrogate."""
+        raise NotImplementedError
+
+    def test_knows_nothing_before_the_first_fit(self, surrogate: Part[Surrogate]) -> None:
+        """Its scores are zero, and an empty history changes nothing."""
+        space = handful().space
+        started = surrogate.start(space)
+        assert not started.fitted
+        np.testing.assert_array_equal(started.score(space.vectors([0, 1])), [0, 0])
+        started.fit(History(space, 1))
+        assert not started.fitted
+
+    def test_learns_nothing_from_failures_alone(self, surrogate: Part[Surrogate]) -> None:
+        """What never worked says nothing about speed."""
+        history = History(_measured().space, 1)
+        vectors = history.space.sample(10, np.random.default_rng(0))
+        history.add(vectors, [Measurement(Status.BUILD_ERROR)] * 10)
+        started = surrogate.start(history.space)
+        started.fit(history)
+        assert not started.fitted
+        assert started.score(vectors).shape == (10,)
+
+    def test_once_fitted_it_ranks_configs_it_has_not_seen(self, surrogate: Part[Surrogate]) -> None:
+        """Its favourites are among the fast ones; about 1 is the best known."""
+        history, unseen = _measured(), _unseen()
+        started = surrogate.start(history.space)
+        started.fit(history)
+        scores = started.score(unseen.vectors)
+        assert scores.shape == (400,) and scores.dtype == np.float64 and np.isfinite(scores).all()
+        if started.fitted:
+            favourites = np.argsort(scores)[-40:]
+            # A surrogate that knows its doubt may favour what is uncertain; chance is a half.
+            least = 0.65 if started.spread(unseen.vectors).any() else 0.85
+            assert _ranks(unseen.scores)[favourites].mean() > least * 400
+            assert 0.3 < scores.max() < 1.5
+
+    def test_same_history_same_scores_one_by_one_or_together(self, surrogate: Part[Surrogate]) -> None:
+        """Resuming a run by replay depends on it."""
+        history = bowl().history(100)
+        first, second = surrogate.start(history.space), surrogate.start(history.space)
+        first.fit(history)
+        second.fit(history)
+        together = first.score(history.vectors)
+        np.testing.assert_array_equal(together, second.score(history.vectors))
+        one_by_one = [first.score(history.vectors[row : row + 1])[0] for row in range(5)]
+        np.testing.assert_array_equal(together[:5], one_by_one)
+        assert first.score(history.vectors[:0]).shape == (0,)
+
+    def test_a_single_trial_is_enough_to_go_on(self, surrogate: Part[Surrogate]) -> None:
+        """Its scores are numbers."""
+        history = handful().history(1)
+        started = surrogate.start(history.space)
+        started.fit(history)
+        assert np.isfinite(started.score(history.vectors)).all()
+
+    @pytest.mark.parametrize("number", [np.inf, "raise"])
+    def test_broken_features_cost_the_guidance_not_the_run(self, surrogate: Part[Surrogate], number: Any) -> None:
+        """A template's description may be wrong; the search goes on without a surrogate."""
+        space = Space([option_knob("a", list(range(20)))], describe=lambda columns: _Mistaken(columns, number))
+        history = History(space, 1)
+        vectors = space.vectors(range(10))
+        history.add(vectors, [Measurement(Status.OK, latency_s=1.0 + index) for index in range(10)])
+        started = surrogate.start(space)
+        started.fit(history)
+        assert not started.fitted
+        np.testing.assert_array_equal(started.score(vectors), np.zeros(10))
+
+
+class _Mistaken:
+    """A description whose features are all one number, or raise."""
+
+    feature_names: Sequence[str] = ("first", "second")
+
+    def __init__(self, columns: Columns, number: Any) -> None:
+        self.n_configs, self.number = len(columns["a"]), number
+
+    def features(self) -> NDArray[np.float32]:
+        if self.number == "raise":
+            raise ZeroDivisionError("a template's mistake")
+        return np.full((self.n_configs, 2), self.number, dtype=np.float32)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.argsort(np.argsort(values))
+
+
+@cache
+def _measured() -> History:
+    """Returns a history that all tests share and none changes."""
+    return bowl().history(400)
+
+
+@cache
+def _unseen() -> History:
+    return bowl().history(400, seed=1)

@@ -1,0 +1,161 @@
+"""What every target owes the stages, for every operator that it has a template for; needs pytest."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from anole.errors import TargetError
+from anole.search.evaluators.fixed import Fixed
+from anole.targets import get_device, get_kind, get_target
+from anole.targets.base import Device, Place, Simulator, Target, named_object
+from anole.targets.shared.reference import weight_shape
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+
+WORKLOADS = (
+    Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)),
+    Dense(1, 40, 24),
+    BatchMatmul(2, 12, 8, 24),
+)
+"""A small layer of every operator."""
+
+
+class TargetContract:
+    """Tests of a target, which a subclass names by its description.
+
+    What needs the hardware is skipped where it is absent, and so is what does not apply to the kind of target.
+
+    ```
+    class TestMine(TargetContract):
+        @pytest.fixture
+        def description(self):
+            return {"kind": "mine", "threads": 1}
+    ```
+    """
+
+    @pytest.fixture
+    def description(self) -> Mapping[str, Any]:
+        """What identifies the target, with its kind."""
+        raise NotImplementedError
+
+    @pytest.fixture(params=WORKLOADS, ids=lambda workload: workload.operator)
+    def any_workload(self, request: pytest.FixtureRequest) -> Workload:
+        """A small layer, whether or not the target runs its operator."""
+        return cast(Workload, request.param)
+
+    @pytest.fixture
+    def target(self, description: Mapping[str, Any]) -> Target:
+        """The target."""
+        return get_target(description)
+
+    @pytest.fixture
+    def device(self, target: Target) -> Device:
+        """The target, where it is not simulated."""
+        if target.place is Place.SIMULATOR:
+            pytest.skip("is simulated")
+        return get_device(target.description)
+
+    @pytest.fixture
+    def present(self, device: Device) -> Device:
+        """The target, where this machine has it."""
+        absence = device.absence()
+        if absence is not None:
+            pytest.skip(absence)
+        return device
+
+    @pytest.fixture
+    def workload(self, any_workload: Workload, target: Target) -> Workload:
+        """A small layer of an operator that the target runs."""
+        if any_workload.operator not in target.operators:
+            pytest.skip("runs on the host")
+        return any_workload
+
+    def test_every_operator_has_a_version(self, target: Target, workload: Workload) -> None:
+        """It is a part of a task's key."""
+        assert target.template_version(workload) >= 1
+        with pytest.raises(TargetError, match="no template for 'sort'"):
+            target.template_version(cast(Workload, SimpleNamespace(operator="sort")))
+
+    def test_what_has_no_template_is_not_taken(self, target: Target, any_workload: Workload) -> None:
+        """The host runs it."""
+        assert target.takes(any_workload, 1) == (any_workload.operator in target.operators)
+
+    def test_the_default_config_is_one_of_the_space(self, target: Target, workload: Workload) -> None:
+        """And obeys its constraints."""
+        assert target.space(workload).rejection(target.default_config(workload)) is None
+
+    def test_a_space_is_the_same_every_time(self, target: Target, workload: Workload) -> None:
+        """Recorded configs are looked up in it."""
+        first, again = target.space(workload), get_target(target.description).space(workload)
+        assert [(knob.name, knob.values) for knob in first.knobs] == [(knob.name, knob.values) for knob in again.knobs]
+
+    def test_packing_gives_the_shape_it_says(self, device: Device, workload: Workload) -> None:
+        """And loses or repeats no weight."""
+        template, config = device.template(workload), device.default_config(workload)
+        packed = template.pack_weight(workload, config, np.ones(weight_shape(workload), dtype=np.float32))
+        assert packed.shape == template.packed_shape(workload, config)
+        assert packed.sum() == math.prod(weight_shape(workload))
+
+    def test_configs_of_one_packed_shape_pack_alike(self, device: Device, workload: Workload) -> None:
+        """A network's weights are packed once for all configs of a shape."""
+        template, space = device.template(workload), device.space(workload)
+        weight = np.random.default_rng(0).standard_normal(weight_shape(workload), dtype=np.float32)
+        first: dict[tuple[int, ...], NDArray[Any]] = {}
+        for vector in space.sample(40, np.random.default_rng(0)):
+            config = space.config(vector)
+            packed = template.pack_weight(workload, config, weight)
+            np.testing.assert_array_equal(packed, first.setdefault(template.packed_shape(workload, config), packed))
+        assert len(first) < 40
+
+    def test_builds_without_the_hardware(self, device: Device, workload: Workload, tmp_path: Path) -> None:
+        """Candidates are built beside what runs."""
+        device.build(workload, device.default_config(workload), tmp_path / "kernel.so")
+        assert (tmp_path / "kernel.so").stat().st_size > 0
+
+    def test_builds_what_its_runner_runs_right(self, present: Device, workload: Workload, tmp_path: Path) -> None:
+        """By the reference that every candidate is compared with."""
+        config = present.default_config(workload)
+        present.build(workload, config, tmp_path / "kernel.so")
+        kernel = present.runner(workload).load(tmp_path / "kernel.so", config)
+        assert kernel.relative_error() < 1e-5
+        assert 0 < Fixed(number=1, repeats=3).evaluate(kernel).latency_s < 1
+
+    def test_the_peak_is_above_every_kernel(self, present: Device, tmp_path: Path) -> None:
+        """No kernel exceeds it."""
+        workload = next(workload for workload in WORKLOADS if workload.operator in present.operators)
+        config = present.default_config(workload)
+        present.build(workload, config, tmp_path / "kernel.so")
+        latency_s = present.runner(workload).load(tmp_path / "kernel.so", config)(10)
+        assert present.peak_gflops() > workload.flop / latency_s / 1e9
+
+    def test_what_is_simulated_is_exact(self, target: Target, workload: Workload) -> None:
+        """It is the same every time, and needs no device."""
+        if target.place is not Place.SIMULATOR:
+            pytest.skip("is measured")
+        config = target.default_config(workload)
+        first, again = cast(Simulator, target), cast(Simulator, get_target(target.description))
+        assert first.simulate(workload, config) == again.simulate(workload, config) > 0
+        with pytest.raises(TargetError, match="is simulated; there is no device"):
+            get_device(target.description)
+
+    def test_only_what_can_be_observed_is_refined(self, target: Target) -> None:
+        """Its kind says so before any compiler is imported."""
+        assert get_kind(target.description["kind"]).refinable == (target.observable() is not None)
+
+    def test_something_compiles_and_runs_its_networks(self, target: Target) -> None:
+        """By the names that the target gives."""
+        assert callable(named_object(target.networks.compiler))
+        runner = named_object(target.networks.runner)(target)
+        assert runner.threads >= 1 and isinstance(runner.is_exact, bool)
+
+    def test_what_is_described_again_is_the_same(self, target: Target) -> None:
+        """A description is stored as JSON, in a task and in a build."""
+        assert get_target(json.loads(json.dumps(target.description))).description == target.description
