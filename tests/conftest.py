@@ -20,7 +20,9 @@ from anole.testing.formulas import Formula, bowl, handful, rivals
 from .tiny_builds import build_tiny
 
 # Before the contract suites are imported, so that their assertions say what was compared.
-pytest.register_assert_rewrite("anole.testing")
+pytest.register_assert_rewrite(
+    *(f"anole.testing.{role}_contract" for role in ("explorer", "sampler", "surrogate", "evaluator", "target"))
+)
 
 # The same examples in every run, so that only a change of the code can break a build; `make fuzz` looks for new ones.
 settings.register_profile("same", derandomize=True)

@@ -8,23 +8,20 @@ from typing import Any
 
 from anole.errors import SpecError
 from anole.search import DEFAULT_PRESET
-from anole.search.evaluators import EVALUATORS
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed
-from anole.search.explore import EXPLORERS
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.contextual_annealing import ContextualAnnealing
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.explore.ppo import MAPPO, PPO
 from anole.search.explore.random import Random
-from anole.search.sample import SAMPLERS
+from anole.search.parts import BUILT_IN, find_part
 from anole.search.sample.adaptive_sampler import AdaptiveSampler
 from anole.search.sample.confidence import Confidence
 from anole.search.sample.contextual_greedy import ContextualGreedy
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.sample.first import First
 from anole.search.settings import TunerSettings, read_fields, unknown
-from anole.search.surrogate import SURROGATES
 from anole.search.surrogate.blind import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
@@ -62,12 +59,6 @@ PRESETS = {
 }
 """Every preset by its name."""
 
-_REGISTRIES: dict[str, Mapping[str, type[Any]]] = {
-    "explorer": EXPLORERS,
-    "sampler": SAMPLERS,
-    "surrogate": SURROGATES,
-    "evaluator": EVALUATORS,
-}
 _OWN = ("batch", "n_confirm", "min_gain", "warm_start")
 
 
@@ -83,13 +74,16 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
     Raises:
         SpecError: a name is unknown or a value is not allowed.
     """
-    allowed = ["preset", *_REGISTRIES, *_OWN]
+    allowed = ["preset", *BUILT_IN, *_OWN]
     for name in plain:
         if name not in allowed:
             raise SpecError(f"{path}.{name}", unknown("setting", name, allowed))
-    settings = PRESETS[_known("preset", plain.get("preset", DEFAULT_PRESET), PRESETS, f"{path}.preset")]
+    preset = plain.get("preset", DEFAULT_PRESET)
+    if not isinstance(preset, str) or preset not in PRESETS:
+        raise SpecError(f"{path}.preset", unknown("preset", preset, PRESETS))
+    settings = PRESETS[preset]
     overrides = read_fields(TunerSettings, {name: plain[name] for name in _OWN if name in plain}, path)
-    for role in _REGISTRIES:
+    for role in BUILT_IN:
         if role in plain:
             overrides[role] = _read_part(role, plain[role], getattr(settings, role), f"{path}.{role}")
     return replace(settings, **overrides)
@@ -97,15 +91,7 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 
 def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
     """Returns the settings of one part, starting from those of the preset."""
-    registry = _REGISTRIES[role]
     own, name_path = (dict(plain), f"{path}.name") if isinstance(plain, Mapping) else ({"name": plain}, path)
-    name = _known(role, own.pop("name", preset.name), registry, name_path)
-    start = preset if name == preset.name else registry[name]()
-    return replace(start, **read_fields(registry[name], own, path))
-
-
-def _known(what: str, found: object, allowed: Mapping[str, Any], path: str) -> str:
-    """Returns a name after making sure that it exists."""
-    if not isinstance(found, str) or found not in allowed:
-        raise SpecError(path, unknown(what, found, allowed))
-    return found
+    part = find_part(role, own.pop("name", preset.name), name_path)
+    start = preset if part.name == preset.name else part()
+    return replace(start, **read_fields(part, own, path))
