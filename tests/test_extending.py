@@ -1,0 +1,71 @@
+"""docs/extending.md: every block of the page is a file, and all of them together are a package that works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from anole.search.presets import read_tuner
+from anole.search.state import Subject
+from anole.testing.formulas import bowl
+from anole.testing.in_memory import tune_in_memory
+
+PAGE = Path(__file__).parents[1] / "docs/extending.md"
+BLOCKS = {
+    name: text for name, text in re.findall(r"^```\w+\n# (.+?)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+}
+MOST_LINES = 45
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page's package, installed."""
+    for name, text in BLOCKS.items():
+        (tmp_path / name).write_text(text)
+    project = tomllib.loads(BLOCKS["pyproject.toml"])["project"]
+    info = tmp_path / f"{project['name']}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    groups = (
+        "\n".join([f"[{group}]", *(f"{name} = {place}" for name, place in points.items())])
+        for group, points in project["entry-points"].items()
+    )
+    (info / "entry_points.txt").write_text("\n".join(groups))
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_no_block_is_left_out():
+    assert len(BLOCKS) == PAGE.read_text().count("```") // 2
+
+
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name.endswith(".py") and not name.startswith("test_")])
+def test_a_part_is_short(name):
+    assert sum(bool(line.strip()) for line in BLOCKS[name].splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name.startswith("test_")])
+def test_every_part_keeps_its_contract(package, name):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", name]
+    done = subprocess.run(command, cwd=package, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\d+ passed", done.stdout) and "failed" not in done.stdout
+
+
+def test_models_yaml_can_name_the_parts_and_they_tune(package):
+    settings = read_tuner(yaml.safe_load(BLOCKS["tuning of models.yaml"]))
+    parts = [settings.explorer, settings.sampler, settings.surrogate, settings.evaluator]
+    assert [part.name for part in parts] == ["climbing", "lottery", "neighbours", "minimum"]
+    assert (settings.explorer.n_parents, settings.evaluator.repeats) == (8, 5)
+    formula = bowl()
+    best = tune_in_memory(Subject(formula.space, formula.flop, "task"), settings, formula.measure, 96, seed=0)
+    random = tune_in_memory(
+        Subject(formula.space, formula.flop, "task"), read_tuner({"preset": "random"}), formula.measure, 96, seed=0
+    )
+    assert best.measurement.latency_s < random.measurement.latency_s
