@@ -362,7 +362,8 @@ class Space:
         """Returns indices in an order in which the values of balanced knobs take turns."""
         if not self._balanced_at:
             return indices
-        _, kinds = np.unique(self.vectors(indices)[:, self._balanced_at], axis=0, return_inverse=True)
+        values = self.vectors(indices)[:, self._balanced_at]
+        kinds = np.ravel_multi_index(tuple(values.T), tuple(self.cardinalities[self._balanced_at]))
         turns = np.zeros(len(indices), dtype=np.int64)
         for kind in np.unique(kinds):
             turns[kinds == kind] = np.arange(np.count_nonzero(kinds == kind))
