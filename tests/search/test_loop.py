@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
+from anole.documents.plain import from_plain, to_plain
 from anole.errors import ConfigError
 from anole.keys import canonical_json
-from anole.record import Confirmation, Measurement, Status, Trial
+from anole.record import Measurement, Status
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.loop import tune
 from anole.search.presets import PRESETS, read_tuner
@@ -18,6 +20,7 @@ from anole.search.roles import Examples
 from anole.search.state import Search, Subject
 from anole.search.watch import Watch
 from anole.space import ALGORITHM, Space
+from anole.testing import formulas
 from anole.testing.in_memory import tune_in_memory
 
 BRISK = {
@@ -36,6 +39,11 @@ BRISK = {
 
 def ignore(*_):
     """What a watch does that nobody asks."""
+
+
+def stored(record):
+    """Returns a trial or a confirmation as it is read again."""
+    return from_plain(type(record), json.loads(json.dumps(to_plain(record))))
 
 
 class Session:
@@ -67,7 +75,7 @@ class Session:
 
     def acknowledge(self, trial):
         self.fresh.append(trial)
-        self.trials.append(Trial.from_json(trial.to_json()))
+        self.trials.append(stored(trial))
 
     def run(self):
         self.best = self._tune()
@@ -88,9 +96,16 @@ def settings(request):
     return BRISK[request.param]
 
 
-@pytest.fixture
-def bowl(formula):
-    return formula("bowl")
+@pytest.fixture(scope="module")
+def bowl():
+    """One for all tests, since its space is enumerated only once; a session forgets what others asked."""
+    return formulas.bowl()
+
+
+@cache
+def uninterrupted(settings, n_trials=20):
+    """Returns the trials of an uninterrupted run on a bowl."""
+    return tuple(Session(formulas.bowl(), settings, n_trials).run().trials)
 
 
 def test_autotvm_finds_what_random_search_does_not(bowl):
@@ -105,10 +120,12 @@ def test_autotvm_finds_what_random_search_does_not(bowl):
     assert excess["autotvm"] < 0.4 * excess["random"]
 
 
+@pytest.mark.parametrize("search", [{"n_steps": 60}, pytest.param({}, marks=pytest.mark.slow)], ids=["brief", "own"])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "random"])
-def test_every_tuner_chooses_between_algorithms_and_tunes_the_faster(formula, preset):
+def test_every_tuner_chooses_between_algorithms_and_tunes_the_faster(formula, preset, search):
     rivals = formula("rivals")
-    trials = Session(rivals, read_tuner({"preset": preset, "n_confirm": 0}), 128).run().trials
+    settings = read_tuner({"preset": preset, "n_confirm": 0, "explorer": search})
+    trials = Session(rivals, settings, 128).run().trials
     best = min((trial for trial in trials if trial.gflops), key=lambda trial: trial.measurement.latency_s)
     assert best.config[ALGORITHM] == "winograd" and set(best.config) == {ALGORITHM, "tile_size", "tile_p"}
     assert len(trials) == len(set(configs(trials))) == 128
@@ -183,9 +200,9 @@ def test_seed_and_task_decide_and_nothing_else(bowl, settings):
 
 @pytest.mark.parametrize("n_recorded", range(21))
 def test_a_run_cut_off_anywhere_goes_on_as_if_it_had_not_been(bowl, settings, n_recorded):
-    whole = Session(bowl, settings, 20).run()
-    resumed = Session(bowl, settings, 20, recorded=whole.trials[:n_recorded]).run()
-    assert outcome(resumed.trials) == outcome(whole.trials)
+    whole = uninterrupted(settings)
+    resumed = Session(bowl, settings, 20, recorded=whole[:n_recorded]).run()
+    assert outcome(resumed.trials) == outcome(whole)
     assert len(bowl.asked) == len(resumed.fresh) == 20 - n_recorded
 
 
@@ -204,7 +221,7 @@ def killed_after(n, measure):
 
 
 def test_a_run_killed_again_and_again_loses_nothing_and_measures_nothing_twice(bowl, settings):
-    whole = Session(bowl, settings, 20).run()
+    whole = uninterrupted(settings)
     recorded, all_measured = [], []
     for survives in (0, 4, 1, 7, 3):
         measure, measured = killed_after(survives, bowl.measure)
@@ -215,23 +232,23 @@ def test_a_run_killed_again_and_again_loses_nothing_and_measures_nothing_twice(b
         all_measured += measured
     last = Session(bowl, settings, 20, recorded=recorded).run()
     all_measured += configs(last.fresh)
-    assert outcome(last.trials) == outcome(whole.trials)
-    assert all_measured == configs(whole.trials)
+    assert outcome(last.trials) == outcome(whole)
+    assert all_measured == configs(whole)
 
 
 @pytest.mark.parametrize("before", [1, 6, 9, 18])
 def test_a_raised_budget_measures_only_the_difference(bowl, settings, before):
-    whole = Session(bowl, settings, 20).run()
+    whole = uninterrupted(settings)
     first = Session(bowl, settings, before).run()
     second = Session(bowl, settings, 20, recorded=first.trials).run()
     assert len(bowl.asked) == 20 - before
-    assert outcome(second.trials) == outcome(whole.trials)
+    assert outcome(second.trials) == outcome(whole)
 
 
 def test_a_lowered_budget_measures_nothing_and_keeps_the_best(bowl, settings):
-    whole = Session(bowl, settings, 20).run()
-    less = Session(bowl, settings, 5, recorded=whole.trials).run()
-    assert bowl.asked == [] and less.best == whole.best
+    whole = uninterrupted(settings)
+    less = Session(bowl, settings, 5, recorded=whole).run()
+    assert bowl.asked == [] and less.best == by_speed(whole)[0]
 
 
 def test_proposals_that_changed_still_fill_up_what_was_cut_off(bowl, settings):
@@ -246,8 +263,8 @@ def test_proposals_that_changed_still_fill_up_what_was_cut_off(bowl, settings):
 @pytest.mark.parametrize("lost", [{3}, {6, 7, 8, 9, 10, 11}, {0, 1, 2, 3, 4, 5, 19}])
 def test_a_hole_in_the_record_is_made_up_for_at_the_end(bowl, settings, lost):
     """As after corrupt lines of a shard: only the last iteration is filled up, the past is left as it is."""
-    whole = Session(bowl, settings, 20).run()
-    holed = [trial for trial in whole.trials if trial.number not in lost]
+    whole = uninterrupted(settings)
+    holed = [trial for trial in whole if trial.number not in lost]
     session = Session(bowl, settings, 24, recorded=holed).run()
     assert len(session.trials) == 24 and min(trial.iteration for trial in session.fresh) == 3
     numbers = [trial.number for trial in session.trials]
@@ -340,7 +357,7 @@ def test_the_fastest_are_confirmed_and_the_confirmed_latency_wins(bowl, settings
 def test_what_was_confirmed_is_not_confirmed_again_until_there_is_more(bowl, settings):
     settings = replace(settings, n_confirm=5)
     first = Session(bowl, settings, 10, confirm=Confirmer([1.0, 2.0, 3.0, 4.0, 5.0])).run()
-    recorded = [Confirmation.from_json(confirmation.to_json()) for confirmation in first.confirmations]
+    recorded = [stored(confirmation) for confirmation in first.confirmations]
     idle = Confirmer([])
     again = Session(bowl, settings, 10, recorded=first.trials, confirmed=recorded[:2], confirm=idle).run()
     assert idle.asked == [] and again.best == first.best
@@ -374,12 +391,12 @@ def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, se
 
 
 def test_a_search_that_goes_on_by_steps_is_the_one_that_went_in_one_go(bowl, settings):
-    whole = Session(bowl, settings, 26).run()
+    whole = uninterrupted(settings, 26)
     search = Search(Subject(bowl.space, bowl.flop, "task"), settings, seed=0)
     for n_trials in (1, 6, 6, 9, 20, 26):
         tune(search, bowl.measure, n_trials)
         assert len(search.trials) == n_trials
-    assert outcome(search.trials) == outcome(whole.trials)
+    assert outcome(search.trials) == outcome(whole)
 
 
 def test_the_expected_gain_is_what_past_iterations_saved_the_last_weighing_most(bowl):
