@@ -27,7 +27,7 @@ MARGINS = {"dcoc": 0.1}
 """By how much a preset is nearer to the best than random search, in natural logarithms, if not by `MARGIN`."""
 
 SURE = ("chameleon", "dcoc")
-"""Presets that beat random search clearly with every single seed, and whose searches take longest: one seed shows it."""
+"""Presets that beat random search clearly with every seed, and whose searches take longest: one seed shows it."""
 
 
 @cache
