@@ -13,6 +13,7 @@ import yaml
 
 from anole.search.presets import read_tuner
 from anole.search.state import Subject
+from anole.spec.reading import parse_spec
 from anole.testing.formulas import bowl
 from anole.testing.in_memory import tune_in_memory
 
@@ -56,6 +57,14 @@ def test_every_part_keeps_its_contract(package, name):
     done = subprocess.run(command, cwd=package, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\d+ passed", done.stdout) and "failed" not in done.stdout
+
+
+def test_models_yaml_can_name_the_target(package):
+    (name, entry), *_ = yaml.safe_load(BLOCKS["targets of models.yaml"]).items()
+    models = {"resnet": {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}}}
+    builds = [{"model": "resnet", "target": name}]
+    target = parse_spec({"models": models, "targets": {name: entry}, "builds": builds}).targets[name]
+    assert (target.kind, dict(target.settings)) == ("plain_cpu", {"threads": 1})
 
 
 def test_models_yaml_can_name_the_parts_and_they_tune(package):
