@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
+from anole.documents.manifest import Manifest
 from anole.extract.tasks import extract_tasks
 from anole.spec.entries import ModelSpec
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
@@ -16,7 +16,7 @@ from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 DESCRIPTION = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
 
 
-def extracted(model: ModelSpec) -> tuple[dict[str, Any], list[Task]]:
+def extracted(model: ModelSpec) -> tuple[Manifest, list[Task]]:
     return extract_tasks(model, "cpu", DESCRIPTION, template_version)
 
 
@@ -31,14 +31,14 @@ def test_equal_layers_are_one_task(project: Path) -> None:
         Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1)),
         Dense(1, 16, 10),
     ]
-    assert [entry["layers"] for entry in manifest["tasks"]] == [["stem.0"], ["first.0", "second.0"], ["head"]]
-    assert [entry["weight"] for entry in manifest["tasks"]] == [1, 2, 1]
-    assert [entry["key"] for entry in manifest["tasks"]] == [task.key for task in tasks]
-    assert manifest["flop"] == sum(entry["flop"] * entry["weight"] for entry in manifest["tasks"])
-    assert manifest["inputs"] == {"x": [1, 3, 16, 16]}
-    assert manifest["entry"] == {"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 16, 16]}}
+    assert [listed.layers for listed in manifest.tasks] == [("stem.0",), ("first.0", "second.0"), ("head",)]
+    assert [listed.weight for listed in manifest.tasks] == [1, 2, 1]
+    assert [listed.key for listed in manifest.tasks] == [task.key for task in tasks]
+    assert manifest.flop == sum(listed.flop * listed.weight for listed in manifest.tasks)
+    assert manifest.inputs == {"x": [1, 3, 16, 16]}
+    assert manifest.origin.entry == {"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 16, 16]}}
     assert [task.template_version for task in tasks] == [3, 3, 4]
-    assert (manifest["target"], manifest["target_description"]) == ("cpu", DESCRIPTION)
+    assert (manifest.target, manifest.origin.target_description) == ("cpu", DESCRIPTION)
 
 
 def test_every_kind_of_convolution_and_product(project: Path) -> None:
@@ -90,6 +90,6 @@ def test_what_the_factory_imports_is_as_it_is_now(project: Path) -> None:
 def test_resnet18_has_eleven_convolutions_and_a_dense_layer() -> None:
     manifest, tasks = extracted(ModelSpec("resnet18", "torchvision:resnet18", {"x": (1, 3, 224, 224)}))
     assert [task.workload.operator for task in tasks] == ["conv2d"] * 11 + ["dense"]
-    assert sum(entry["weight"] for entry in manifest["tasks"]) == 21
-    assert round(manifest["flop"] / 1e9, 2) == 3.63
-    assert manifest["tasks"][1]["layers"][0] == "layer1.0.conv1"
+    assert sum(listed.weight for listed in manifest.tasks) == 21
+    assert round(manifest.flop / 1e9, 2) == 3.63
+    assert manifest.tasks[1].layers[0] == "layer1.0.conv1"
