@@ -29,8 +29,8 @@ def test_every_layer_is_in_the_kernel_of_its_task(network: Callable[[str], Any])
     assert Counter(kernel.workload for kernel in kernels if kernel.workload is not None) == workloads
     keys = {workload: task.key for workload, task in net.tasks.items()}
     for kernel in kernels:
-        plain = kernel.to_json(keys)
-        assert (plain["task"] is None) == (plain["flop"] == 0) == (kernel.workload is None)
+        built = kernel.built(keys)
+        assert (built.task is None) == (built.flop == 0) == (kernel.workload is None)
         assert kernel.calls == max(1, len(kernel.layers))
 
 
