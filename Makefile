@@ -45,7 +45,7 @@ tests-all: env
 	$(PYTEST) -m "not gpu"
 
 fuzz: env  ## run the property tests with new random examples, to find counterexamples
-	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/extract tests/search tests/space \
+	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
 		tests/store tests/targets
 
 lint: env  ## check style, types, imports and the workflow

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from anole.documents.build import FILE, Build, Coverage, read_build, write_build
+from anole.documents.document import with_schema
 from anole.errors import BuildError
 from anole.report.profile import Profile, Roofline, Row, profile_build, render_profile
 from anole.targets.cpu.settings import describe_cpu
@@ -36,8 +39,9 @@ def profiled(project: Path, seconds: float) -> dict[str, Any]:
 
 def test_every_kernel_is_timed_in_the_order_of_the_network(tiny_project: Path) -> None:
     profile = profiled(tiny_project, 0.0)
-    kernels = json.loads((tiny_project / "net" / "build.json").read_text())["kernels"]
-    assert [row["kernel"] for row in profile["rows"]] == [kernel["name"] for kernel in kernels]
+    kernels = read_build(tiny_project / "net").kernels
+    assert kernels is not None
+    assert [row["kernel"] for row in profile["rows"]] == [kernel.name for kernel in kernels]
     assert [row["layers"] for row in profile["rows"] if row["flop"]] == [
         ["stem.0"],
         ["first.0"],
@@ -59,31 +63,48 @@ def test_the_kernels_add_up_to_the_whole(tmp_path: Path) -> None:
     assert profile["kernels_s"] == pytest.approx(profile["whole_s"], rel=0.1)
 
 
-def build_json(folder: Path, **said: Any) -> Path:
-    """Writes a build that says little of itself."""
-    build = {"schema": 1, "name": "net", "model": "net", "entry": {}, "inputs": [], "outputs": [], "coverage": {}}
-    (folder / "build.json").write_text(json.dumps({**build, **said}))
-    return folder
+def a_build_for(description: Mapping[str, Any]) -> Build:
+    """Returns a build of an empty network for a target, without kernels."""
+    return Build(
+        name="net",
+        model="net",
+        entry={"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 96, 96]}},
+        target="target",
+        target_description=description,
+        preset="autotvm",
+        trials=0,
+        seed=0,
+        created_at="2026-11-21T11:00:00.000Z",
+        inputs=(),
+        outputs=(),
+        coverage=Coverage(0, 0, 0.0),
+        tasks=(),
+        versions={},
+    )
 
 
 def test_a_build_for_a_gpu(tmp_path: Path) -> None:
     description = {**describe_cuda(arch="sm_90"), "kind": "cuda"}
     absence = CudaTarget(description).absence() or "is for cuda; only builds for the processor can be profiled"
+    write_build(tmp_path, a_build_for(description))
     with pytest.raises(BuildError, match=re.escape(f"{tmp_path}: {absence}")):
-        profile_build(build_json(tmp_path, target_description=description), 0.0)
+        profile_build(tmp_path, 0.0)
 
 
 def test_a_build_for_simulated_hardware(tmp_path: Path) -> None:
     from anole.targets.vta.settings import describe_vta
 
-    description = {**describe_vta(), "kind": "vta"}
+    write_build(tmp_path, a_build_for({**describe_vta(), "kind": "vta"}))
     with pytest.raises(BuildError, match=r"is for vta, which is simulated; see `anole vta report` for its layers"):
-        profile_build(build_json(tmp_path, target_description=description), 0.0)
+        profile_build(tmp_path, 0.0)
 
 
 def test_a_build_of_an_older_version(tmp_path: Path) -> None:
+    plain = with_schema(a_build_for(describe_cpu()))
+    del plain["kernels"]
+    (tmp_path / FILE).write_text(json.dumps(plain))
     with pytest.raises(BuildError, match=r"build.json lacks kernels; compile it again"):
-        profile_build(build_json(tmp_path, target_description=describe_cpu()), 0.0)
+        profile_build(tmp_path, 0.0)
 
 
 PEAK = Roofline(flop_per_s=1e12, bytes_per_s=1e10)

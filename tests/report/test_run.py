@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from anole.__main__ import main
-from anole.errors import BuildError
+from anole.documents.build import read_build
+from anole.errors import BuildError, DocumentError
 from anole.report.run import run_build
 from anole.targets.vta.network.artifact import BuiltNetwork
 from anole.targets.vta.network.integer import IntegerReference
@@ -23,8 +23,8 @@ def net(accelerated: Path) -> Path:
 
 @pytest.fixture
 def array(net: Path) -> np.ndarray:
-    (info,) = json.loads((net / "build.json").read_text())["inputs"]
-    return np.random.default_rng(3).standard_normal(info["shape"]).astype(info["dtype"])
+    (info,) = read_build(net).inputs
+    return np.random.default_rng(3).standard_normal(info.shape).astype(info.dtype)
 
 
 def invoke(*arguments: object) -> Result:
@@ -68,7 +68,7 @@ def test_what_is_no_array_and_no_build_is_refused(net: Path, array: np.ndarray, 
     with pytest.raises(BuildError, match=r"x\.npy: is neither"):
         run_build(net, [tmp_path / "x.npy"])
     np.save(tmp_path / "x.npy", array)
-    with pytest.raises(BuildError, match="is not a build"):
+    with pytest.raises(DocumentError, match=r"build\.json: there is no such file; .* compile` writes it anew"):
         run_build(tmp_path, [tmp_path / "x.npy"])
     with pytest.raises(BuildError, match=r"y\.txt: 1 outputs go into"):
         run_build(net, [tmp_path / "x.npy"], tmp_path / "y.txt")
