@@ -24,6 +24,7 @@ from typing import Any
 
 from anole.compile.stage import compile_network
 from anole.documents import layout
+from anole.documents.build import FILE, read_build
 from anole.errors import AnoleError
 from anole.extract.stage import extract_model
 from anole.files import document_text
@@ -108,7 +109,7 @@ def _tune(network: str, target: str, ends_s: float) -> Path | None:
         pipeline = _pipeline(network, target, trials)
         (build,) = pipeline.spec.builds.values()
         folder = Path(build.name).resolve()
-        known = json.loads((folder / "build.json").read_text())["trials"] if (folder / "build.json").exists() else 0
+        known = read_build(folder).trials if (folder / FILE).exists() else 0
         if known >= trials:
             built = folder
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from anole.documents.build import read_build
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 from roofline import COLUMNS, KINDS, OTHER, dot_size, draw, kind_of
 
@@ -39,15 +39,16 @@ def test_a_kernel_without_a_task_is_of_another_kind() -> None:
 def test_every_kernel_of_a_build_has_a_line(tiny_project: Path, benchmark: Callable[..., Any]) -> None:
     run = benchmark("roofline", "kernels", "net", "elsewhere", "--seconds", "0")
     rows = list(csv.DictReader(run.stdout.splitlines()))
-    build = json.loads((tiny_project / "net/build.json").read_text())
-    assert [row["kernel"] for row in rows] == [kernel["name"] for kernel in build["kernels"]]
-    labels = {task["key"]: task["label"] for task in build["tasks"]}
-    for row, kernel in zip(rows, build["kernels"], strict=True):
+    build = read_build(tiny_project / "net")
+    assert build.kernels is not None
+    assert [row["kernel"] for row in rows] == [kernel.name for kernel in build.kernels]
+    labels = {task.key: task.label for task in build.tasks}
+    for row, kernel in zip(rows, build.kernels, strict=True):
         assert (row["network"], row["batch"], row["threads"]) == ("net", "2", "1")
-        assert row["task"] == labels.get(kernel["task"], "")
-        assert (row["kind"] in KINDS) == (kernel["task"] is not None)
-        assert float(row["gflop"]) == pytest.approx(kernel["calls"] * kernel["flop"] / 1e9, rel=1e-4)
-        assert float(row["flop_per_byte"]) == pytest.approx(kernel["flop"] / kernel["size_bytes"], rel=1e-3)
+        assert row["task"] == labels.get(kernel.task, "")
+        assert (row["kind"] in KINDS) == (kernel.task is not None)
+        assert float(row["gflop"]) == pytest.approx(kernel.calls * kernel.flop / 1e9, rel=1e-4)
+        assert float(row["flop_per_byte"]) == pytest.approx(kernel.flop / kernel.size_bytes, rel=1e-3)
         assert float(row["gb_per_s"]) == pytest.approx(int(row["size_bytes"]) / float(row["time_ms"]) / 1e6, rel=1e-3)
         assert float(row["peak_gflops"]) > 0 and float(row["copy_gb_per_s"]) > 0
     assert "elsewhere: was not profiled: elsewhere/build.json: there is no such file" in run.stderr
