@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anole.documents.build import read_build
+from anole.documents.evaluation import read_evaluation
+from anole.documents.task import read_task
 from anole.record import Measurement, Run, Status, Trial, utc_now
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
 from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.targets.cuda.device.gpus import present_gpus
-from anole.task import Task
 
 pytestmark = [
     pytest.mark.workflow,
@@ -48,7 +49,7 @@ def tune_elsewhere(project: Any, shards: Path, n_trials: int) -> list[str]:
     assert project.anole("extract", "chain", "--target", "gpu").returncode == 0
     tuner, labels = read_tuner({"preset": "random"}), []
     for path in sorted((project.folder / "work/tasks").glob("*.json")):
-        task = Task.from_json(json.loads(path.read_text()))
+        task = read_task(path)
         run = Run(task.key, tuner.preset, 0, TUNER_VERSION, tuner.to_json(), host={"name": "elsewhere"})
         space = get_target(task.target).space(task.workload)
         with Shard.open(shards, run, task) as shard:
@@ -86,14 +87,14 @@ def test_a_build_is_compiled_from_a_database_that_was_filled_elsewhere(project: 
     assert "took over 2 runs with 4 trials" in taken.stdout, taken.stderr
     outcome = project.snakemake()
     assert outcome.code == 0, outcome.output
-    build = json.loads((project.folder / "builds/chain-gpu-random/build.json").read_text())
-    assert build["coverage"]["share"] == 1.0 and (build["runs_on"], build["threads"]) == ("cuda", 1)
-    assert {task["latency_s"] for task in build["tasks"]} == {1e-5} and len(build["tasks"]) == len(labels)
+    build = read_build(project.folder / "builds/chain-gpu-random")
+    assert build.coverage.share == 1.0 and (build.runs_on, build.threads) == ("cuda", 1)
+    assert {task.latency_s for task in build.tasks} == {1e-5} and len(build.tasks) == len(labels)
     # The section that every binary for a GPU has, and the graph that is recorded once.
     library = (project.folder / "builds/chain-gpu-random/model.so").read_bytes()
     assert b".nv.info" in library and b"cuda_graph.run_or_capture" in library
-    evaluation = json.loads((project.folder / "work/evaluations/chain-gpu-random.json").read_text())
-    assert evaluation["latencies"] == [] and "found no GPU" in evaluation["absence"]
+    evaluation = read_evaluation(project.folder / "work/evaluations/chain-gpu-random.json")
+    assert evaluation.latencies == () and "found no GPU" in (evaluation.absence or "")
     rows = sqlite3.connect(project.folder / "db/tuning.sqlite").execute("select count(*) from trial").fetchall()
     assert rows == [(4,)]
     said = project.anole("run", "builds/chain-gpu-random", "--input", "x.npy")

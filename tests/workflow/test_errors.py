@@ -90,7 +90,8 @@ def test_a_stale_manifest_is_noticed_without_snakemakes_memory(one: Any) -> None
     outcome = one.snakemake("tuned")
     assert (outcome.code, outcome.jobs) == (2, {})
     (line,) = [line for line in outcome.output.splitlines() if line.startswith("anole: ")]
-    assert line.endswith("extract the model again (snakemake --forcerun extract)")
+    assert "is of another target_description than models.yaml" in line
+    assert line.endswith("; `snakemake --forcerun extract` writes it anew")
 
 
 def test_a_task_that_was_deleted_is_made_again_as_told(one: Any) -> None:
@@ -98,7 +99,7 @@ def test_a_task_that_was_deleted_is_made_again_as_told(one: Any) -> None:
     shutil.rmtree(one.folder / "work/tuned")
     outcome = one.snakemake("tuned")
     assert outcome.code == 2
-    assert "is missing; extract the model again (snakemake --forcerun extract)" in outcome.output
+    assert "there is no such file; `snakemake --forcerun extract` writes it anew" in outcome.output
     outcome = one.snakemake("tuned", "--forcerun", "extract")
     assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
     assert [len(content.trials) for content in one.shards().values()] == [2]

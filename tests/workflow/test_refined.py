@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anole.documents.build import read_build
 from anole.documents.receipt import read_receipts
 
 pytestmark = pytest.mark.workflow
@@ -42,15 +43,14 @@ def test_candidates_are_tried_between_tuning_and_compiling(built: Any) -> None:
     project, outcome = built
     assert outcome.jobs == {"refine": [BUILD], "compile": [BUILD]}
     receipts = read_receipts([project.folder / f"work/refined/{BUILD}.json"])
-    build = json.loads((project.folder / FOLDER / "build.json").read_text())
-    assert set(receipts) == {task["key"] for task in build["tasks"]} and len(receipts) == 2
-    for task in build["tasks"]:
-        receipt = receipts[task["key"]]
-        rivals = [(rival["config"], rival["latency_s"]) for rival in receipt["rivals"]]
-        assert [(each["config"], each["latency_alone_s"]) for each in task["refined"]] == rivals[:2]
-        assert all(each["latency_s"] > 0 for each in task["refined"])
-        (chosen,) = [each for each in task["refined"] if each["chosen"]]
-        assert (task["config"], task["matched"]) == (chosen["config"], "tuned")
+    build = read_build(project.folder / FOLDER)
+    assert set(receipts) == {task.key for task in build.tasks} and len(receipts) == 2
+    for task in build.tasks:
+        rivals = [(rival.config, rival.latency_s) for rival in receipts[task.key].rivals]
+        assert [(each.config, each.latency_alone_s) for each in task.refined] == rivals[:2]
+        assert all(each.latency_s > 0 for each in task.refined)
+        (chosen,) = [each for each in task.refined if each.chosen]
+        assert (task.config, task.matched) == (chosen.config, "tuned")
 
 
 def test_then_nothing_is_left_to_do(project: Any) -> None:
@@ -66,10 +66,9 @@ def test_what_another_number_of_candidates_does_again(project: Any, refine: int,
 
 
 def test_stages_by_hand_know_whether_a_build_is_refined(project: Any) -> None:
-    path = project.folder / FOLDER / "build.json"
-    before = json.loads(path.read_text())["tasks"]
+    before = read_build(project.folder / FOLDER).tasks
     assert project.anole("compile", BUILD).returncode == 0
-    assert json.loads(path.read_text())["tasks"] == before
+    assert read_build(project.folder / FOLDER).tasks == before
     project.edit("models.yaml", "refine: 2", "refine: 0")
     done = project.anole("refine", BUILD)
     says = f"anole: {BUILD}: is not to be refined; `refine` says how many candidates of each task are tried\n"
