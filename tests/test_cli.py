@@ -10,8 +10,12 @@ import tempfile
 from pathlib import Path
 
 import click
+import numpy as np
+import onnx
 import pytest
+import yaml
 from click.testing import CliRunner, Result
+from onnx import TensorProto, helper, numpy_helper
 
 from anole.__main__ import main
 
@@ -194,8 +198,35 @@ def test_a_project_may_lie_in_another_folder(elsewhere: Path, monkeypatch: pytes
     assert result.exit_code == 0 and [path.name for path in here.iterdir()] == ["own.json"]
 
 
+def test_the_files_of_a_model_lie_in_the_folder_of_its_project(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Path.cwd()
+    file = elsewhere / "net.onnx"
+    weight = numpy_helper.from_array(np.ones((4, 3), np.float32), "weight")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 4), ("y", 3)))
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "weight"], ["y"])], "net", [x], [y], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), file)
+    spec = yaml.safe_load((elsewhere / "models.yaml").read_text())
+    (elsewhere / "models.yaml").write_text(yaml.safe_dump({**spec, "models": {"net": {"source": "onnx:net.onnx"}}}))
+
+    def reasons_to_extract() -> list[str]:
+        monkeypatch.chdir(here)
+        planned = run("plan", "--json", "--spec", "../project/models.yaml")
+        return [step["reason"] for step in json.loads(planned.stdout)["steps"] if step["stage"] == "extract"]
+
+    assert reasons_to_extract() == ["new"]
+    result = run("extract", "net", "--target", "cpu", "--spec", "../project/models.yaml")
+    assert result.exit_code == 0, result.output
+    assert reasons_to_extract() == []
+    manifest = elsewhere / "work/models/net/cpu.json"
+    os.utime(file, ns=(manifest.stat().st_mtime_ns + 1,) * 2)
+    assert reasons_to_extract() == ["net.onnx changed"]
+
+
+@pytest.mark.parametrize("absolute", [False, True])
 def test_a_build_of_another_folder_is_merged_and_no_other_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool
 ) -> None:
     mine, theirs = (Project(tmp_path / name) for name in ("mine", "theirs"))
     for project, preset in ((mine, "random"), (theirs, "anole")):
@@ -203,7 +234,8 @@ def test_a_build_of_another_folder_is_merged_and_no_other_of_its_name(
         project.compile("net", [(project.CONV, 1, None)], preset=preset)
         project.evaluate("net-cpu")
     monkeypatch.chdir(mine.folder)
-    assert run("merge", "../theirs/builds/net-cpu").exit_code == 0
+    folder = Path("../theirs/builds/net-cpu")
+    assert run("merge", str(folder.resolve() if absolute else folder)).exit_code == 0
     assert mine.rows("select name, preset from build") == [{"name": "net-cpu", "preset": "anole"}]
     assert len(mine.rows("select * from evaluation")) == 2
     assert run("merge", "net-cpu", "--database", "own.sqlite").exit_code == 0
