@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from anole.documents.build import read_build, write_build
 from anole.documents.document import with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError, BuildError
@@ -45,11 +47,12 @@ def evaluation(accelerated: Path, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 def test_a_build_is_compared_with_itself_untuned(evaluation: dict[str, Any], accelerated: Path) -> None:
-    accelerator = json.loads((accelerated / "net/build.json").read_text())["accelerator"]
+    accelerator = read_build(accelerated / "net").accelerator
+    assert accelerator is not None
     assert (evaluation["build"], evaluation["threads"], evaluation["reference"]) == ("net-npu", 1, "untuned")
-    assert evaluation["latency_s"] == accelerator["latency_s"] > 0
-    assert evaluation["reference_latency_s"] == accelerator["untuned_latency_s"]
-    assert evaluation["speedup"] == accelerator["untuned_latency_s"] / accelerator["latency_s"]
+    assert evaluation["latency_s"] == accelerator.latency_s > 0
+    assert evaluation["reference_latency_s"] == accelerator.untuned_latency_s
+    assert evaluation["speedup"] == accelerator.untuned_latency_s / accelerator.latency_s
     assert (evaluation["latency_std_s"], evaluation["reference_latency_std_s"], evaluation["rounds"]) == (0, 0, 1)
 
 
@@ -60,9 +63,10 @@ def test_how_near_it_is_to_the_network_is_said_twice(evaluation: dict[str, Any])
 
 
 def test_a_faster_build_is_faster_than_untuned(net: Path) -> None:
-    build = json.loads((net / "build.json").read_text())
-    build["accelerator"]["untuned_latency_s"] = 4 * build["accelerator"]["latency_s"]
-    (net / "build.json").write_text(json.dumps(build))
+    build = read_build(net)
+    assert build.accelerator is not None
+    slower = replace(build.accelerator, untuned_latency_s=4 * build.accelerator.latency_s)
+    write_build(net, replace(build, accelerator=slower))
     assert evaluate(net)["speedup"] == pytest.approx(4)
 
 
@@ -150,7 +154,6 @@ def test_a_build_without_its_network_is_refused(net: Path) -> None:
 
 
 def test_the_weights_of_another_network_are_no_match(net: Path) -> None:
-    build = json.loads((net / "build.json").read_text())
-    build["entry"]["source"] = "torch:tiny:residual_of_other_weights"
-    (net / "build.json").write_text(json.dumps(build))
+    build = read_build(net)
+    write_build(net, replace(build, entry={**build.entry, "source": "torch:tiny:residual_of_other_weights"}))
     assert evaluate(net)["snr_db"] < 6
