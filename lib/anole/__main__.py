@@ -1,4 +1,4 @@
-"""The command line: one command for each stage, each a single call of the library."""
+"""The command line: one command for each stage, each a single call into the library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, err
 
 
 class _Commands(click.Group):
-    """Ends with one line instead of a traceback when the library refuses, or the disk does."""
+    """Prints one line instead of a traceback for an error of the library or of the disk."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -53,7 +53,7 @@ class _Json(click.ParamType[dict[str, Any]]):
 
 
 class _Order(_Json):
-    """The order of a build, in JSON."""
+    """A build's order, in JSON."""
 
     name = "order"
 
@@ -68,41 +68,41 @@ class _Order(_Json):
 
 
 _PATH = click.Path(path_type=Path)
-_MEASURE = click.option("--measure", type=_Json(), help="The `measure` of a target: another machine's device.")
+_MEASURE = click.option("--measure", type=_Json(), help="The target's `measure` entry: a device on another machine.")
 _BUILDERS = click.option(
     "--builders",
     type=click.IntRange(1),
-    help="Candidates built at once; by default the target's threads on the processor, all cores elsewhere.",
+    help="Candidates to build in parallel.  [default: the target's threads for the CPU, all cores otherwise]",
 )
 _SPEC = click.option(
     "--spec",
     type=_PATH,
     default=Path("models.yaml"),
     show_default=True,
-    help="What to build; a project's files lie in the folder of this file.",
+    help="The file that lists models, targets and builds; its folder is the project folder.",
 )
-_ORDER = click.option("--order", type=_Order(), help="What to compile, instead of what models.yaml says of the build.")
+_ORDER = click.option("--order", type=_Order(), help="What to compile, instead of the build's entry in models.yaml.")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="anole")
 def main() -> None:
-    """Tunes deep networks for the hardware they will run on."""
+    """Tune deep networks for the hardware they will run on."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
 
 
 @main.command()
 @click.argument("model")
 @click.option("--target", required=True, help="The target's name.")
-@click.option("--entry", type=_Json(), help="The model's entry, instead of that of models.yaml.")
-@click.option("--target-description", "description", type=_Json(), help="The target's whole description.")
-@click.option("--manifest", type=_PATH, help="The model's list of tasks, which is written.")
-@click.option("--tasks", type=_PATH, help=f"Folder of all tasks.  [default: {layout.TASKS}]")
+@click.option("--entry", type=_Json(), help="The model's entry, instead of the one in models.yaml.")
+@click.option("--target-description", "description", type=_Json(), help="The target's complete description.")
+@click.option("--manifest", type=_PATH, help="Where the model's list of tasks is written.")
+@click.option("--tasks", type=_PATH, help=f"Folder of the tasks.  [default: {layout.TASKS}]")
 @_SPEC
 def extract(
     model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path | None, spec: Path
 ) -> None:
-    """Split MODEL into its distinct tasks on a target."""
+    """Split MODEL into its distinct tasks for a target."""
     from anole.extract.stage import extract_model
     from anole.project.pipeline import find_model
     from anole.spec.entries import ModelSpec
@@ -118,12 +118,12 @@ def extract(
 
 @main.command()
 @click.argument("task", type=_PATH)
-@click.option("--preset", help="The tuner; that of a models.yaml which names none by default.")
-@click.option("--tuner", type=_Json(), help="The tuner in full: a preset and what overrides it.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all randomness.")
+@click.option("--preset", help="The tuner preset.  [default: the default of models.yaml]")
+@click.option("--tuner", type=_Json(), help="The complete tuner settings: a preset and its overrides.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
-@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
-@click.option("--receipt", type=_PATH, help="What came of it, which is written.")
+@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
+@click.option("--receipt", type=_PATH, help="Where the receipt is written.")
 @_MEASURE
 @_BUILDERS
 def tune(
@@ -137,7 +137,10 @@ def tune(
     measure: Any,
     builders: int | None,
 ) -> None:
-    """Tune TASK, a file that `anole extract` wrote; what was measured before is not measured again."""
+    """Tune TASK, a file that `anole extract` wrote.
+
+    Trials that are already recorded are not measured again.
+    """
     from anole.search.presets import read_tuner
     from anole.targets.rpc.address import Remote
     from anole.tune.stage import tune_task
@@ -148,13 +151,13 @@ def tune(
 
 @main.command(name="tune-together")
 @click.argument("manifest", type=_PATH)
-@click.option("--preset", help="The tuner; that of a models.yaml which names none by default.")
-@click.option("--tuner", type=_Json(), help="The tuner in full: a preset and what overrides it.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all randomness.")
-@click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure, of all tasks together.")
-@click.option("--tasks", type=_PATH, default=layout.TASKS, show_default=True, help="Folder of all tasks.")
-@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
-@click.option("--receipts", type=_PATH, required=True, help="What came of it, which is written.")
+@click.option("--preset", help="The tuner preset.  [default: the default of models.yaml]")
+@click.option("--tuner", type=_Json(), help="The complete tuner settings: a preset and its overrides.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
+@click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure for all tasks together.")
+@click.option("--tasks", type=_PATH, default=layout.TASKS, show_default=True, help="Folder of the tasks.")
+@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
+@click.option("--receipts", type=_PATH, required=True, help="Where the receipts of all tasks are written.")
 @_MEASURE
 @_BUILDERS
 def tune_together(
@@ -169,7 +172,10 @@ def tune_together(
     measure: Any,
     builders: int | None,
 ) -> None:
-    """Tune the tasks of MANIFEST, which `anole extract` wrote, with one budget that goes where it saves most."""
+    """Tune all tasks of MANIFEST with one shared budget.
+
+    `anole extract` writes manifests. The budget is spent on the tasks where it saves most time.
+    """
     from anole.search.presets import read_tuner
     from anole.targets.rpc.address import Remote
     from anole.tune.stage import tune_model
@@ -183,8 +189,8 @@ def tune_together(
 @click.argument("receipts", nargs=-1, type=_PATH)
 @_ORDER
 @click.option("--manifest", type=_PATH, help="The model's list of tasks, with --order.")
-@click.option("--candidates", type=click.IntRange(1), help="How many of each task are tried, with --order.")
-@click.option("--output", type=_PATH, help="Receipts of what serves the network best, which are written.")
+@click.option("--candidates", type=click.IntRange(1), help="Candidates to try for each task, with --order.")
+@click.option("--output", type=_PATH, help="Where the receipts of the best candidates within the network are written.")
 @_SPEC
 def refine(
     build: str,
@@ -195,7 +201,10 @@ def refine(
     output: Path | None,
     spec: Path,
 ) -> None:
-    """Try the best candidates of RECEIPTS, which `anole tune` wrote, within the whole network of BUILD."""
+    """Choose the candidates that are fastest within BUILD.
+
+    The candidates come from RECEIPTS, which `anole tune` wrote; each is timed within the whole network.
+    """
     from anole.project.pipeline import find_build
     from anole.refine.stage import refine_network
 
@@ -217,7 +226,10 @@ def refine(
 def compile_(
     build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
 ) -> None:
-    """Compile BUILD with the configs of RECEIPTS, which `anole tune` or `anole refine` wrote."""
+    """Compile BUILD with the configs of RECEIPTS.
+
+    `anole tune` and `anole refine` write receipts.
+    """
     from anole.compile.stage import compile_network
     from anole.project.pipeline import find_build
 
@@ -231,9 +243,12 @@ def compile_(
 
 @main.command()
 @click.argument("folder", type=_PATH)
-@click.option("--output", type=_PATH, help="What came of it, which is written.")
+@click.option("--output", type=_PATH, help="Where the evaluation is written.")
 def evaluate(folder: Path, output: Path | None) -> None:
-    """Check and time the build in FOLDER beside PyTorch and ONNX Runtime."""
+    """Check and time the build in FOLDER.
+
+    The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network.
+    """
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_build
 
@@ -243,10 +258,20 @@ def evaluate(folder: Path, output: Path | None) -> None:
 
 @main.command()
 @click.argument("folder", type=_PATH)
-@click.option("--input", "inputs", type=_PATH, multiple=True, required=True, help=".npy, in order; or .npz by name.")
-@click.option("--output", type=_PATH, help="Outputs as .npz or .npy, which is written.")
+@click.option(
+    "--input",
+    "inputs",
+    type=_PATH,
+    multiple=True,
+    required=True,
+    help="A .npy file for each input, in order, or one .npz file with all inputs by name.",
+)
+@click.option("--output", type=_PATH, help="Where the outputs are written, as .npz or .npy.")
 def run(folder: Path, inputs: tuple[Path, ...], output: Path | None) -> None:
-    """Run the build in FOLDER on inputs, on its device or on the simulator."""
+    """Run the build in FOLDER on given inputs.
+
+    It runs on its device or, if it is for an accelerator, on the simulator.
+    """
     from anole.report.run import run_build
 
     _without_torch()
@@ -256,10 +281,13 @@ def run(folder: Path, inputs: tuple[Path, ...], output: Path | None) -> None:
 
 @main.command()
 @click.argument("folder", type=_PATH)
-@click.option("--seconds", type=click.FloatRange(0), default=5, show_default=True, help="How long is measured.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--seconds", type=click.FloatRange(0), default=5, show_default=True, help="How long to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def profile(folder: Path, seconds: float, as_json: bool) -> None:
-    """Time every kernel of the build in FOLDER, beside what the machine could do."""
+    """Time every kernel of the build in FOLDER.
+
+    The profile compares each kernel with the machine's roofline.
+    """
     from rich.console import Console
 
     from anole.report.profile import profile_build, render_profile
@@ -274,11 +302,14 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 
 @main.command()
 @click.argument("builds", nargs=-1)
-@click.option("--shards", type=_PATH, help=f"Folder of all trials.  [default: {layout.SHARDS}]")
-@click.option("--database", type=_PATH, help=f"The database, which is written.  [default: {layout.DATABASE}]")
+@click.option("--shards", type=_PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
+@click.option("--database", type=_PATH, help=f"Where the database is written.  [default: {layout.DATABASE}]")
 @_SPEC
 def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, spec: Path) -> None:
-    """Fold all trials, and BUILDS, names or folders (by default those of models.yaml), into the database."""
+    """Merge all trials and BUILDS into the database.
+
+    BUILDS are names or folders of builds; the default is all builds in models.yaml.
+    """
     from anole.merge.stage import merge_builds
     from anole.spec.reading import load_spec
 
@@ -291,9 +322,12 @@ def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, s
 
 @main.command(name="import")
 @click.argument("source", type=_PATH)
-@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of all trials.")
+@click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
 def import_(source: Path, shards: Path) -> None:
-    """Take over the trials in SOURCE, a database or a folder of shards that was filled on another machine."""
+    """Import trials from SOURCE.
+
+    SOURCE is a database or a folder of shards from another machine.
+    """
     from anole.merge.exchange import import_records
 
     taken = import_records(source, shards)
@@ -302,9 +336,9 @@ def import_(source: Path, shards: Path) -> None:
 
 @main.command()
 @_SPEC
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(spec: Path, as_json: bool) -> None:
-    """Say which tasks there are, which are tuned, and what would run next."""
+    """Show the tasks, their state, and what would run next."""
     from rich.console import Console
 
     from anole.project.pipeline import Pipeline
@@ -320,20 +354,23 @@ def plan(spec: Path, as_json: bool) -> None:
 
 @main.command()
 def doctor() -> None:
-    """Say what this machine is and how fast it could be."""
+    """Describe this machine: hardware, software, peak speed."""
     from anole.report.doctor import report
 
     click.echo(report())
 
 
 @main.command()
-@click.option("--tracker", help="host:port of TVM's RPC tracker; without one, clients give this machine's address.")
-@click.option("--key", help="The name by which the tracker knows such devices.")
+@click.option("--tracker", help="host:port of TVM's RPC tracker; without it, clients connect to this machine itself.")
+@click.option("--key", help="The tracker's name for devices of this kind.")
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=9090, show_default=True, help="Port to listen on.")
-@click.option("--threads", type=click.IntRange(1), help="Of the processor, that run kernels; all cores by default.")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads that run kernels.  [default: all cores]")
 def serve(tracker: str | None, key: str | None, host: str, port: int, threads: int | None) -> None:
-    """Lend this machine's devices to other machines that tune; only within a network that is trusted."""
+    """Lend this machine's devices to other machines.
+
+    They can then tune for these devices. Use this only within a trusted network.
+    """
     from anole.host.machine import available_cores
     from anole.targets.rpc.address import Remote
     from anole.targets.rpc.server import serve
@@ -347,13 +384,13 @@ def serve(tracker: str | None, key: str | None, host: str, port: int, threads: i
 
 @main.group()
 def vta() -> None:
-    """Look into the accelerator: cycles of schedules, and what a stream does when."""
+    """Inspect programs for the VTA accelerator."""
 
 
 @vta.command()
 @click.option("--schedules", type=_PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
 def cycles(schedules: Path) -> None:
-    """Print the rows of SCHEDULES with their cycles, or with the reason for which they are rejected."""
+    """Print each schedule with its cycle count, or with the reason why it is rejected."""
     from anole.targets.vta.templates.schedules import count_cycles, read_schedules
 
     click.echo(json.dumps([count_cycles(row) for row in read_schedules(schedules)], indent=1))
@@ -361,10 +398,10 @@ def cycles(schedules: Path) -> None:
 
 @vta.command(name="trace")
 @click.argument("stream", type=_PATH)
-@click.option("--geometry", type=_Json(), help="Of the accelerator; VTA's own by default.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--geometry", type=_Json(), help="The accelerator's geometry.  [default: VTA's own]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
-    """Say when every instruction of STREAM starts and ends, in cycles from the launch."""
+    """Print when each instruction of STREAM starts and ends, in cycles since the launch."""
     from anole.targets.vta.geometry import Geometry
     from anole.targets.vta.templates.schedules import trace
 
@@ -378,15 +415,15 @@ def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
 
 @vta.command(name="report")
 @click.option("--schedules", type=_PATH, help="Rows of shape, workload and schedule, as JSON.")
-@click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Which of them.")
-@click.option("--build", type=_PATH, help="Folder of a build, instead of schedules.")
-@click.option("--step", help="Which of its layers, with --build.")
-@click.option("--picture", type=_PATH, help="When each module runs what, as SVG, which is written.")
+@click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Row to report, with --schedules.")
+@click.option("--build", type=_PATH, help="Folder of a build, instead of --schedules.")
+@click.option("--step", help="Name of the layer to report, with --build.")
+@click.option("--picture", type=_PATH, help="Where the timeline of all modules is written, as SVG.")
 @click.option("--until", type=click.IntRange(1), help="The last cycle of the picture.")
 def report_(
     schedules: Path | None, row: int, build: Path | None, step: str | None, picture: Path | None, until: int | None
 ) -> None:
-    """Say how well a row of schedules, or a layer of a build, uses the accelerator."""
+    """Report how well a schedule, or a layer of a build, uses the accelerator."""
     from anole.files import write_atomically
     from anole.targets.vta.network.artifact import BuiltNetwork
     from anole.targets.vta.report import draw_timeline, summarize
@@ -405,21 +442,21 @@ def report_(
 
 
 def _shown(array: Any) -> str:
-    """Returns the first numbers of an array."""
+    """Returns the first numbers of an array as text."""
     first = array.ravel()[:5]
     return ", ".join(f"{number:.6g}" for number in first) + (", ..." if array.size > len(first) else "")
 
 
 def _preset(name: str | None) -> dict[str, str]:
-    """Returns the plain form of a preset's tuner, or of the default's where none is named."""
+    """Returns the plain form of a preset's tuner; that of the default preset if the name is None."""
     return {} if name is None else {"preset": name}
 
 
 def _enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
-    """Goes to the folder of models.yaml, where a project's files lie, and returns other paths as seen from there.
+    """Changes to the project folder, which holds models.yaml, and returns the other paths made absolute.
 
     Raises:
-        SpecError: there is no such folder.
+        SpecError: the folder does not exist.
     """
     if spec.parent.resolve() == Path.cwd():
         return list(paths)
@@ -431,13 +468,13 @@ def _enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
 
 
 def _spare_torch(model: ModelSpec) -> None:
-    """Keeps torch out of TVM's import for a model that needs none."""
+    """Prevents TVM from importing torch for a model that does not need it."""
     if model.scheme == "onnx":
         _without_torch()
 
 
 def _without_torch() -> None:
-    """Keeps torch out of TVM's import, of which it takes most of the seconds."""
+    """Prevents TVM from importing torch, which takes most of TVM's import time."""
     import_module("anole.measure.without_torch")
 
 

@@ -1,4 +1,4 @@
-"""The errors that end a command: each message says where, what was found and what is allowed."""
+"""The errors that end a command. Each message says where, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _LISTED = 24
 
 
 class AnoleError(Exception):
-    """Root of all errors that Anole raises on purpose; the command line prints them without a traceback."""
+    """Base class of all errors that Anole raises on purpose; the command line prints them without a traceback."""
 
 
 class SpecError(AnoleError):
     """A mistake in models.yaml.
 
     Args:
-        path: where in the file, as a dotted YAML path (``builds[1].preset``).
+        path: the place in the file, as a dotted YAML path (``builds[1].preset``).
         problem: what was found and what is allowed.
         file: the file that holds the mistake.
     """
@@ -29,7 +29,7 @@ class SpecError(AnoleError):
 
 
 class DocumentError(AnoleError):
-    """A file that one stage leaves for another is missing, broken or stale.
+    """A file that one stage writes for another is missing, broken or stale.
 
     Args:
         path: the file.
@@ -39,7 +39,7 @@ class DocumentError(AnoleError):
 
     def __init__(self, path: Path, problem: str, stage: str) -> None:
         self.path, self.problem, self.stage = path, problem, stage
-        super().__init__(f"{path}: {problem}; `snakemake --forcerun {stage}` writes it anew")
+        super().__init__(f"{path}: {problem}; `snakemake --forcerun {stage}` writes it again")
 
 
 class ExtractError(AnoleError):
@@ -47,11 +47,11 @@ class ExtractError(AnoleError):
 
 
 class ConfigError(AnoleError):
-    """A config does not belong to its space."""
+    """A config is not part of the space it is used with."""
 
 
 class TargetError(AnoleError):
-    """A target is not present on this machine or cannot do what is asked of it."""
+    """A target is not present on this machine, or does not support the requested operation."""
 
 
 class MeasureError(AnoleError):
@@ -59,11 +59,11 @@ class MeasureError(AnoleError):
 
 
 class DeviceLostError(MeasureError):
-    """A device elsewhere cannot be reached, or was lost in mid-call; it may come back."""
+    """A remote device cannot be reached, or the connection was lost during a call; it may come back."""
 
 
 class DeviceBusyError(MeasureError):
-    """A device elsewhere is there, but another client has it."""
+    """A remote device is reachable, but another client is using it."""
 
 
 class StoreError(AnoleError):
@@ -71,11 +71,11 @@ class StoreError(AnoleError):
 
 
 class StreamError(AnoleError):
-    """A program for an accelerator is malformed, or waits for itself; the message names the instruction."""
+    """A program for an accelerator is malformed or deadlocks; the message names the instruction."""
 
 
 class BuildError(AnoleError):
-    """A model cannot be compiled, or a build folder is not usable."""
+    """A model cannot be compiled, or a build folder cannot be used."""
 
 
 def suggestion(found: str, allowed: Collection[str]) -> str:
@@ -87,11 +87,11 @@ def suggestion(found: str, allowed: Collection[str]) -> str:
 
 
 def cause(error: BaseException, line: int = -1) -> str:
-    """Returns the type of an error and one line of what it says, to be told in the message of another.
+    """Returns an error's type and one line of its message, for use in another error's message.
 
     Args:
-        error: of any kind; some say nothing.
-        line: which of its lines that are not empty: TVM's last one says most, torch's first one.
+        error: any error; its message may be empty.
+        line: index of the line to use, among the non-empty lines: TVM's last line says most, torch's first one.
     """
     lines = [text.strip() for text in str(error).splitlines() if text.strip()]
     return f"{type(error).__name__}: {lines[line]}"[:2000] if lines else type(error).__name__

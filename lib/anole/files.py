@@ -1,4 +1,4 @@
-"""Files: read with a clear message, written whole or not at all."""
+"""File access: reading with clear errors, and atomic writing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from anole.errors import StoreError
 
 
 def read_bytes(path: Path) -> bytes:
-    """Returns what a file holds.
+    """Returns the content of a file.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the file cannot be read.
     """
     try:
         return path.read_bytes()
@@ -25,10 +25,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk.
+    """Waits until a file, or the entries of a folder, are on the disk.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: writing to the disk fails.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -38,7 +38,7 @@ def sync(path: Path) -> None:
 
 
 def document_text(plain: Mapping[str, Any]) -> str:
-    """Returns the text of a JSON file that people may read too.
+    """Returns a value as the text of an indented JSON file.
 
     Raises:
         ValueError: a number is not finite.
@@ -47,9 +47,9 @@ def document_text(plain: Mapping[str, Any]) -> str:
 
 
 def write_atomically(path: Path, text: str) -> bool:
-    """Writes a text file by rename, and only when its content differs.
+    """Writes a text file by rename, and only if its content differs.
 
-    An unchanged file keeps its modification time, so that nothing that depends on it runs again.
+    An unchanged file keeps its modification time, so that jobs that depend on it do not run again.
 
     Returns:
         Whether the file was written.

@@ -1,4 +1,4 @@
-"""Content keys and the seeds that derive from them."""
+"""Content keys, and seeds derived from them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Time = Annotated[str, re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")]
 
 
 def canonical_json(value: object) -> str:
-    """Returns the one JSON text of a value: sorted keys, no spaces, no NaN.
+    """Returns the canonical JSON text of a value: sorted keys, no spaces, no NaN.
 
     Raises:
         ValueError: the value holds NaN or an infinity.
-        TypeError: the value is not JSON.
+        TypeError: the value cannot be represented in JSON.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -30,5 +30,5 @@ def content_key(value: object) -> str:
 
 
 def derive_seed(*parts: str | int) -> int:
-    """Returns a 63-bit seed that depends on all parts, so that the order of tasks never matters."""
+    """Returns a 63-bit seed that depends on all parts, and not on the order in which tasks run."""
     return int(content_key(list(parts))[:16], 16) >> 1

@@ -1,4 +1,4 @@
-"""A place in a YAML file: its value and the path that leads there, for errors that say where."""
+"""A node of a YAML file: a value with its path and file, so that errors can name the place."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from anole.errors import SpecError, suggestion
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its place; each method checks the value's type and returns it.
+    """A value and its place in the file; each method checks the value's type and returns it.
 
     Attributes:
-        path: dotted, such as ``builds[1].preset``; empty at the top.
-        file: the file's name, for messages.
+        path: the dotted path, such as ``builds[1].preset``; empty for the root.
+        file: the file's name, for error messages.
     """
 
     value: Any
@@ -27,21 +27,21 @@ class Node:
     file: str
 
     def error(self, problem: str) -> SpecError:
-        """Returns the error of this place."""
+        """Returns an error that names this place."""
         return SpecError(self.path, problem, self.file)
 
     def mapping(self, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
         """Returns the entries of a mapping.
 
         Args:
-            allowed: the keys that may be there; any when None.
-            required: the keys that must be there.
+            allowed: the allowed keys; None allows any.
+            required: the required keys.
         """
         if not isinstance(self.value, dict):
             raise self.error(f"found {_shown(self.value)}; a mapping is expected")
         for key in self.value:
             if not isinstance(key, str):
-                raise self.error(f"found the key {key!r}; keys are text (quote it)")
+                raise self.error(f"found the key {key!r}; keys must be text (quote it)")
             if allowed is not None and key not in allowed:
                 raise self._child(key).error(f"is not known; {suggestion(key, allowed)}")
         for key in required:
@@ -50,23 +50,23 @@ class Node:
         return {key: self._child(key) for key in self.value}
 
     def items(self) -> list[Node]:
-        """Returns the elements of a list that is not empty."""
+        """Returns the elements of a non-empty list."""
         if not isinstance(self.value, list) or not self.value:
             raise self.error(f"found {_shown(self.value)}; a list with at least one element is expected")
         return [Node(value, f"{self.path}[{index}]", self.file) for index, value in enumerate(self.value)]
 
     def text(self) -> str:
-        """Returns a text that is not empty."""
+        """Returns a non-empty text."""
         if not isinstance(self.value, str) or not self.value:
             raise self.error(f"found {_shown(self.value)}; a text is expected")
         return self.value
 
     def choice(self, allowed: Collection[str], what: str) -> str:
-        """Returns a text that is one of the allowed.
+        """Returns a text that is one of the allowed ones.
 
         Args:
-            allowed: the texts that are.
-            what: completes "found 'x', which is not ...".
+            allowed: the allowed texts.
+            what: what these are, to complete the message "found 'x', which is not ...".
         """
         found = self.text()
         if found not in allowed:
@@ -74,15 +74,15 @@ class Node:
         return found
 
     def whole(self, least: int) -> int:
-        """Returns a whole number that is not below the least."""
+        """Returns a whole number that is at least `least`."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
             raise self.error(f"found {_shown(self.value)}; a whole number of at least {least} is expected")
         return self.value
 
     def number(self, least: float, most: float) -> float:
-        """Returns a number that is not outside of two bounds."""
+        """Returns a number from `least` to `most`, both included."""
         found = self.value
-        # YAML takes 1e-4, without a point, for a text.
+        # YAML reads 1e-4, which has no decimal point, as text.
         if isinstance(found, str):
             with suppress(ValueError):
                 found = float(found)
@@ -101,10 +101,10 @@ class Node:
 
 
 def read_yaml(path: Path) -> object:
-    """Returns what a YAML file says.
+    """Returns the content of a YAML file.
 
     Raises:
-        SpecError: it is missing or unreadable, is not YAML, is empty, or names a key twice.
+        SpecError: the file is missing, unreadable, not YAML or empty, or it has a duplicate key.
     """
     try:
         value = yaml.load(path.read_text(encoding="utf-8"), _Loader)
@@ -124,7 +124,7 @@ def read_yaml(path: Path) -> object:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice, where YAML's own would keep the last one silently."""
+    """A safe loader that rejects duplicate keys; PyYAML's own loader silently keeps the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()

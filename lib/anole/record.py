@@ -1,6 +1,6 @@
 """Records: measurements, trials, confirmations, and the run they belong to.
 
-A field is written down here once: shards, the database and its exchange derive from these dataclasses.
+Each field is defined once, here: shards, the database and the import of records derive from these dataclasses.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Config = Mapping[str, Any]
 """One point of a space: the name of each knob and its value, in plain JSON values."""
 
 FLAT = "flat"
-"""Annotates a dataclass whose fields stand, when stored, among those of the dataclass that holds it."""
+"""Marks a nested dataclass that is stored flat: its fields are stored among those of the outer dataclass."""
 
 LATER = "later"
-"""Annotates a field that files of an older version lack; they have its default."""
+"""Marks a field that files of an older version lack; reading them gives the field's default."""
 
 
 class Status(StrEnum):
-    """How a candidate ended; all but `OK` are failures, and data."""
+    """How a candidate ended. All values except `OK` are failures, and are recorded as data."""
 
     OK = "ok"
     REJECTED = "rejected"
@@ -37,23 +37,23 @@ class Status(StrEnum):
 
 
 def utc_now() -> str:
-    """Returns the present time as ISO 8601 text in UTC, to the millisecond."""
+    """Returns the current time as ISO 8601 text in UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one candidate cost to run; times are in seconds, lower is better.
+    """The result of measuring one candidate; times are in seconds, lower is better.
 
     Attributes:
-        latency_s: of one run of the kernel, averaged over `repeats`; None for a failure.
+        latency_s: time of one kernel run, averaged over `repeats`; None for a failure.
         latency_std_s: standard deviation over the repeats.
         cv: coefficient of variation of the repeats (standard deviation over mean).
-        repeats: how many times were averaged.
-        build_s: wall clock of building the candidate.
-        run_s: wall clock of loading, checking and timing it.
-        relative_error: of its answer, as the L2 distance from one computed in float64; None where there was none, or
-            some of it was not even a number.
+        repeats: number of times that were averaged.
+        build_s: wall-clock time of building the candidate.
+        run_s: wall-clock time of loading, checking and timing it.
+        relative_error: relative L2 distance of its result from one computed in float64; None if there was no result
+            or it contained NaN.
     """
 
     status: Status
@@ -69,12 +69,12 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Trial:
-    """One config measured, as stored.
+    """One measured config, as stored.
 
     Attributes:
         number: position in the run, from 0.
-        iteration: the round of the tuner's loop that chose it.
-        config: knob name to value.
+        iteration: the iteration of the tuner's loop that chose it.
+        config: the value of each knob, by name.
         elapsed_s: tuning seconds since the run began, summed over interruptions.
         gflops: billions of floating-point operations a second; None for a failure.
     """
@@ -93,8 +93,8 @@ class Confirmation:
     """A top config measured again, interleaved with its rivals and with more repeats.
 
     Attributes:
-        after_trials: how many trials the run had when it was confirmed.
-        rank: 0 for the fastest of this round of confirmations.
+        after_trials: number of trials that the run had when it was confirmed.
+        rank: rank within this round of confirmations; 0 for the fastest.
     """
 
     config: Config = field(hash=False)
@@ -106,12 +106,12 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class SpaceFacts:
-    """How large a task's space is, and how much of it can never work, by a random sample.
+    """The size of a task's space and, from a random sample, the share that its constraints reject.
 
     Attributes:
-        size: how many configs there are, valid or not.
-        sampled: how many were asked.
-        rejections: of the sampled, how many each constraint is the first to reject, by its reason.
+        size: number of configs, valid or not.
+        sampled: number of configs in the sample.
+        rejections: by reason, the number of sampled configs that this constraint is the first to reject.
     """
 
     size: int
@@ -121,10 +121,10 @@ class SpaceFacts:
 
 @dataclass(frozen=True)
 class Source:
-    """A run of a similar task that another run learns from before it measures anything.
+    """A run of a similar task that another run learns from before its first measurement.
 
     Attributes:
-        trials: how many of its trials, the first ones.
+        trials: number of its trials that are used, counted from the first.
     """
 
     task_key: Key
@@ -134,11 +134,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Run:
-    """One tuning of one task: the tuner's settings, without the number of trials, which may be raised.
+    """One tuning of one task: the tuner's settings without the number of trials, which may be raised later.
 
     Attributes:
         settings: every part of the tuner with its hyper-parameters, in plain JSON values.
-        host, versions, threads: where and with what it ran; not part of the key.
+        host, versions, threads: the machine and the software it ran with; not part of the key.
     """
 
     task_key: Key

@@ -18,7 +18,7 @@ class Conv2d:
     Attributes:
         constant_weight: whether the second operand is a constant of the network.
         padding: top, left, bottom, right.
-        out_channels: of all groups together.
+        out_channels: channels of all groups together.
     """
 
     operator: ClassVar[str] = "conv2d"
@@ -93,10 +93,10 @@ class Dense:
 
 @dataclass(frozen=True)
 class BatchMatmul:
-    """Matrix products of (batch, rows, inner) data with (batch, inner, columns) data, one for each of a batch.
+    """Matrix products of (batch, rows, inner) with (batch, inner, columns) data, one for each batch element.
 
     Attributes:
-        transpose_right: whether the right operand is (batch, columns, inner) instead, as keys are in attention.
+        transpose_right: whether the right operand is (batch, columns, inner) instead, like the keys in attention.
     """
 
     operator: ClassVar[str] = "batch_matmul"
@@ -132,7 +132,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
 
 
 def workload_from_json(plain: Mapping[str, Any]) -> Workload:
-    """Returns the workload that `workload_to_json` made plain.
+    """Returns the workload of a plain form that `workload_to_json` made.
 
     Raises:
         KeyError: the operator is unknown.
@@ -144,10 +144,10 @@ def workload_from_json(plain: Mapping[str, Any]) -> Workload:
 
 @dataclass(frozen=True)
 class Task:
-    """What is tuned: a workload on a target, by a version of the target's template.
+    """The unit of tuning: a workload on a target, with a version of the target's template.
 
     Attributes:
-        target: the target's whole description, in plain JSON values.
+        target: the target's complete description, in plain JSON values.
     """
 
     workload: Workload
@@ -156,7 +156,7 @@ class Task:
 
     @cached_property
     def key(self) -> str:
-        """The content key: neither the model nor the layer's name is part of it."""
+        """The content key; it covers neither the model nor the layer's name."""
         return content_key(self._identity())
 
     @property
@@ -170,7 +170,7 @@ class Task:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the task that `to_json` made plain."""
+        """Returns the task of a plain form that `to_json` made."""
         return cls(workload_from_json(plain["workload"]), plain["target"], plain["template_version"])
 
     def _identity(self) -> dict[str, Any]:

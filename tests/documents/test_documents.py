@@ -38,7 +38,7 @@ def test_a_manifest_of_another_origin_is_stale(manifest: Path) -> None:
         read_manifest(manifest, Origin(origin.entry, {**origin.target_description, "threads": 64}, {"extract": 2}))
     assert str(caught.value) == (
         f"{manifest}: is of another target_description and versions than models.yaml; "
-        "`snakemake --forcerun extract` writes it anew"
+        "`snakemake --forcerun extract` writes it again"
     )
 
 
@@ -48,7 +48,7 @@ def test_what_is_not_an_object_is_refused(manifest: Path, text: str) -> None:
     with pytest.raises(DocumentError) as caught:
         read_manifest(manifest)
     assert str(caught.value).startswith(f"{manifest}: ")
-    assert "`snakemake --forcerun extract` writes it anew" in str(caught.value)
+    assert "`snakemake --forcerun extract` writes it again" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_task_that_is_missing_damaged_or_another_is_named(project, manifest: P
     with pytest.raises(DocumentError, match="is not a task"):
         read_listed_task(manifest, project.CONV.key)
     path.unlink()
-    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it anew"):
+    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it again"):
         read_listed_task(manifest, project.CONV.key)
 
 
@@ -95,7 +95,7 @@ def test_a_damaged_build_or_evaluation_is_named(project) -> None:
         read_build(edit(build, created_at="now").parent)
     with pytest.raises(DocumentError, match=r"latencies\[0\]\.reference is missing"):
         read_evaluation(edit(evaluation, latencies=[{}]))
-    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun evaluate` writes it anew"):
+    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun evaluate` writes it again"):
         read_evaluation(evaluation.with_name("gone.json"))
 
 
@@ -125,7 +125,7 @@ def test_a_build_of_an_older_version_was_not_refined(project) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[]", r"holds \[\], not an object; `snakemake --forcerun tune` writes it anew"),
+        ("[]", r"holds \[\], not an object; `snakemake --forcerun tune` writes it again"),
         ("{}", "task_key is missing"),
         ('{"receipts": 3}', "receipts is not a list"),
         ('{"receipts": [{"task_key": "x"}]}', "task_key is 'x', not of the form"),

@@ -114,7 +114,7 @@ def test_a_folder_that_is_no_build(tmp_path: Path, text: str | None, words: str)
         (tmp_path / "build.json").write_text(text)
     with pytest.raises(DocumentError, match=words) as caught:
         evaluate_build(tmp_path, tmp_path / "evaluation.json")
-    assert str(caught.value).endswith("; `snakemake --forcerun compile` writes it anew")
+    assert str(caught.value).endswith("; `snakemake --forcerun compile` writes it again")
 
 
 def test_relative_errors() -> None:

@@ -151,7 +151,7 @@ def test_a_stale_manifest_is_refused_with_the_remedy(pipeline: Pipeline, change:
 
 
 def test_a_missing_manifest_is_told_how_to_mend(pipeline: Pipeline) -> None:
-    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it anew"):
+    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it again"):
         pipeline.receipts(pipeline.spec.builds["plain"])
 
 
@@ -176,7 +176,7 @@ def test_a_task_file_is_missed_only_until_it_is_tuned(pipeline: Pipeline) -> Non
     one = pipeline.spec.builds["one-cpu-random"]
     leave_manifest(pipeline, one, ["a" * 64])
     (pipeline.project / layout.task_path("a" * 64)).unlink()
-    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it anew"):
+    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it again"):
         pipeline.receipts(one)
     receipt = pipeline.project / layout.receipt_path("a" * 64, pipeline.run(one, "a" * 64).key, one.trials)
     receipt.parent.mkdir(parents=True)
