@@ -1,1 +1,1 @@
-"""What models.yaml means on this machine: files, runs, and what is left to do."""
+"""The project that a models.yaml describes on this machine: its files, runs and remaining jobs."""

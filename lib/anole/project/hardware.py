@@ -1,4 +1,4 @@
-"""Which hardware is here, and what may be built for hardware that is elsewhere."""
+"""Detects whether a target's hardware is present, and whether builds for absent hardware are possible."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from anole.targets import get_kind, get_target
 
 @dataclass(frozen=True)
 class Hardware:
-    """A target of models.yaml, as it was looked for.
+    """The result of looking for a target's hardware.
 
     Attributes:
-        description: None when it cannot even be described, because it is not here to be asked.
-        absence: why nothing can be measured on it from here; None when it can.
+        description: the target's complete description; None if it cannot be detected because the hardware is absent.
+        absence: the reason why this machine cannot measure on the target; None if it can.
     """
 
     description: Mapping[str, Any] | None
@@ -27,10 +27,10 @@ class Hardware:
 
 
 def describe_target(target: TargetSpec) -> dict[str, Any]:
-    """Returns a target's whole description, in plain JSON values: what models.yaml sets and what is detected.
+    """Returns a target's complete description in plain JSON values: the settings of models.yaml and detected ones.
 
     Raises:
-        SpecError: there can be no such target here.
+        SpecError: the target is not possible on this machine.
     """
     try:
         return get_kind(target.kind).describe(**target.settings)
@@ -39,10 +39,10 @@ def describe_target(target: TargetSpec) -> dict[str, Any]:
 
 
 def look_for(target: TargetSpec) -> Hardware:
-    """Returns what there is of a target.
+    """Looks for a target's hardware.
 
     Raises:
-        SpecError: there is a mistake in what is asked for, or it is required and not even described.
+        SpecError: the target's entry has a mistake, or the target is required and cannot be described.
     """
     try:
         description = describe_target(target)
@@ -54,7 +54,7 @@ def look_for(target: TargetSpec) -> Hardware:
 
 
 def any_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:
-    """Returns whether there is a shard of any run on a target."""
+    """Returns whether any run on a target has a shard."""
     shards = (next(folder.glob("*.jsonl"), None) for folder in shards_dir.glob("*"))
     heads = (read_head(path) for path in shards if path is not None)
     return any(head[1].target == description for head in heads if head is not None)

@@ -1,4 +1,4 @@
-"""What a job that measures on a target needs of this machine, so that nothing disturbs what is timed."""
+"""The resources that a measuring job reserves, so that no other job disturbs its timings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from anole.targets.base import Place
 
 @dataclass(frozen=True)
 class Needs:
-    """What one job takes while it runs.
+    """The resources of one job.
 
     Attributes:
-        threads: cores: all of them where the processor is measured, so that nothing runs beside it.
-        device: how many of Snakemake's resource ``device``, of which there is one: the processor's speed.
-        gpu: how many of Snakemake's resource ``gpu``: this machine's GPUs.
-        measure: where candidates run, as ``anole tune --measure`` takes it; ``{}`` for this machine.
+        threads: number of cores; all of them if the job measures on the CPU, so that nothing runs beside it.
+        device: amount of Snakemake's resource ``device``, of which there is one: the CPU while it is measured.
+        gpu: amount of Snakemake's resource ``gpu``: this machine's GPUs.
+        measure: where candidates run, in the format of ``anole tune --measure``; ``{}`` for this machine.
     """
 
     threads: int
@@ -28,7 +28,7 @@ class Needs:
 
 
 def n_gpus(pipeline: Pipeline) -> int:
-    """Returns how many GPUs of this machine a project's jobs share, at least one."""
+    """Returns the number of this machine's GPUs that a project's jobs share, at least one."""
     here = [name for name in pipeline.descriptions if name not in pipeline.absences]
     targets = [get_target(pipeline.descriptions[name]) for name in here if pipeline.place(name) == Place.GPU]
     units = {unit.name for target in targets if target.place == Place.GPU for unit in target.units()}
@@ -36,12 +36,12 @@ def n_gpus(pipeline: Pipeline) -> int:
 
 
 def needs_of(pipeline: Pipeline, target: str, cores: int) -> Needs:
-    """Returns what a job that measures on a target needs.
+    """Returns the resources of a job that measures on a target.
 
     Args:
         pipeline: the project's pipeline.
         target: the target's name in models.yaml.
-        cores: how many cores all jobs share.
+        cores: number of cores that all jobs share.
     """
     place = pipeline.place(target)
     shares = {Place.PROCESSOR: 1, Place.GPU: n_gpus(pipeline), Place.ELSEWHERE: 2, Place.SIMULATOR: cores}

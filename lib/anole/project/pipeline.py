@@ -1,4 +1,4 @@
-"""What models.yaml asks for, as files: which manifest, runs and receipts each build stands on."""
+"""The pipeline of a models.yaml: the manifest, runs and receipts that each build depends on."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from anole.targets.base import Place
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A models.yaml without mistakes, and what follows from it on this machine.
+    """A checked models.yaml with the tuners, targets and paths that follow from it on this machine.
 
     Attributes:
-        tuners: by the name of the build.
-        descriptions: by the name of the target.
+        tuners: each build's tuner settings, by the build's name.
+        descriptions: each target's complete description, by the target's name.
         project: the folder that all paths are relative to.
-        absences: why nothing can be measured on a target, by its name; it is not among them where it can.
-        skipped: the builds that are left out because their target is absent and not required, and why.
+        absences: the reason why a target cannot be measured on, by the target's name; only for such targets.
+        skipped: the reason why a build is skipped, by the build's name: its target is absent and not required.
     """
 
     spec: Spec
@@ -51,12 +51,12 @@ class Pipeline:
         """Reads models.yaml and checks all of it.
 
         Args:
-            path: the file.
-            overrides: laid over it, as `load_spec` does.
+            path: path of models.yaml.
+            overrides: values that replace those of the file, see `load_spec`.
 
         Raises:
-            SpecError: the first mistake found; a target that is absent is one, unless it is not required or all that
-                its builds need of it is on record.
+            SpecError: the first mistake found. An absent target is one, unless it is not required or all trials that
+                its builds need are recorded.
         """
         spec = load_spec(path, overrides)
         read_tuner(spec.tuning, "tuning")
@@ -77,26 +77,26 @@ class Pipeline:
         return made
 
     def files(self, model: str) -> list[Path]:
-        """Returns the model's own files: when one of them changes, the model is extracted again."""
+        """Returns the model's own files; when one of them changes, the model is extracted again."""
         entry = self.spec.models[model]
         samples = [] if entry.calibration is None else [Path(entry.calibration)]
         return [*model_files(entry.source, self.project), *samples]
 
     def manifest(self, build: BuildSpec) -> Path:
-        """Returns where the manifest of a build's model and target is."""
+        """Returns the path of the manifest of a build's model and target."""
         return layout.manifest_path(build.model, build.target)
 
     def manifests(self) -> list[Path]:
-        """Returns the manifests of all builds, each once."""
+        """Returns the paths of the manifests of all builds, each once."""
         return list(dict.fromkeys(self.manifest(build) for build in self.spec.builds.values()))
 
     def origin(self, model: str, target: str) -> Origin:
-        """Returns what an up-to-date manifest is extracted from."""
+        """Returns the origin that an up-to-date manifest has."""
         description = self.descriptions[target]
         return Origin(self.spec.models[model].to_json(), dict(description), extract_versions(description))
 
     def order(self, build: BuildSpec) -> Order:
-        """Returns all that compiling a build depends on, beside its receipts."""
+        """Returns everything that compiling a build depends on, except its receipts."""
         return Order(
             model=build.model,
             target=build.target,
@@ -121,13 +121,13 @@ class Pipeline:
         return Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
 
     def receipts(self, build: BuildSpec) -> list[Path]:
-        """Returns the receipts that a build stands on: one for each task, or one of all that share a budget.
+        """Returns the paths of a build's receipts: one for each task, or one for all tasks that share a budget.
 
-        There is none for a build without trials.
+        A build without trials has none.
 
         Raises:
-            DocumentError: the manifest is missing, broken or stale, or a task that is to be tuned is missing.
-            SpecError: trials are left to measure, and the target is absent.
+            DocumentError: the manifest is missing, broken or stale, or a task to tune is missing.
+            SpecError: some trials are not measured yet, and the target is absent.
         """
         self._refuse_unmeasurable(build)
         of_tasks = self.receipts_of_tasks(build)
@@ -137,7 +137,7 @@ class Pipeline:
         return list(dict.fromkeys(of_tasks.values())) if build.trials else []
 
     def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
-        """Returns, by task key, where each task's receipt is: its own, or that of all where they share a budget.
+        """Returns the path of each task's receipt by task key: its own, or the common one of a shared budget.
 
         Raises:
             DocumentError: the manifest is missing, broken or stale.
@@ -149,7 +149,7 @@ class Pipeline:
         return {key: layout.receipt_path(key, self.run(build, key).key, build.trials) for key in weights}
 
     def unmeasured(self, build: BuildSpec) -> list[str]:
-        """Returns the labels of a build's tasks of which trials are left to measure.
+        """Returns the labels of a build's tasks that have trials left to measure.
 
         Raises:
             DocumentError: the manifest is missing, broken or stale.
@@ -171,7 +171,7 @@ class Pipeline:
         return len(read_shard(shard).trials) if shard.exists() and shard.stat().st_size else 0
 
     def _refuse_unmeasurable(self, build: BuildSpec) -> None:
-        """Raises SpecError for a build that has trials to measure on a target that is absent."""
+        """Raises SpecError for a build that has trials to measure on an absent target."""
         absence = self.absences.get(build.target)
         if absence is None or not build.trials:
             return
@@ -183,13 +183,13 @@ class Pipeline:
         if lacking:
             raise SpecError(
                 f"targets.{build.target}",
-                f"{absence}; build {build.name} lacks the records of {lacking}: bring them from where it was tuned "
-                "(anole import), or give the target `required: false` to skip its builds here",
+                f"{absence}; build {build.name} lacks the records of {lacking}: import them from the machine that "
+                "measured them (anole import), or set the target's `required: false` to skip its builds here",
                 self.spec.file,
             )
 
     def shared_key(self, build: BuildSpec, weights: Mapping[str, int]) -> str:
-        """Returns the content key of all that decides how tasks share a budget: their runs and weights, in order."""
+        """Returns the content key of a shared budget: it covers the tasks' runs and weights, in order."""
         return content_key([[self.run(build, key).key, weight] for key, weight in weights.items()])
 
     def place(self, target: str) -> Place:
@@ -199,10 +199,10 @@ class Pipeline:
         return get_target(self.descriptions[target]).place
 
     def build_of(self, task_key: str, run_key: str) -> BuildSpec:
-        """Returns a build that asks for a run.
+        """Returns a build that needs a run.
 
         Raises:
-            KeyError: none does.
+            KeyError: no build needs it.
         """
         for build in self.spec.builds.values():
             if self.run(build, task_key).key == run_key:
@@ -210,19 +210,19 @@ class Pipeline:
         raise KeyError(run_key)
 
     def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
-        """Returns the tuner and the seed of a run that some build asks for.
+        """Returns the tuner settings and the seed of a run that some build needs.
 
         Raises:
-            KeyError: none does.
+            KeyError: no build needs it.
         """
         build = self.build_of(task_key, run_key)
         return self.tuners[build.name], build.seed
 
     def shared_tuner_of(self, model: str, target: str, key: str) -> tuple[TunerSettings, int]:
-        """Returns the tuner and the seed with which some build lets its tasks share a budget.
+        """Returns the tuner settings and the seed of a build whose tasks share a budget.
 
         Raises:
-            KeyError: none does.
+            KeyError: no build has this key.
         """
         for build in self.spec.builds.values():
             if build.shared and (build.model, build.target) == (model, target):
@@ -232,10 +232,10 @@ class Pipeline:
 
 
 def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[str, Any]]:
-    """Returns a model of a models.yaml and the description of one of its targets.
+    """Returns a model of a models.yaml, and the description of one of its targets.
 
     Raises:
-        SpecError: the file has a mistake, or no such model or target.
+        SpecError: the file has a mistake, or has no such model or target.
     """
     spec = load_spec(path)
     Node(model, "models", spec.file).choice(spec.models, "one of the models")
@@ -245,14 +245,14 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
 
 @dataclass(frozen=True)
 class Found:
-    """A build of a models.yaml, and what of its files a stage takes that is called by hand.
+    """The inputs of a build's stages, for commands that are called by hand.
 
     Attributes:
-        order: what is compiled.
-        manifest: the manifest's path.
-        receipts: the receipts of its tasks that exist.
-        ingredients: what it is compiled from: the refined receipts where they exist, else `receipts`.
-        refine: how many candidates of each task are tried within the network.
+        order: the build's order.
+        manifest: path of the manifest.
+        receipts: paths of the receipts that exist.
+        ingredients: the receipts to compile with: the refined receipts if they exist, otherwise `receipts`.
+        refine: number of candidates of each task to try within the network.
     """
 
     order: Order
@@ -263,10 +263,10 @@ class Found:
 
 
 def find_build(path: Path, name: str) -> Found:
-    """Returns what compiling or refining a build of a models.yaml takes.
+    """Returns the inputs for compiling or refining a build of a models.yaml.
 
     Raises:
-        SpecError: the file has a mistake, or no such build.
+        SpecError: the file has a mistake, or has no such build.
         DocumentError: the manifest is missing, broken or stale.
     """
     pipeline = Pipeline.load(path)

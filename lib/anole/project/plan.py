@@ -1,4 +1,4 @@
-"""What is done and what would run next, told from models.yaml and the files that are there."""
+"""The plan of a project: which tasks are tuned and which jobs would run next, from models.yaml and existing files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from anole.store.shard import read_shard, shard_path
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """A task with one tuner and budget.
+    """A task with one tuner and one budget.
 
     Attributes:
-        used_by: each model that contains it, and how often.
-        trials: the budget: its own or, where it is shared, that of all tasks together.
-        shared: whether it shares the budget with the other tasks of the model.
-        measured: configs that the run has measured, at most `trials`.
-        best_gflops: of those; None when none worked.
-        receipt: what says that it is tuned.
+        used_by: how often each model contains it, by the model's name.
+        trials: the task's budget or, if it is shared, the budget of all tasks together.
+        shared: whether the task shares the budget with the other tasks of the model.
+        measured: number of configs that the run has measured, at most `trials`.
+        best_gflops: the best of the measured configs, in GFLOP/s; None if none worked.
+        receipt: path of the receipt that shows that the task is tuned.
     """
 
     key: str
@@ -43,7 +43,7 @@ class PlannedTask:
 
     @property
     def spent(self) -> str:
-        """How much of the budget is spent."""
+        """The measured trials and the budget, as text."""
         if not self.trials:
             return "none"
         return f"{self.measured} of {self.trials} shared" if self.shared else f"{self.measured}/{self.trials}"
@@ -55,8 +55,8 @@ class PlannedStep:
 
     Attributes:
         stage: extract, tune, refine, compile, evaluate or merge.
-        subject: which model, task or build.
-        reason: why it would.
+        subject: the model, task or build that it works on.
+        reason: why it would run.
     """
 
     stage: str
@@ -66,10 +66,10 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """All tasks that are known, and the steps to come, in order.
+    """All known tasks, and the next steps in order.
 
     Attributes:
-        skipped: builds that are left out because their hardware is not here, and why.
+        skipped: the reason why a build is skipped, by the build's name: its hardware is absent.
     """
 
     tasks: tuple[PlannedTask, ...]
@@ -86,9 +86,9 @@ class Plan:
 
 
 def make_plan(pipeline: Pipeline) -> Plan:
-    """Returns what is done for a models.yaml and what is to do.
+    """Returns the state of a project's tasks and the jobs left to do.
 
-    What comes of extracting a model is not known before: its tasks are not in the plan.
+    The tasks of a model are known, and part of the plan, only after it is extracted.
 
     Raises:
         StoreError: a shard is corrupt.

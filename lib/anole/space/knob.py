@@ -1,4 +1,4 @@
-"""A knob: one tunable choice, with its possible values as a table."""
+"""A knob: one tunable choice, with a table of its possible values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anole.errors import ConfigError
 
 ALGORITHM = "algorithm"
-"""The knob that chooses between programs that have knobs of their own."""
+"""Name of the knob that chooses between programs, each of which has knobs of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,13 +22,13 @@ class Knob:
     """One tunable choice.
 
     Attributes:
-        name: the papers' name, such as ``tile_f``.
-        values: every value in the order of its index; a tuple of factors for a split, a plain value for an option.
-        features: shape (n_values, n_features), what a surrogate sees of each value.
-        feature_names: of the columns of `features`; equal names mean the same in the spaces of other tasks.
-        agent: who moves the knob, where several agents search a space together.
-        algorithms: values of the space's knob `ALGORITHM` with which this one means something; all when None.
-        balanced: whether a random sample has about as many configs of each value, however many there are.
+        name: the name used in the papers, such as ``tile_f``.
+        values: all values, in the order of their indices; a tuple of factors for a split, a plain value for an option.
+        features: the surrogate's features of each value, shape (n_values, n_features).
+        feature_names: names of the columns of `features`; equal names mean the same in the spaces of other tasks.
+        agent: the agent that moves the knob, where several agents search a space together.
+        algorithms: the values of the knob `ALGORITHM` for which this knob has an effect; None for all.
+        balanced: whether a random sample holds about equally many configs of each value, whatever their true shares.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Knob:
         return {value: index for index, value in enumerate(self.values)}
 
     def index(self, value: Any) -> int:
-        """Returns the index of a value, in which a list stands for a tuple.
+        """Returns the index of a value; a list is taken for a tuple.
 
         Raises:
             ConfigError: the knob has no such value.
@@ -64,7 +64,7 @@ class Knob:
         return index
 
     def restricted(self, allowed: Sequence[Any]) -> Knob:
-        """Returns the knob with but the allowed of its values, in its own order.
+        """Returns the knob with only the allowed values, in their present order.
 
         Raises:
             ConfigError: the knob has no such value.
@@ -82,14 +82,14 @@ def split_knob(
     *,
     agent: str = "",
 ) -> Knob:
-    """Returns a knob over all ways to write an extent as an ordered product.
+    """Returns a knob whose values are all ordered factorizations of an extent.
 
     Args:
-        name: of the knob.
-        extent: length of the loop that is split.
-        n_parts: number of loops that come of it, outermost first.
-        allow: which splits are worth having; all of them when None allows nothing.
-        agent: who moves it.
+        name: the knob's name.
+        extent: length of the loop to split.
+        n_parts: number of loops after the split, outermost first.
+        allow: selects the splits to keep; if it is None, or selects none, all are kept.
+        agent: the agent that moves the knob.
     """
     splits = list(_factorizations(extent, n_parts))
     allowed = [split for split in splits if allow is None or allow(split)] or splits
@@ -98,12 +98,12 @@ def split_knob(
 
 
 def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: bool = False) -> Knob:
-    """Returns a knob over a few plain values: numbers are their own feature, words are one-hot.
+    """Returns a knob with a few plain values: a number is its own feature, words are encoded one-hot.
 
     Args:
-        name: of the knob.
-        values: in the order of their indices.
-        agent: who moves it.
+        name: the knob's name.
+        values: the values, in the order of their indices.
+        agent: the agent that moves the knob.
         balanced: see `Knob`.
     """
     numeric = all(isinstance(value, (int, float)) for value in values)

@@ -1,7 +1,7 @@
-"""Loop features of a loop nest in closed form: what AutoTVM's "itervar" features see, without lowering.
+"""Loop features of loop nests, computed in closed form: AutoTVM's "itervar" features without lowering.
 
-Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.1. A template describes the nest
-that it would build for n configs at once, and the features of all of them come out of a few array operations.
+Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.1. A template describes the nests
+of n configs at once, and a few array operations compute the features of all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = int | NDArray[np.int64]
-"""One number for all n configs, or one for each: shape (n,)."""
+"""One number for all n configs, or an array with one number for each, shape (n,)."""
 
 
 class Annotation(IntEnum):
@@ -36,15 +36,15 @@ class Annotation(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """One loop, which walks an axis or a part of one.
+    """One loop over an axis or over a part of one.
 
     Attributes:
-        name: its name within the nest; its columns stay its own, wherever in the nest it stands.
-        axis: the axis that it walks; the parts of a split axis are listed, and nested, outermost first.
-        extent: how often it runs.
-        level: where it stands; a loop of a smaller level is further out. Any distinct numbers will do.
+        name: its name within the nest; it determines the loop's columns, whatever the loop's level.
+        axis: the axis that it iterates over; the parts of a split axis are listed, and nested, outermost first.
+        extent: number of iterations.
+        level: position in the nest; a loop with a smaller level is further out. Any distinct numbers are valid.
         annotation: an `Annotation`, or its number for each config. A fused loop is described by the loops
-            that it was made of, each with its annotation.
+            that were fused, each with its annotation.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Loop:
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """A buffer that the innermost body touches once.
+    """A buffer that the innermost body accesses once.
 
     Attributes:
         name: its name within the nest.
         shape: extents of its dimensions, outermost first.
-        index: for every dimension the axes that its index adds up, with their coefficients:
-            ``{"y": stride, "ry": dilation}``. An axis belongs to one dimension.
+        index: for every dimension, the axes whose sum is its index, with their coefficients:
+            ``{"y": stride, "ry": dilation}``. An axis occurs in one dimension only.
     """
 
     name: str
@@ -72,9 +72,9 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class LoopNest:
-    """A perfect loop nest and the buffers it touches, for n configs.
+    """A perfect loop nest and the buffers it accesses, for n configs.
 
-    The number of configs is that of the arrays in its loops, of which there must be one.
+    The length of the arrays in its loops is n; at least one loop must hold an array.
     """
 
     loops: tuple[Loop, ...]
@@ -91,16 +91,16 @@ class LoopNest:
     def features(self) -> NDArray[np.float32]:
         """Returns the loop features, shape (n, n_features), in the order of `feature_names`.
 
-        For every loop its length; its nest level, 1 for the outermost; the iterations of all loops down to it
-        (topdown) and from it to the innermost (bottomup); for every buffer the elements that one step of the
-        loop moves by (stride), the distinct elements touched from the loop inwards (count) and how often each
-        of them is touched (reuse); and its annotation, one-hot. All but the nest level and the annotation as
-        log2(x + 1).
+        The features of each loop are: its length; its nest level, 1 for the outermost; the iterations of all
+        loops down to it (topdown) and from it to the innermost (bottomup); for every buffer, the elements that
+        one step of the loop moves by (stride), the distinct elements accessed from the loop inwards (count)
+        and how often each of them is accessed (reuse); and its annotation, one-hot. All except the nest level
+        and the annotation are given as log2(x + 1).
 
         AutoTVM multiplies the lengths of all loops that move a buffer's index, which counts the overlap of
-        neighbouring windows of a convolution again and again; here an element counts once. Left out are its
-        columns that no schedule changes (numbers of additions, multiplications, divisions) and those that
-        follow from others.
+        neighbouring windows of a convolution several times; here an element counts once. AutoTVM's columns
+        that no schedule changes (numbers of additions, multiplications, divisions), and those that follow from
+        others, are left out.
         """
         extents, levels = self._extents, self._levels
         inside = levels[None] >= levels[:, None]
@@ -122,13 +122,13 @@ class LoopNest:
         return features.reshape(n_configs, -1)
 
     def loads(self, capacity: int) -> dict[str, NDArray[np.int64]]:
-        """Returns how many elements of each buffer a cache loads in all, by the buffer's name, shape (n,) or (1,).
+        """Returns the total number of elements of each buffer that a cache loads, by name, shape (n,) or (1,).
 
-        What one step of a loop touches is there in its next step, too, where all of it fits the cache. From the
-        outermost such loop inwards every element is loaded once, and anew whenever that loop begins.
+        If all elements that one step of a loop accesses fit the cache, they are still there in the next step.
+        From the outermost such loop inwards, every element is loaded once each time that loop begins.
 
         Args:
-            capacity: how many elements the cache holds; at least one of each buffer.
+            capacity: number of elements that the cache holds; at least one for each buffer.
         """
         extents, levels = self._extents, self._levels
         inside, within = levels[None] >= levels[:, None], levels[None] > levels[:, None]
@@ -142,19 +142,19 @@ class LoopNest:
 
     @cached_property
     def _extents(self) -> NDArray[np.int64]:
-        """Of every loop, shape (n_loops, n) or (n_loops, 1)."""
+        """Extents of all loops, shape (n_loops, n) or (n_loops, 1)."""
         return _stack([loop.extent for loop in self.loops])
 
     @cached_property
     def _levels(self) -> NDArray[np.int64]:
-        """Of every loop, shape (n_loops, n) or (n_loops, 1)."""
+        """Levels of all loops, shape (n_loops, n) or (n_loops, 1)."""
         return _stack([loop.level for loop in self.loops])
 
     def _counts(self, inside: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-        """For every buffer how many distinct elements the loops inside each loop touch, shape (n_loops, n).
+        """Returns for every buffer how many distinct elements the loops inside each loop access, shape (n_loops, n).
 
         Args:
-            inside: which loops (second axis) count as inside of which (first axis).
+            inside: whether a loop (second axis) counts as inside another (first axis).
         """
         extents, steps = self._extents, _products(self._extents, inside)
         ranges = {axis: _products(extents[own], inside[:, own]) for axis, own in self._parts.items()}
@@ -162,7 +162,7 @@ class LoopNest:
 
     @cached_property
     def _parts(self) -> dict[str, list[int]]:
-        """The positions in `loops` of every axis' parts, outermost first."""
+        """The positions of each axis's parts in `loops`, outermost first."""
         axes = {loop.axis: None for loop in self.loops}
         return {axis: [at for at, loop in enumerate(self.loops) if loop.axis == axis] for axis in axes}
 
@@ -181,7 +181,7 @@ class LoopNest:
 
 
 def _stack(rows: Sequence[Ints]) -> NDArray[np.int64]:
-    """Returns one row for each loop, shape (n_loops, n), or (n_loops, 1) where all configs agree."""
+    """Returns one row for each loop, shape (n_loops, n), or (n_loops, 1) if no row is an array."""
     n_configs = max((row.size for row in rows if isinstance(row, np.ndarray)), default=1)
     stacked = np.empty((len(rows), n_configs), dtype=np.int64)
     for position, row in enumerate(rows):
@@ -195,7 +195,7 @@ def _products(extents: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[
 
 
 def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Returns how many distinct elements are touched from each loop inwards, shape (n_loops, n)."""
+    """Returns how many distinct elements are accessed from each loop inwards, shape (n_loops, n)."""
     dimensions = [
         _distinct_sums([(coefficient, ranges[axis]) for axis, coefficient in terms.items()]) for terms in buffer.index
     ]
@@ -205,9 +205,9 @@ def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArra
 def _distinct_sums(terms: list[tuple[Ints, NDArray[np.int64]]]) -> NDArray[np.int64]:
     """Returns how many values a sum of coefficient * i takes, where each i runs over its own range.
 
-    Exact for up to two terms: with coprime coefficients p and q the pairs (i, j) and (i + q, j - p) have the
-    same sum, and no others have, so that there are as many sums as pairs without such a predecessor. For more
-    terms it is an upper bound, the least of all combinations and the span.
+    The count is exact for up to two terms: with coprime coefficients p and q, only the pairs (i, j) and
+    (i + q, j - p) have the same sum, so there are as many sums as pairs without such a predecessor. For more
+    terms it is an upper bound: the smaller of the number of combinations and the span.
     """
     if len(terms) == 2:
         (p, i_range), (q, j_range) = terms

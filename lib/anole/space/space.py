@@ -1,4 +1,4 @@
-"""A space: all knobs of a task, and the maps between config, index, index vector and features."""
+"""A space: all knobs of a task, with conversions between config, index, index vector and features."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from anole.record import Config
 from anole.space.knob import ALGORITHM, Knob
 
 Vectors = NDArray[np.int64]
-"""Index vectors, shape (n, n_knobs): for every knob the index of its value."""
+"""Index vectors, shape (n, n_knobs): the index of each knob's value."""
 
 Columns = Mapping[str, NDArray[Any]]
-"""For every knob the values of n configs: (n, n_parts) for a split, (n,) for an option."""
+"""The values of n configs by knob: shape (n, n_parts) for a split, (n,) for an option."""
 
 _ENUMERABLE = 1 << 20
 
 _CONSIDERED = 1 << 12
-"""Configs that are drawn for the best of them, by their merit."""
+"""Number of configs that are drawn to find those with the highest merit."""
 
 _DRAWN, _DRAWN_BALANCED = 1 << 10, 1 << 14
-"""Indices that are drawn at once, of which few may be valid, and fewer of the rarest value of a balanced knob."""
+"""Number of indices drawn at once: few may be valid, and even fewer may have a balanced knob's rarest value."""
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """What every config that can work obeys.
+    """A condition that every valid config fulfils.
 
     Attributes:
-        reason: what a config that breaks it is told.
-        holds: from the columns of n configs to shape (n,) of bool.
-        algorithm: whose configs it is asked of; of all when None.
+        reason: why a config that violates it is rejected.
+        holds: maps the columns of n configs to bool, shape (n,).
+        algorithm: the algorithm whose configs it applies to; None for all.
     """
 
     reason: str
@@ -45,7 +45,7 @@ class Constraint:
     algorithm: str | None = None
 
     def holds_for(self, columns: Columns) -> NDArray[np.bool_]:
-        """Returns, shape (n,), which configs obey it or are none of its business."""
+        """Returns which configs fulfil it or are exempt from it, shape (n,)."""
         if self.algorithm is None:
             return self.holds(columns)
         own = columns[ALGORITHM] == self.algorithm
@@ -55,11 +55,11 @@ class Constraint:
 
 
 class Description(Protocol):
-    """What n configs look like to a surrogate, such as the loop nests that they stand for."""
+    """A description of n configs for the surrogate, such as their loop nests."""
 
     @property
     def feature_names(self) -> Sequence[str]:
-        """Names of the columns; equal names mean the same in the spaces of other tasks."""
+        """The names of the columns; equal names mean the same in the spaces of other tasks."""
 
     def features(self) -> NDArray[np.float32]:
         """Returns one row for each config."""
@@ -68,19 +68,19 @@ class Description(Protocol):
 class Space:
     """All knobs of a task.
 
-    Where a knob `ALGORITHM` chooses between programs, an index counts the configs of one algorithm after those of
-    another, and a knob that means nothing to an algorithm may have any value in an index vector: it counts as its
-    first, and is not in the config.
+    Where a knob `ALGORITHM` chooses between programs, indices enumerate the configs of one algorithm after those of
+    another. A knob that has no effect for an algorithm may have any value in an index vector: it counts as its first
+    value, and is left out of the config.
 
     Args:
         knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
-        constraints: rejected before building is what breaks one of them.
-        describe: optional features beside the knobs' own, from the columns of n configs.
-        discount: optional, from the columns of n configs to shape (n,): which share of its speed each is worth.
-        merit: optional, from the columns of n configs to shape (n,): how fast each should be, by what is known
-            without measuring; on any scale, which may be another for each algorithm.
-        core: optional, for some knobs those values that are most likely to obey the constraints: where few configs
-            do, `best_drawn` finds some among these.
+        constraints: a config that violates one of them is rejected before it is built.
+        describe: optional; maps the columns of n configs to features beside the knobs' own.
+        discount: optional; maps the columns of n configs to the share of its speed that each is worth, shape (n,).
+        merit: optional; maps the columns of n configs to the speed expected without measuring, shape (n,). Any scale
+            is valid, and each algorithm may use its own.
+        core: optional; for some knobs, the values that are most likely to fulfil the constraints. `best_drawn` finds
+            valid configs among these if they are rare elsewhere.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Space:
         self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
         self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
         self._balanced_at = [at for at, knob in enumerate(self.knobs) if knob.balanced]
-        # Rows are algorithms, of which there is one without a knob for them; columns are knobs.
+        # Rows are algorithms (one row if there is no knob for them); columns are knobs.
         self._matters = np.array([[_matters(knob, name) for knob in self.knobs] for name in self.algorithms])
         counted = np.where(self._matters, self.cardinalities, 1)
         if self._algorithm_at is not None:
@@ -116,31 +116,31 @@ class Space:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """The programs that configs choose between; one without a name where there is no choice."""
+        """The programs that configs choose between; one empty name if there is no choice."""
         return ("",) if self._algorithm_at is None else self.knobs[self._algorithm_at].values
 
     @property
     def agents(self) -> dict[str, list[int]]:
-        """Who moves which knobs, by their positions."""
+        """The positions of the knobs that each agent moves."""
         agents: dict[str, list[int]] = {}
         for position, knob in enumerate(self.knobs):
             agents.setdefault(knob.agent, []).append(position)
         return agents
 
     def names_of(self, agent: str) -> list[str]:
-        """Returns the names of an agent's knobs, of those that leave a choice."""
+        """Returns the names of an agent's knobs that have more than one value."""
         return [knob.name for knob in self.knobs if knob.agent == agent and len(knob) > 1]
 
     @property
     def kinds(self) -> list[str]:
-        """The names of the balanced knobs, by whose values configs are of different kinds."""
+        """The names of the balanced knobs; configs with other values of these are of another kind."""
         return [self.knobs[at].name for at in self._balanced_at]
 
     def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
-        """Returns the part of this space in which some knobs have only some of their values; it has no core.
+        """Returns the part of this space in which some knobs are limited to the given values, without a core.
 
         Raises:
-            ConfigError: there is no such knob, or it has no such value.
+            ConfigError: the space has no such knob, or the knob has no such value.
         """
         names = {knob.name for knob in self.knobs}
         if unknown := sorted(set(values) - names):
@@ -149,7 +149,7 @@ class Space:
         return Space(knobs, self.constraints, self.describe, self._discount, self.merit)
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
-        """Returns the index vectors, shape (n, n_knobs), of n indices."""
+        """Returns the index vectors of n indices, shape (n, n_knobs)."""
         whole = np.asarray(indices, dtype=np.int64)
         rows = np.searchsorted(self._begins, whole, side="right") - 1
         vectors = ((whole - self._begins[rows])[:, None] // self._strides[rows]) % self._counted[rows]
@@ -158,7 +158,7 @@ class Space:
         return vectors
 
     def indices(self, vectors: Vectors) -> NDArray[np.int64]:
-        """Returns the indices, shape (n,), of index vectors of shape (n, n_knobs)."""
+        """Returns the indices of index vectors of shape (n, n_knobs), shape (n,)."""
         if self._algorithm_at is None:
             return np.asarray(vectors @ self._strides[0], dtype=np.int64)
         rows, plain = vectors[..., self._algorithm_at], self.canonical(vectors).copy()
@@ -166,13 +166,13 @@ class Space:
         return np.asarray(self._begins[rows] + (plain * self._strides[rows]).sum(axis=-1), dtype=np.int64)
 
     def canonical(self, vectors: Vectors) -> Vectors:
-        """Returns index vectors, shape (n, n_knobs), in which knobs without a meaning have their first value."""
+        """Returns the index vectors with knobs that have no effect set to their first value, shape (n, n_knobs)."""
         if self._algorithm_at is None:
             return vectors
         return np.asarray(vectors * self._matters[vectors[..., self._algorithm_at]])
 
     def config(self, vector: Vectors) -> dict[str, Any]:
-        """Returns the config, in plain JSON values, of one index vector of shape (n_knobs,)."""
+        """Returns the config of one index vector of shape (n_knobs,), in plain JSON values."""
         matters = self._matters[0 if self._algorithm_at is None else vector[self._algorithm_at]]
         values = (knob.values[index] for knob, index in zip(self.knobs, vector, strict=True))
         return {
@@ -182,7 +182,7 @@ class Space:
         }
 
     def vector(self, config: Config) -> Vectors:
-        """Returns the index vector, shape (n_knobs,), of a config.
+        """Returns the index vector of a config, shape (n_knobs,).
 
         Raises:
             ConfigError: a knob is missing, unknown, or has no such value.
@@ -194,24 +194,24 @@ class Space:
         return np.array(indices, dtype=np.int64)
 
     def columns(self, vectors: Vectors) -> dict[str, NDArray[Any]]:
-        """Returns for every knob the values of n configs."""
+        """Returns the values of n configs, by knob."""
         plain = self.canonical(vectors)
         return {knob.name: knob.table[plain[:, position]] for position, knob in enumerate(self.knobs)}
 
     def valid(self, vectors: Vectors) -> NDArray[np.bool_]:
-        """Returns, shape (n,), which of the index vectors obey every constraint."""
+        """Returns which of the index vectors fulfil every constraint, shape (n,)."""
         if self._all_obeying is not None:
             return self._all_obeying[self.indices(vectors)]
         return self._obeying(vectors)
 
     def rejection(self, config: Config) -> str | None:
-        """Returns why a config cannot work, or None when it can."""
+        """Returns why a config is invalid, or None if it is valid."""
         columns = self.columns(self.vector(config)[None, :])
         broken = (constraint.reason for constraint in self.constraints if not constraint.holds_for(columns)[0])
         return next(broken, None)
 
     def rejections(self, vectors: Vectors) -> dict[str, int]:
-        """Returns how many of n index vectors each constraint is the first to reject, by its reason."""
+        """Returns, by reason, how many of n index vectors each constraint is the first to reject."""
         columns, left = self.columns(vectors), np.ones(len(vectors), dtype=bool)
         counts: dict[str, int] = {}
         for constraint in self.constraints:
@@ -221,17 +221,17 @@ class Space:
         return {reason: count for reason, count in counts.items() if count}
 
     def discounts(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns, shape (n,), which share of its speed each config is worth: 1 unless it costs something else, too."""
+        """Returns the share of its speed that each config is worth, shape (n,): 1 if it has no cost besides time."""
         if self._discount is None:
             return np.ones(len(vectors))
         return self._discount(self.columns(vectors))
 
     def worth(self, config: Config) -> float:
-        """Returns which share of its speed a config is worth."""
+        """Returns the share of its speed that a config is worth."""
         return 1.0 if self._discount is None else float(self.discounts(self.vector(config)[None, :])[0])
 
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
-        """Returns what a surrogate sees, shape (n, n_features): the description, then the knobs' features."""
+        """Returns the surrogate's features, shape (n, n_features): the description, then the knobs' features."""
         plain = self.canonical(vectors)
         parts = [knob.features[plain[:, position]] for position, knob in enumerate(self.knobs)]
         if self.describe is not None:
@@ -245,20 +245,20 @@ class Space:
 
     @cached_property
     def described_names(self) -> tuple[str, ...]:
-        """The names of those that come from the description."""
+        """The names of the features that come from the description."""
         return () if self.describe is None else tuple(self.describe(self.columns(self.vectors([0]))).feature_names)
 
     def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
-        """Returns every knob's index scaled to [0, 1], shape (n, n_knobs)."""
+        """Returns the index vectors scaled to [0, 1], shape (n, n_knobs)."""
         return (vectors / np.maximum(self.cardinalities - 1, 1)).astype(np.float32)
 
     def denormalized(self, points: NDArray[np.float32]) -> Vectors:
-        """Returns the index vectors, valid or not, nearest to points of [0, 1], both of shape (n, n_knobs)."""
+        """Returns the index vectors nearest to points in [0, 1], valid or not; both have shape (n, n_knobs)."""
         return np.asarray(np.rint(points * (self.cardinalities - 1)), dtype=np.int64)
 
     @cached_property
     def valid_indices(self) -> NDArray[np.int64] | None:
-        """All valid indices in order, or None when the space is too large to be enumerated."""
+        """All valid indices in order, or None if the space is too large to enumerate."""
         if self.size > _ENUMERABLE:
             return None
         self._all_obeying = self._obeying(self.vectors(np.arange(self.size, dtype=np.int64)))
@@ -274,7 +274,7 @@ class Space:
         return held
 
     def _of_each_algorithm(self, vectors: Vectors) -> list[tuple[str, Any]]:
-        """Returns what selects the index vectors of each algorithm that there are some of."""
+        """Returns the algorithms that occur in the index vectors, each with a selector of its vectors."""
         if self._algorithm_at is None:
             return [("", slice(None))]
         chosen = vectors[:, self._algorithm_at]
@@ -283,15 +283,15 @@ class Space:
         ]
 
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Draws distinct valid index vectors, about as many for all values of balanced knobs, uniformly otherwise.
+        """Draws distinct valid index vectors, about equally many for each value of balanced knobs, else uniformly.
 
         Args:
-            n: how many are wanted; fewer come when the space has no more.
-            rng: where the randomness comes from.
+            n: number of vectors to draw; fewer are returned if the space has no more.
+            rng: the random generator.
             exclude: indices that must not be drawn.
 
         Returns:
-            Shape (at most n, n_knobs).
+            The index vectors, shape (at most n, n_knobs).
         """
         excluded = np.asarray(exclude, dtype=np.int64)
         if self.valid_indices is not None:
@@ -309,12 +309,12 @@ class Space:
         return self.vectors(self._by_turns(drawn)[:n])
 
     def promising(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Returns the configs of most merit of many that are drawn, those of every kind in turns.
+        """Draws many configs and returns those with the highest merit, alternating between the kinds.
 
-        Of configs of a kind and of equal merit there is but one: nothing is known of what they differ in.
+        Of configs with the same kind and merit only one is returned: nothing is known about their differences.
 
         Returns:
-            Shape (at most n, n_knobs), the best first; none where the space knows no merit.
+            The index vectors, shape (at most n, n_knobs), best first; empty if the space has no merit.
         """
         if self.merit is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)
@@ -327,12 +327,12 @@ class Space:
 
     @cached_property
     def best_drawn(self) -> dict[str, Any]:
-        """The config of most merit of many that are drawn, the same every time; for one algorithm that knows merit.
+        """The config with the highest merit of many drawn with a fixed seed; requires one algorithm and a merit.
 
-        Where the space has a core, half of them are drawn from that.
+        If the space has a core, half of the configs are drawn from it.
 
         Raises:
-            ConfigError: no config obeys the constraints.
+            ConfigError: no config fulfils the constraints.
         """
         assert self.merit is not None and len(self.algorithms) == 1
         n = _CONSIDERED if self.core is None else _CONSIDERED // 2
@@ -342,7 +342,7 @@ class Space:
         return self.config(vectors[int(np.argmax(self.merit(self.columns(vectors))))])
 
     def _drawn_from_core(self, n: int) -> Vectors:
-        """Draws distinct valid index vectors of the core, shape (at most n, n_knobs), always the same."""
+        """Draws distinct valid index vectors of the core with a fixed seed, shape (at most n, n_knobs)."""
         if self.core is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)
         part = self.restricted(self.core)
@@ -352,14 +352,14 @@ class Space:
         return np.stack([place[drawn[:, at]] for at, place in enumerate(places)], axis=1)
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draws n indices, valid or not, maybe some twice: first an algorithm, and then one of its configs."""
+        """Draws n indices, valid or not, with possible repeats: first an algorithm, then one of its configs."""
         if len(self._begins) == 1:
             return rng.integers(0, self.size, size=n)
         rows = rng.integers(0, len(self._begins), size=n)
         return rng.integers(self._begins[rows], np.append(self._begins[1:], self.size)[rows])
 
     def _by_turns(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns indices in an order in which the values of balanced knobs take turns."""
+        """Returns the indices in an order that alternates between the values of balanced knobs."""
         if not self._balanced_at:
             return indices
         values = self.vectors(indices)[:, self._balanced_at]
@@ -371,5 +371,5 @@ class Space:
 
 
 def _matters(knob: Knob, algorithm: object) -> bool:
-    """Returns whether a knob means something to an algorithm."""
+    """Returns whether a knob has an effect for an algorithm."""
     return knob.algorithms is None or algorithm in knob.algorithms

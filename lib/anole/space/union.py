@@ -1,4 +1,4 @@
-"""One space of several: an algorithm is chosen, and its own knobs, all by one tuner on one budget."""
+"""The union of several algorithms' spaces: one tuner chooses the algorithm and its knobs with one budget."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from anole.space.space import Columns, Description, Space
 
 
 def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
-    """Returns the space of a knob `ALGORITHM` and of the knobs of every algorithm's own space.
+    """Returns a space with a knob `ALGORITHM` and the knobs of every algorithm's own space.
 
     Args:
-        spaces: of every algorithm, by its name.
-        agent: who moves the knob of algorithms.
+        spaces: each algorithm's space, by the algorithm's name.
+        agent: the agent that moves the knob `ALGORITHM`.
 
     Raises:
-        ConfigError: two algorithms have knobs of one name, but of other values.
+        ConfigError: two algorithms have knobs of the same name with different values.
     """
     knobs: dict[str, Knob] = {}
     for algorithm, space in spaces.items():
         for knob in space.knobs:
             known = knobs.get(knob.name, replace(knob, algorithms=()))
             if known.values != knob.values:
-                raise ConfigError(f"the knob {knob.name} of {algorithm} has other values than that of its rivals")
+                raise ConfigError(f"knob {knob.name} of {algorithm} has other values than in another algorithm")
             knobs[knob.name] = replace(known, algorithms=(*(known.algorithms or ()), algorithm))
     constraints = [
         replace(constraint, algorithm=algorithm)
@@ -48,7 +48,7 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
 
 
 def _merits(merits: Mapping[str, Callable[[Columns], NDArray[np.float64]]], columns: Columns) -> NDArray[np.float64]:
-    """Returns, shape (n,), the merit of each config on the scale of its algorithm."""
+    """Returns the merit of each config on its algorithm's scale, shape (n,)."""
     found = np.zeros(len(columns[ALGORITHM]))
     for algorithm, merit in merits.items():
         rows = columns[ALGORITHM] == algorithm
@@ -58,12 +58,12 @@ def _merits(merits: Mapping[str, Callable[[Columns], NDArray[np.float64]]], colu
 
 @dataclass(frozen=True)
 class _Describe:
-    """What configs of several algorithms look like: each as its own algorithm describes it, and 0 elsewhere.
+    """Describes configs of several algorithms: each by its own algorithm's features, with 0 for all others.
 
     Attributes:
-        describes: by algorithm.
-        feature_names: of all algorithms, each once.
-        positions: among them, of those of each algorithm.
+        describes: the description of each algorithm's configs.
+        feature_names: the feature names of all algorithms, each once.
+        positions: the positions of each algorithm's features in `feature_names`.
     """
 
     describes: Mapping[str, Callable[[Columns], Description]]
@@ -74,7 +74,12 @@ class _Describe:
     def each(
         cls, describes: Mapping[str, Callable[[Columns], Description]], names: Mapping[str, Sequence[str]]
     ) -> Self:
-        """Returns what describes the configs of several algorithms, whose features have these names."""
+        """Returns the common description of several algorithms.
+
+        Args:
+            describes: the description of each algorithm's configs.
+            names: the feature names of each algorithm.
+        """
         every = list(dict.fromkeys(chain.from_iterable(names.values())))
         at = {name: position for position, name in enumerate(every)}
         positions = {algorithm: np.array([at[name] for name in own]) for algorithm, own in names.items()}
@@ -86,14 +91,14 @@ class _Describe:
 
 @dataclass(frozen=True)
 class _Descriptions:
-    """n configs, as their algorithms describe them."""
+    """The descriptions of n configs by their algorithms."""
 
     describe: _Describe
     columns: Columns
 
     @property
     def feature_names(self) -> Sequence[str]:
-        """The names of all algorithms' features, each once."""
+        """The feature names of all algorithms, each once."""
         return self.describe.feature_names
 
     def features(self) -> NDArray[np.float32]:

@@ -11,13 +11,13 @@ from anole.targets.rpc.address import Remote
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A network to be tuned.
+    """A network to tune.
 
     Attributes:
         source: ``torchvision:<name>``, ``torch:<module>:<factory>`` or ``onnx:<path>``.
-        inputs: name of each input and its shape, in the order of the model's arguments.
-        dtypes: of the inputs that are not float32.
-        calibration: samples of the inputs, ``.npy`` or ``.npz``, for targets of whole numbers; random ones when None.
+        inputs: the shape of each input by name, in the order of the model's arguments.
+        dtypes: the types of the inputs that are not float32, by name.
+        calibration: input samples for integer targets, ``.npy`` or ``.npz``; None for random samples.
     """
 
     name: str
@@ -28,16 +28,16 @@ class ModelSpec:
 
     @property
     def scheme(self) -> str:
-        """How the source is loaded: torchvision, torch or onnx."""
+        """The kind of source: torchvision, torch or onnx."""
         return self.source.partition(":")[0]
 
     @property
     def location(self) -> str:
-        """What follows the scheme: a torchvision name, ``module:factory`` or a path."""
+        """The source without the scheme: a torchvision name, ``module:factory`` or a path."""
         return self.source.partition(":")[2]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the plain entry of models.yaml, without the name."""
+        """Returns the entry of models.yaml as plain JSON values, without the name."""
         inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
         inputs |= {name: {"shape": inputs[name], "dtype": dtype} for name, dtype in self.dtypes.items()}
         plain = {"source": self.source, "inputs": inputs}
@@ -45,7 +45,7 @@ class ModelSpec:
 
     @classmethod
     def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
-        """Returns the model of an entry that `to_json` made plain."""
+        """Returns the model of an entry that `to_json` made."""
         given = entry.get("inputs", {})
         typed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
         inputs = {key: tuple(typed[key]["shape"] if key in typed else each) for key, each in given.items()}
@@ -58,9 +58,9 @@ class TargetSpec:
     """Hardware to tune for.
 
     Attributes:
-        settings: what was set beside the kind; `anole.targets.kind.Kind.describe` detects the rest.
-        required: whether it is a mistake when the hardware is not here; else its builds are skipped.
-        remote: where candidates run, unless on this machine; not a part of what the target is.
+        settings: the settings given besides the kind; `anole.targets.kind.Kind.describe` detects the rest.
+        required: whether absent hardware is an error; if false, the target's builds are skipped instead.
+        remote: the remote device that runs candidates, if it is not this machine; not part of the target's identity.
     """
 
     name: str
@@ -76,12 +76,12 @@ class BuildSpec:
     """A model to compile for a target.
 
     Attributes:
-        tuning: the preset and every override of the tuner, in plain values.
-        trials: how many configs are measured: for each task or, where the budget is shared, for all together.
+        tuning: the tuner's preset and all overrides, in plain values.
+        trials: number of configs to measure: for each task or, if the budget is shared, for all tasks together.
         shared: whether the model's tasks share one budget (``total_trials``).
-        seed: where the tuner's randomness comes from.
-        path: where the build stands in the file.
-        refine: how many candidates of each task are tried within the network; with 0 none are.
+        seed: the tuner's random seed.
+        path: the build's place in the file.
+        refine: number of candidates of each task to try within the network; 0 disables refining.
     """
 
     name: str
@@ -97,10 +97,10 @@ class BuildSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """All of models.yaml.
+    """The whole content of models.yaml.
 
     Attributes:
-        tuning: the tuner of builds that say nothing of their own.
+        tuning: the tuner of builds that do not set their own.
     """
 
     models: Mapping[str, ModelSpec]

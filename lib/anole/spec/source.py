@@ -1,4 +1,4 @@
-"""What a model's `source` points to, found out without importing torch or the user's code."""
+"""Checks what a model's `source` points to, without importing torch or the user's code."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SCHEMES = ("torchvision", "torch", "onnx")
 
 
 def check_source(node: Node, project: Path) -> None:
-    """Checks that a model's source is there.
+    """Checks that a model's source exists.
 
     Args:
         node: the ``source`` of a model.
         project: the folder that holds models.yaml.
 
     Raises:
-        SpecError: it is not.
+        SpecError: the source does not exist.
     """
     scheme, colon, location = node.text().partition(":")
     if not colon or scheme not in _SCHEMES:
@@ -40,7 +40,7 @@ def check_source(node: Node, project: Path) -> None:
 
 @lru_cache(maxsize=1)
 def torchvision_models() -> tuple[str, ...]:
-    """Returns the names that `torchvision.models.get_model` knows, read in torchvision's source."""
+    """Returns the names that `torchvision.models.get_model` accepts, read from torchvision's source code."""
     package = importlib.util.find_spec("torchvision")
     if package is None or not package.submodule_search_locations:
         return ()
@@ -53,14 +53,14 @@ def torchvision_models() -> tuple[str, ...]:
 
 
 def find_module(name: str, project: Path) -> Path | None:
-    """Finds a module, in the project's folder first, without importing its parents.
+    """Finds a module without importing its parents; the project folder is searched first.
 
     Args:
-        name: dotted, such as ``package.module``.
+        name: the dotted name, such as ``package.module``.
         project: the folder that holds models.yaml.
 
     Returns:
-        Its file; of a package the ``__init__.py``, or the folder when it has none.
+        The module's file; for a package its ``__init__.py``, or its folder if it has none.
     """
     top, *rest = name.split(".")
     place = _module_in(project, top)
@@ -74,7 +74,7 @@ def find_module(name: str, project: Path) -> Path | None:
 
 
 def module_names(file: Path) -> frozenset[str] | None:
-    """Returns the names that a Python file defines at its top level, or None when reading cannot tell.
+    """Returns the names that a Python file defines at its top level, or None if its text does not tell.
 
     Raises:
         SyntaxError: the file is not Python.
@@ -86,10 +86,10 @@ def module_names(file: Path) -> frozenset[str] | None:
 
 
 def model_files(source: str, project: Path) -> list[Path]:
-    """Returns the files that a model is made from, relative to the project: an edit of any may change it.
+    """Returns the files that define a model, relative to the project; when one changes, the model may change.
 
-    For ONNX that is the file; for a torch factory its module and, transitively, the project's modules that it
-    imports; for torchvision nothing.
+    For ONNX this is the file itself; for a torch factory, its module and all project modules that it imports,
+    directly or not; for torchvision, nothing.
     """
     scheme, _, location = source.partition(":")
     if scheme == "onnx":
