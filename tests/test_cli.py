@@ -102,7 +102,9 @@ def test_an_unknown_preset_is_refused_before_anything_is_read() -> None:
 def test_a_missing_task_is_told_how_to_mend() -> None:
     result = run("tune", "work/tasks/none.json")
     assert result.exit_code == 2
-    assert "work/tasks/none.json: there is no such file; `snakemake --forcerun extract` writes it again" in result.stderr
+    assert (
+        "work/tasks/none.json: there is no such file; `snakemake --forcerun extract` writes it again" in result.stderr
+    )
 
 
 @pytest.mark.parametrize(

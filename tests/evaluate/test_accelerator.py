@@ -87,7 +87,7 @@ def test_another_number_in_a_stream_is_refused(net: Path, layer: str) -> None:
     ]
     assert changed != program
     path.write_bytes(b"".join(encode(each, PLUS).to_bytes(INSTRUCTION_BYTES, "little") for each in changed))
-    with pytest.raises(BuildError, match="computes something else than whole numbers in NumPy: v"):
+    with pytest.raises(BuildError, match="the accelerator differs from the integer reference in NumPy: v"):
         evaluate(net)
     assert not (net.parent / "evaluation.json").exists()
 
@@ -99,7 +99,7 @@ def test_a_pooling_that_takes_the_least_is_refused(net: Path) -> None:
     program = [decode(int.from_bytes(word, "little"), PLUS) for word in words]
     changed = [each._replace(opcode=AluOpcode.MIN) if isinstance(each, Alu) else each for each in program]
     path.write_bytes(b"".join(encode(each, PLUS).to_bytes(INSTRUCTION_BYTES, "little") for each in changed))
-    with pytest.raises(BuildError, match="computes something else than whole numbers in NumPy: v4"):
+    with pytest.raises(BuildError, match="the accelerator differs from the integer reference in NumPy: v4"):
         evaluate(net)
 
 

@@ -95,7 +95,7 @@ def test_an_onnx_model_is_compared_with_onnx_runtime(evaluated: tuple[Path, dict
 
 def test_a_wrong_build_is_recorded_and_refused(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
-    assert errors["wrong"].startswith("wrong: computes something else than torch: relative error ")
+    assert errors["wrong"].startswith("wrong: the outputs differ from those of torch: relative error ")
     assert "at most 0.0001 is allowed" in errors["wrong"]
     assert all(latency.relative_error > 1e-2 for latency in read(folder, "wrong").latencies)
 

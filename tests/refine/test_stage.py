@@ -165,7 +165,7 @@ def test_an_accelerator_is_not_refined(project: Project, tmp_path: Path) -> None
     from anole.targets.vta.settings import describe_vta
 
     order = project.of_another_target(describe_vta(), tmp_path / "manifest.json")
-    with pytest.raises(BuildError, match="net: is for vta; only builds for the processor are refined"):
+    with pytest.raises(BuildError, match="net: is for vta; only builds for the CPU can be refined"):
         refine_network("net", order, tmp_path / "manifest.json", [], 2, tmp_path / "net.json")
 
 
@@ -181,5 +181,5 @@ def test_where_the_processor_is_absent_the_receipts_stay_as_they_are(
 
 
 def test_no_candidates_are_refused(project: Project, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="net: is not to be refined; `refine` says how many candidates"):
+    with pytest.raises(BuildError, match="net: is not set to be refined; `refine` sets how many candidates"):
         project.refine(0, tmp_path / "net.json")

@@ -85,7 +85,7 @@ def a_build_for(description: Mapping[str, Any]) -> Build:
 
 def test_a_build_for_a_gpu(tmp_path: Path) -> None:
     description = {**describe_cuda(arch="sm_90"), "kind": "cuda"}
-    absence = CudaTarget(description).absence() or "is for cuda; only builds for the processor can be profiled"
+    absence = CudaTarget(description).absence() or "is for cuda; only builds for the CPU can be profiled"
     write_build(tmp_path, a_build_for(description))
     with pytest.raises(BuildError, match=re.escape(f"{tmp_path}: {absence}")):
         profile_build(tmp_path, 0.0)

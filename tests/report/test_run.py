@@ -53,7 +53,7 @@ def test_inputs_and_outputs_may_have_names(net: Path, array: np.ndarray, tmp_pat
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        ({"x": np.zeros((1, 2), np.float32)}, r"input x: found shape \[1, 2\]; expected is float32 of shape"),
+        ({"x": np.zeros((1, 2), np.float32)}, r"input x: found shape \[1, 2\]; expected float32 of shape"),
         ({"y": np.zeros((1, 2), np.float32)}, "input x: found none"),
     ],
 )

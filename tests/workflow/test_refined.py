@@ -71,5 +71,5 @@ def test_stages_by_hand_know_whether_a_build_is_refined(project: Any) -> None:
     assert read_build(project.folder / FOLDER).tasks == before
     project.edit("models.yaml", "refine: 2", "refine: 0")
     done = project.anole("refine", BUILD)
-    says = f"anole: {BUILD}: is not to be refined; `refine` says how many candidates of each task are tried\n"
+    says = f"anole: {BUILD}: is not set to be refined; `refine` sets how many candidates of each task are tried\n"
     assert (done.returncode, done.stderr) == (2, says)

@@ -1,4 +1,4 @@
-"""Builds: a network compiled with the best configs known, as a folder that stands by itself."""
+"""Compiles a network with the best known configs into a self-contained folder, the build."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """What a build is called and how its tasks were tuned.
+    """A build's name and how its tasks were tuned.
 
     Attributes:
-        trials: the budget: of each task or, where it is shared, of all together.
+        trials: the budget: for each task or, if it is shared, for all tasks together.
     """
 
     name: str
@@ -43,7 +43,7 @@ class BuildSettings:
 
     @classmethod
     def of(cls, name: str, order: Order) -> Self:
-        """Returns the settings of a build that an order asks for."""
+        """Returns the settings of a build from its order."""
         return cls(name, order.preset, order.trials, order.shared, order.seed)
 
 
@@ -55,23 +55,23 @@ def compile_build(
     folder: Path,
     imported: Imported | None = None,
 ) -> Build:
-    """Compiles a network into a folder, which appears whole or not at all.
+    """Compiles a network into a folder, which is written completely or not at all.
 
     Args:
-        model: the network.
-        manifest: what extracting it found, with the target's description.
-        settings: of the build.
-        receipts: of tuned tasks, by the task's key; a task without one has the template's default config, and
-            is warned of.
-        folder: where the build goes; what is there is replaced.
-        imported: the network where it was loaded before, which takes seconds; it stays as it is.
+        model: the network's entry.
+        manifest: the model's manifest, with the target's description.
+        settings: the build's settings.
+        receipts: the receipts of tuned tasks, by the task's key; a task without one gets the template's default
+            config and a warning.
+        folder: where the build is written; an existing folder is replaced.
+        imported: the network, if it is already loaded (loading takes seconds); it is not modified.
 
     Returns:
         The build's description.
 
     Raises:
         ExtractError: the network cannot be loaded.
-        BuildError: it is not what was extracted, it cannot be compiled, or the folder cannot be written.
+        BuildError: the network differs from its manifest or cannot be compiled, or the folder cannot be written.
     """
     target = get_target(manifest.origin.target_description)
     imported = imported if imported is not None else load_model(model)

@@ -1,4 +1,4 @@
-"""Evaluation of a build for a simulated target: bit-equal to whole numbers in NumPy, and how near to the network."""
+"""Evaluates a build for a simulated target: exact against an integer reference, then against the network itself."""
 
 from __future__ import annotations
 
@@ -54,24 +54,23 @@ class SimulatedRunner:
 
 def _accelerator_of(folder: Path, build: Build) -> Accelerator:
     if build.accelerator is None:
-        raise BuildError(f"{folder}: build.json says nothing of the accelerator; compile it again")
+        raise BuildError(f"{folder}: build.json lacks the accelerator's description; compile it again")
     return build.accelerator
 
 
 def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> list[Latency]:
-    """Runs a build on the simulated accelerator and compares it with the reference and with the network itself.
+    """Runs a build on the simulated accelerator and compares it with the integer reference and with the network.
 
     Args:
-        folder: of the build.
-        build: what it says of itself.
-        inputs: of the network.
+        folder: folder of the build.
+        build: the build's description.
+        inputs: the network's inputs.
 
     Returns:
-        One comparison: with the same network, not tuned, in latency, and with floating-point numbers in what it
-        computes.
+        One comparison: the latency against the untuned network, the outputs against the floating-point network.
 
     Raises:
-        BuildError: the folder cannot be run, or computes something else than the integer reference.
+        BuildError: the build cannot run, or its results differ from the integer reference.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
     accelerator = _accelerator_of(folder, build)
@@ -79,17 +78,17 @@ def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]
     with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
         precise = reference.compute()
     if [each.shape for each in precise] != [each.shape for each in outputs]:
-        raise BuildError(f"{folder}: has other outputs than the model has now; compile it again")
+        raise BuildError(f"{folder}: its outputs are not those of the present model; compile it again")
     error = _relative_error(outputs, precise)
     snr_db = -20 * math.log10(error) if error else None
     latency_s, untuned_s = accelerator.latency_s, accelerator.untuned_latency_s
     speedup = untuned_s / latency_s if latency_s else 1.0
     _log.info(
-        "%s: bit-equal to whole numbers in NumPy; outputs beside those of %s: signal to noise %.1f dB",
+        "%s: bit-equal to the integer reference in NumPy; signal-to-noise ratio against %s: %.1f dB",
         *(build.name, reference.name, math.inf if snr_db is None else snr_db),
     )
     _log.info(
-        "%s: %.3f ms simulated beside %.3f ms untuned (%.2fx)",
+        "%s: %.3f ms simulated, against %.3f ms untuned (%.2fx)",
         *(build.name, 1e3 * latency_s, 1e3 * untuned_s, speedup),
     )
     return [
@@ -108,17 +107,21 @@ def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]
 
 
 def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-    """Returns what the accelerator computes, which must be the same as with whole numbers in NumPy."""
+    """Returns the accelerator's outputs.
+
+    Raises:
+        BuildError: a value differs from the integer reference in NumPy.
+    """
     built = BuiltNetwork.load(folder)
     found, expected = built.run(inputs), built.run(inputs, IntegerReference())
     for name, value in expected.items():
         if isinstance(value, Quantized) and not np.array_equal(value.numbers, found[name].numbers):  # type: ignore[union-attr]
-            raise BuildError(f"{folder}: the accelerator computes something else than whole numbers in NumPy: {name}")
+            raise BuildError(f"{folder}: the accelerator differs from the integer reference in NumPy: {name}")
     return built.outputs(found)
 
 
 def _relative_error(found: Sequence[NDArray[Any]], precise: Sequence[NDArray[Any]]) -> float:
-    """Returns the relative L2 distance of all outputs together; 1e300 where there is none."""
+    """Returns the relative L2 distance over all outputs together; 1e300 if it is not finite."""
     wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
     noise = np.concatenate([each.ravel() for each in found]) - wide
     error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))

@@ -1,4 +1,4 @@
-"""The comparison of a build's outputs with those of its references, on the same random inputs."""
+"""Random inputs for a build and its references, and the relative error between their outputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from anole.documents.build import Build, TensorInfo
 
 
 def draw_inputs(build: Build) -> list[NDArray[Any]]:
-    """Returns the random inputs that a build is compared and timed on."""
+    """Returns the random inputs on which a build is checked and timed."""
     return [_draw(info, seed) for seed, info in enumerate(build.inputs)]
 
 
 def _draw(info: TensorInfo, seed: int) -> NDArray[Any]:
-    """Returns random values of an input: standard normal, or zeros and ones where it takes whole numbers."""
+    """Returns random values for an input: standard normal for floats, zeros and ones for integers."""
     rng = np.random.default_rng(seed)
     if info.dtype.startswith("float"):
         return np.asarray(rng.standard_normal(info.shape), info.dtype)
@@ -25,7 +25,7 @@ def _draw(info: TensorInfo, seed: int) -> NDArray[Any]:
 
 
 def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
-    """Returns the largest relative L2 distance of any output; 1e300 where there is none, such as for NaN."""
+    """Returns the largest relative L2 distance of any output; 1e300 for NaN, infinity or other shapes."""
     if [array.shape for array in found] != [array.shape for array in expected]:
         return 1e300
     distances = []

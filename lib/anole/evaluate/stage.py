@@ -1,4 +1,4 @@
-"""Evaluation of a build: whether it is right, and how fast it is beside PyTorch and ONNX Runtime."""
+"""The evaluate stage: checks a build's outputs and times it against PyTorch and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anole.targets.base import named_object
 _log = logging.getLogger(__name__)
 
 MAX_RELATIVE_ERROR = 1e-4
-"""The L2 distance from a reference, relative to the reference's length, above which a build is wrong."""
+"""The largest allowed L2 distance from a reference, relative to the reference's L2 norm."""
 
 
 def evaluate_build(
@@ -31,27 +31,27 @@ def evaluate_build(
 ) -> Evaluation:
     """Compares a build with its references, on the same inputs and threads, and times all of them in turns.
 
-    Call it in a process of its own: TVM, torch and ONNX Runtime take their number of threads when they start.
+    Call it in a separate process: TVM, torch and ONNX Runtime set their number of threads when they start.
 
     Args:
-        folder: of the build.
-        output: the file that the evaluation is written to, whether the build is right or wrong.
-        max_relative_error: what a right build may differ from a reference.
-        pace: how long is measured.
+        folder: folder of the build.
+        output: where the evaluation is written, whether the outputs are correct or not.
+        max_relative_error: the largest allowed difference from a reference.
+        pace: how long to measure.
 
     Returns:
-        The evaluation, as in the file; it says why where the device is absent and nothing can be run.
+        The evaluation, as in the file; if the device is absent, it gives the reason and no measurements.
 
     Raises:
-        DocumentError: the folder is not a build.
-        BuildError: the build cannot run here, or is wrong.
+        DocumentError: the folder does not hold a build.
+        BuildError: the build cannot run on this machine, or its outputs are wrong.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
     build = read_build(folder)
     target = get_target(build.target_description)
     runner: NetworkRunner = named_object(target.networks.runner)(target)
     if (absence := target.absence()) is not None:
-        _log.warning("%s: is compiled, but neither checked nor timed: %s", build.name, absence)
+        _log.warning("%s: is compiled but neither checked nor timed: %s", build.name, absence)
         evaluation = _evaluation(build, runner.threads, [], absence)
         write_evaluation(output, evaluation)
         return evaluation
@@ -62,7 +62,7 @@ def evaluate_build(
     for latency in latencies if not runner.is_exact else ():
         if not latency.relative_error <= max_relative_error:
             raise BuildError(
-                f"{folder}: computes something else than {latency.reference}: "
+                f"{folder}: the outputs differ from those of {latency.reference}: "
                 f"relative error {latency.relative_error:.2g}; at most {max_relative_error:g} is allowed"
             )
     return evaluation

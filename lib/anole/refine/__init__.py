@@ -1,1 +1,1 @@
-"""The choice between the best candidates of each task within the whole network."""
+"""Chooses between the best candidates of each task by timing them within the whole network."""

@@ -1,4 +1,4 @@
-"""What each candidate of a task takes within a network, and which serves the network best."""
+"""The candidates of each task, their times within a network, and the choice of the fastest there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.errors import BuildError
 from anole.record import Config
 
 Positions = Mapping[str, int]
-"""By the task's key, which of its candidates a network is compiled with."""
+"""The position of the candidate that a network is compiled with, by the task's key."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Candidate:
     """A config of a task that is tried within a network.
 
     Attributes:
-        latency_alone_s: of one call when the task was tuned.
-        latency_s: of one call within the network; None where it was not timed, such as for a config that cannot be
-            scheduled there.
+        latency_alone_s: time of one call, measured when the task was tuned.
+        latency_s: time of one call within the network; None if it was not timed, for example because the config
+            cannot be scheduled there.
     """
 
     config: Config = field(hash=False)
@@ -32,11 +32,11 @@ class Candidate:
 
 
 Candidates = Mapping[str, Sequence[Candidate]]
-"""Of each task, by its key; the first is the best alone."""
+"""The candidates of each task, by the task's key; the first is the fastest alone."""
 
 
 def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
-    """Returns the first n candidates of every task that is tuned.
+    """Returns the first n candidates of every tuned task.
 
     Raises:
         BuildError: a receipt names only the fastest config.
@@ -46,19 +46,19 @@ def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
         if receipt.config is None:
             continue
         if not receipt.rivals:
-            remedy = "`snakemake --forcerun tune` writes it anew, which measures nothing twice"
+            remedy = "`snakemake --forcerun tune` writes it again without measuring any config twice"
             raise BuildError(f"the receipt of the task {key} names no rivals of its config; {remedy}")
         found[key] = [Candidate(rival.config, rival.latency_s) for rival in receipt.rivals[:n]]
     return found
 
 
 def positions_of_round(candidates: Candidates, number: int) -> dict[str, int]:
-    """Returns the candidates of a round: those of its number, and the best alone of tasks that have not so many."""
+    """Returns the positions of a round's candidates: its number, or 0 (the fastest alone) for tasks with fewer."""
     return {key: number if number < len(of_task) else 0 for key, of_task in candidates.items()}
 
 
 def with_candidates(receipts: Receipts, candidates: Candidates, positions: Positions) -> dict[str, Receipt]:
-    """Returns the receipts as if these candidates had been the best alone."""
+    """Returns the receipts with these candidates in place of the configs that are fastest alone."""
     made = dict(receipts)
     for key, position in positions.items():
         candidate = candidates[key][position]
@@ -67,11 +67,11 @@ def with_candidates(receipts: Receipts, candidates: Candidates, positions: Posit
 
 
 def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, float]:
-    """Returns what one call of each tuned task takes in a build, averaged over all kernels that hold the task.
+    """Returns the time of one call of each tuned task in a build, averaged over all kernels that contain the task.
 
     Args:
-        build: the build's description; a task that could not be scheduled as it was tuned is left out.
-        kernels_s: by the kernel's name, the seconds of all of its calls together.
+        build: the build's description; a task whose tuned config could not be scheduled is left out.
+        kernels_s: the total seconds of each kernel's calls, by the kernel's name.
     """
     tuned = {task.key for task in build.tasks if task.matched == "tuned"}
     calls: dict[str, int] = {}
@@ -85,11 +85,11 @@ def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, 
 
 
 def timed(candidates: Candidates, rounds: Sequence[Sequence[Mapping[str, float]]]) -> dict[str, list[Candidate]]:
-    """Returns candidates with what they take within the network, the median over its timings.
+    """Returns the candidates with their latencies within the network: each is the median over its timings.
 
     Args:
-        candidates: without their latencies there.
-        rounds: by number and timing, the seconds of one call of each task; without timings where a round failed.
+        candidates: the candidates, without these latencies.
+        rounds: the seconds of one call of each task, by round and timing; a round that failed has no timings.
     """
     found = {}
     for key, of_task in candidates.items():
@@ -102,6 +102,6 @@ def timed(candidates: Candidates, rounds: Sequence[Sequence[Mapping[str, float]]
 
 
 def choose(candidates: Sequence[Candidate]) -> int:
-    """Returns which candidate takes least within the network; of equals, and where none was timed, the first."""
+    """Returns the position of the candidate that is fastest within the network; the first if equal or not timed."""
     latencies_s = [math.inf if each.latency_s is None else each.latency_s for each in candidates]
     return latencies_s.index(min(latencies_s))

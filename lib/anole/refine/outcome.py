@@ -1,4 +1,4 @@
-"""The outcome of trying candidates within a network, and the document that tells it."""
+"""The outcome of trying candidates within a network, and the document that records it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from anole.refine.stopwatch import Comparison
 
 @dataclass(frozen=True)
 class Refinement:
-    """What came of trying candidates within a network.
+    """The outcome of trying candidates within a network.
 
     Attributes:
-        positions: of the candidates that the network is to be compiled with.
-        comparison: of those that took least with the best alone; None where these are the same, or did not run.
+        candidates: the candidates of each task, with their latencies within the network.
+        positions: the chosen candidates, which the network is to be compiled with.
+        comparison: the chosen candidates against the fastest alone; None if they are the same or could not run.
     """
 
     candidates: Candidates
@@ -25,11 +26,11 @@ class Refinement:
     comparison: Comparison | None = None
 
     def receipts(self, build: str, receipts: Receipts) -> Refined:
-        """Returns receipts of the candidates that the network is to be compiled with, and how it compares.
+        """Returns the receipts of the chosen candidates, together with the comparison.
 
         Args:
             build: the build's name.
-            receipts: the receipts of all of its tasks, as tuning left them.
+            receipts: the receipts of all of its tasks, as written by tuning.
         """
         comparison = self.comparison
         return Refined(

@@ -1,4 +1,4 @@
-"""Builds of a network with other candidates of its tasks, round by round, and what these take there."""
+"""Compiles a network with different candidates of its tasks, round by round, and times them there."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _log = logging.getLogger(__name__)
 
 
 class Compiler:
-    """Compiles a network with combinations of its tasks' candidates, each of them once.
+    """Compiles a network with combinations of its tasks' candidates, each combination once.
 
     Args:
-        build: its name.
-        order: what `Pipeline.order` says of it.
-        manifest: of its model on its target.
-        receipts: of the model's tasks.
-        candidates: of its tasks.
-        site: where it is timed, which nobody does while it is compiled.
-        scratch: the folder that the builds are in.
+        build: the build's name.
+        order: the build's order, from `Pipeline.order`.
+        manifest: the manifest of its model and target.
+        receipts: the receipts of the model's tasks.
+        candidates: the candidates of each task.
+        site: where the network is timed; nothing is timed there while it is compiled.
+        scratch: the folder for the compiled builds.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Compiler:
         self._made: dict[tuple[int, ...], tuple[Path, Build]] = {}
 
     def compile(self, positions: Positions) -> tuple[Path, Build]:
-        """Returns the folder of a build and the build's description.
+        """Returns the folder and the description of the build with the candidates at these positions.
 
         Raises:
             ExtractError: the network cannot be loaded.
-            BuildError: it cannot be compiled.
+            BuildError: the network cannot be compiled.
         """
         identity = tuple(positions.values())
         if identity not in self._made:
@@ -82,20 +82,20 @@ class Compiler:
 def time_rounds(
     compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, n_rounds: int, n_turns: int, seconds: float
 ) -> list[list[dict[str, float]]]:
-    """Returns, by round and turn, the seconds of one call of each task; no turns of a round that fails.
+    """Returns the seconds of one call of each task, by round and turn; a round that fails has no turns.
 
-    Rounds take turns, so that all of them meet the same state of the machine.
+    The rounds take turns, so that all of them see the same states of the machine.
 
     Args:
-        compiler: of the network.
-        stopwatch: times its kernels.
-        candidates: of its tasks.
-        n_rounds: how many there are.
-        n_turns: how often each is timed.
-        seconds: how long a turn of one round takes, at least.
+        compiler: compiles the network.
+        stopwatch: times the network's kernels.
+        candidates: the candidates of each task.
+        n_rounds: number of rounds.
+        n_turns: how often each round is timed.
+        seconds: minimal duration of one round's turn.
 
     Raises:
-        BuildError: the first round, of the best alone, fails.
+        BuildError: the first round, which has the candidates that are fastest alone, fails.
     """
     turns: list[list[dict[str, float]]] = [[] for _ in range(n_rounds)]
     left = list(range(n_rounds))
@@ -107,7 +107,7 @@ def time_rounds(
             except BuildError as error:
                 if number == 0:
                     raise
-                _log.warning("candidates number %d of all tasks are left out: %s", number, error)
+                _log.warning("candidate %d of every task is left out: %s", number, error)
                 left.remove(number)
                 turns[number] = []
             else:

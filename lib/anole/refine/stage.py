@@ -1,4 +1,4 @@
-"""The stage that tries the best candidates of a build's tasks within its network: alone, they meet other caches."""
+"""The refine stage: times the best candidates of a build's tasks within its network, where cache contents differ."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Effort:
-    """How long is measured.
+    """How long to measure.
 
     Attributes:
-        turns: how often the kernels of every round are timed; the rounds take turns.
-        seconds: how long a turn of one round takes, at least.
-        pace: of the comparison at the end.
+        turns: how often the kernels of each round are timed; the rounds take turns.
+        seconds: minimal duration of one round's turn.
+        pace: the pace of the final comparison.
     """
 
     turns: int = 5
@@ -47,31 +47,32 @@ def refine_network(
     output: Path,
     effort: Effort = Effort(),
 ) -> None:
-    """Tries the best candidates of a build's tasks within its network and writes receipts of those that serve it best.
+    """Times the best candidates of a build's tasks within its network, and writes receipts of the fastest there.
 
-    All tasks change their candidates at once, round by round: what a kernel does to its neighbours is small beside
-    what it takes itself. The combination of the best is kept unless it is slower than that of the best alone.
+    Each round changes the candidates of all tasks at once: a kernel's effect on its neighbours is small compared with
+    its own time. The combination of the fastest candidates is kept unless it is slower than the candidates that are
+    fastest alone.
 
     Args:
-        build: its name.
-        order: what is compiled.
-        manifest_path: of its model on its target.
-        receipt_paths: of the model's tasks.
-        n_candidates: how many of each task are tried.
-        output: where the receipts go; those of the tasks as they are where the processor is absent.
-        effort: how long is measured.
+        build: the build's name.
+        order: the build's order.
+        manifest_path: path of the manifest of its model and target.
+        receipt_paths: paths of the receipts of the model's tasks.
+        n_candidates: number of candidates of each task to try.
+        output: where the receipts are written; if the CPU is absent, they are unchanged copies.
+        effort: how long to measure.
 
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
-        BuildError: the build is not for the processor or not to be refined, or the network cannot be compiled or run.
+        BuildError: the build is not for the CPU or not set to be refined, or the network cannot be compiled or run.
     """
     if n_candidates < 1:
-        raise BuildError(f"{build}: is not to be refined; `refine` says how many candidates of each task are tried")
+        raise BuildError(f"{build}: is not set to be refined; `refine` sets how many candidates of each task are tried")
     manifest, receipts = read_manifest(manifest_path, order.origin), read_receipts(receipt_paths)
     target = get_target(manifest.origin.target_description).observable()
     if target is None:
         kind = manifest.origin.target_description["kind"]
-        raise BuildError(f"{build}: is for {kind}; only builds for the processor are refined")
+        raise BuildError(f"{build}: is for {kind}; only builds for the CPU can be refined")
     candidates = candidates_of(receipts, n_candidates)
     absence = target.absence()
     if absence is not None:
@@ -100,7 +101,7 @@ def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, ef
         (refined, _), (unrefined, _) = compiler.compile(chosen), compiler.compile(alone)
         comparison = stopwatch.compare(refined, unrefined, effort.pace)
     except BuildError as error:
-        _log.warning("the best candidates do not go together: %s", error)
+        _log.warning("the fastest candidates do not work together: %s", error)
         return Refinement(within, alone)
     return Refinement(within, chosen if comparison.ratio <= 1 else alone, comparison)
 
@@ -112,6 +113,6 @@ def _report(build: str, found: Refinement) -> None:
         _log.info("%s: %s", build, said)
         return
     _log.info(
-        "%s: %s: %.3f ms with what was best within the network, %.3f ms with the best alone",
+        "%s: %s: %.3f ms with the configs fastest within the network, %.3f ms with those fastest alone",
         build, said, 1e3 * comparison.latency_s, 1e3 * comparison.rival_latency_s,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The process in which builds of a network are timed."""
+"""Times builds of a network, in separate processes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets.base import Device
 
 _FEWEST_RUNS = 5
-"""In one of several turns: enough for a network of whose runs the machine's disturbances are a small part."""
+"""Runs in one of several turns: enough for a large network, whose runs are long compared with disturbances."""
 
 _LIMIT_S = 600.0
-"""After which a call has failed: a network of a second is loaded and run some dozens of times."""
+"""Seconds after which a call has failed: time to load a network of one second and run it some dozens of times."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two builds that took turns.
+    """The latencies of two builds that were timed in turns.
 
     Attributes:
-        latency_s, rival_latency_s: of one run of each, the median.
-        ratio: the one over the other, the median over the rounds.
+        latency_s, rival_latency_s: median time of one run of each build.
+        ratio: the first's time over the rival's, the median over the rounds.
     """
 
     latency_s: float
@@ -42,19 +42,19 @@ class Comparison:
 
 
 class Stopwatch:
-    """Times builds for the processor, which nobody else has meanwhile; a context manager that ends its process.
+    """Times builds for the CPU while holding its lock; a context manager that ends its process on exit.
 
-    The process is one of its own because TVM takes its number of threads when it starts, and because a candidate may
-    crash in a network that it is new to.
+    It uses a separate process because TVM sets its number of threads when it starts, and because a candidate may
+    crash in a network where it was never run before.
 
     Args:
-        target: what the builds are for.
-        site: where it is.
+        target: the target of the builds.
+        site: where the target is.
     """
 
     def __init__(self, target: Device, site: Site) -> None:
         self._site, self._threads = site, target.threads
-        # A network that was loaded is never given back, whatever is done: each call has a process of its own.
+        # TVM never frees a loaded network, so each call gets a new process.
         environment = {**target.environment(), **site.environment()}
         self._worker = Worker(_start, preload=target.preload, environment=environment, calls_before_restart=1)
 
@@ -65,14 +65,14 @@ class Stopwatch:
         self._worker.kill()
 
     def kernels_s(self, folder: Path, seconds: float) -> Mapping[str, float]:
-        """Returns the seconds of every kernel of a build, by its name, all of its calls together.
+        """Returns the total seconds of each kernel's calls in a build, by the kernel's name.
 
         Args:
-            folder: of the build.
-            seconds: how long is measured, at least.
+            folder: folder of the build.
+            seconds: minimal measuring time.
 
         Raises:
-            BuildError: it cannot be loaded, crashes or hangs.
+            BuildError: the build cannot be loaded, crashes or hangs.
         """
         found: Mapping[str, float] = self._call(folder, _kernels_s, folder, self._threads, seconds)
         return found
@@ -81,7 +81,7 @@ class Stopwatch:
         """Times two builds of a network in turns.
 
         Raises:
-            BuildError: one cannot be loaded, crashes or hangs.
+            BuildError: one of them cannot be loaded, crashes or hangs.
         """
         found: Comparison = self._call(folder, _compare, folder, rival, self._threads, pace)
         return found
@@ -95,8 +95,8 @@ class Stopwatch:
 
 
 def _start() -> Callable[..., Any]:
-    """Returns what handles calls in the process: each names its own function."""
-    # A thread of BLAS that waits for more work keeps a core from kernels, for longer than most of them take.
+    """Returns the function that handles calls in the process: a call names the function to run."""
+    # BLAS threads that wait for more work would occupy a core for longer than most kernels take.
     threadpool_limits(1, user_api="blas")
     return lambda function, *arguments: function(*arguments)
 

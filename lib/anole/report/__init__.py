@@ -1,1 +1,1 @@
-"""What people look at: profiles, this machine's state, outputs of a build."""
+"""Reports for people: profiles of builds, this machine's state, and outputs of a build."""

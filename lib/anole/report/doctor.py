@@ -1,4 +1,4 @@
-"""What this machine is, how fast it could be, and what is missing."""
+"""The report of `anole doctor`: this machine's hardware, software, peak speed, and missing tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT_S = 60.0
 
 
 def report() -> str:
-    """Returns what there is to know, a line each."""
+    """Returns the report as text, one fact a line."""
     host = host_facts()
     lines = {
         "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
@@ -38,7 +38,7 @@ def report() -> str:
 
 
 def _peak(description: Mapping[str, Any]) -> str:
-    """Measures the peak in a process of its own, which sees the device as one that runs candidates does."""
+    """Measures the peak in a separate process, with the same environment as a process that runs candidates."""
     target = get_device(description)
     with site_of(target) as site, site.timing():
         environment = {**target.environment(), **site.environment()}

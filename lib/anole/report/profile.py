@@ -1,4 +1,4 @@
-"""The profile of a compiled build: what every kernel takes, and how far it is from what the machine could do."""
+"""The profile of a compiled build: each kernel's time, and how it compares with the machine's roofline."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Roofline:
-    """What the machine could do, measured in the same process as the kernels.
+    """The machine's peak rates, measured in the same process as the kernels.
 
     Attributes:
-        flop_per_s: multiply-adds from registers, two operations each.
-        bytes_per_s: of memory that is copied, read and written.
+        flop_per_s: peak rate of multiply-adds from registers, two operations each.
+        bytes_per_s: memory bandwidth of a copy, counting bytes read and bytes written.
     """
 
     flop_per_s: float
     bytes_per_s: float
 
     def least_s(self, flop: int, size_bytes: int) -> float:
-        """Returns the seconds that so many operations on so much memory take at least."""
+        """Returns a lower bound of the seconds that a number of operations on an amount of memory take."""
         return max(flop / self.flop_per_s, size_bytes / self.bytes_per_s)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel, all of its calls together.
+    """One kernel, with all of its calls added up.
 
     Attributes:
-        layers: whose anchor operator it holds; none where it holds no anchor.
-        share: of the time of the whole network.
-        roofline: which share of what the machine could do it does; above 1 where data comes from a cache.
+        layers: the layers whose anchor operators it contains; empty if it contains none.
+        share: its share of the whole network's time.
+        roofline: its speed as a share of the roofline; above 1 if its data comes from a cache.
     """
 
     kernel: str
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def rate(self) -> str:
-        """What it does in a second: arithmetic where it holds an anchor, otherwise memory."""
+        """Its rate as text: arithmetic if it contains an anchor, memory otherwise."""
         if self.flop:
             return f"{self.flop / self.seconds / 1e9:.1f} GFLOP/s"
         return f"{self.size_bytes / self.seconds / 1e9:.1f} GB/s"
@@ -66,11 +66,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Profile:
-    """A build's kernels in the order of the network, beside the whole.
+    """The times of a build's kernels, in the order of the network, and of the whole network.
 
     Attributes:
-        kernels_s: sum of the rows.
-        whole_s: of a run of the network that is not watched.
+        kernels_s: sum of all rows.
+        whole_s: time of one network run without instrumentation.
     """
 
     build: str
@@ -88,14 +88,14 @@ class Profile:
 def profile_build(folder: Path, seconds: float) -> Profile:
     """Times every kernel of a build while the network runs on random inputs.
 
-    Call it in a process of its own: TVM takes its number of threads when it starts.
+    Call it in a separate process: TVM sets its number of threads when it starts.
 
     Args:
-        folder: of the build.
-        seconds: how long is measured, at least.
+        folder: folder of the build.
+        seconds: minimal measuring time.
 
     Raises:
-        BuildError: the folder is not a build that can be profiled here.
+        BuildError: the folder does not hold a build that can be profiled on this machine.
     """
     build = read_build(folder)
     target = _observable(folder, build)
@@ -105,7 +105,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     with site_of(target).timing():
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
         peak = Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s())
-    # A reshape that is listed may have been compiled to a view, which is not called.
+    # TVM may have compiled a listed reshape to a view, which is never called.
     called = (kernel for kernel in build.kernels if kernel.name in times.kernels_s)
     rows = tuple(_row(kernel, times, peak) for kernel in called)
     kernels_s = sum(row.seconds for row in rows)
@@ -113,7 +113,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
 
 
 def render_profile(profile: Profile) -> Table:
-    """Returns a profile for people."""
+    """Returns a profile as a table for a terminal."""
     from rich.table import Table
 
     title = f"{profile.build}, {profile.threads} thread{'s'[: profile.threads > 1]}"
@@ -146,7 +146,7 @@ def _observable(folder: Path, build: Build) -> Observable:
         raise BuildError(f"{folder}: {absence}")
     observable = target.observable()
     if observable is None:
-        raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the processor can be profiled")
+        raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the CPU can be profiled")
     return observable
 
 
@@ -158,7 +158,7 @@ def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
 
 
 def _cut(words: str) -> Text:
-    """Words that are cut where a terminal is narrow, in the place of a number."""
+    """Returns text that a narrow terminal truncates, so that the numbers stay whole."""
     from rich.text import Text
 
     return Text(words, no_wrap=True, overflow="ellipsis")

@@ -1,4 +1,4 @@
-"""Runs a build on given inputs: on the device that it is for, or on the simulator."""
+"""Runs a build on given inputs, on its device or on the simulator."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = N
     """Runs a build once and returns its outputs by name.
 
     Args:
-        folder: of the build.
-        input_paths: an ``.npy`` for each input, in order, or one ``.npz`` with all of them by name.
-        output: where the outputs go, as ``.npz`` by name, or as ``.npy`` where there is one; nowhere when None.
+        folder: folder of the build.
+        input_paths: a ``.npy`` for each input, in order, or one ``.npz`` with all of them by name.
+        output: where to write the outputs: ``.npz`` by name, or ``.npy`` for a single output; None writes nothing.
 
     Raises:
-        BuildError: the folder is not a build that can run here, or the inputs do not fit it.
+        BuildError: the folder does not hold a build that can run on this machine, or the inputs do not match it.
     """
     build = read_build(folder)
     inputs = _read_inputs(build.inputs, input_paths)
@@ -56,7 +56,7 @@ def _read_inputs(infos: Sequence[TensorInfo], paths: Sequence[Path]) -> list[NDA
         found = arrays.get(info.name)
         if found is None or found.shape != info.shape:
             shown = "none" if found is None else f"shape {list(found.shape)}"
-            raise BuildError(f"input {info.name}: found {shown}; expected is {info.dtype} of shape {list(info.shape)}")
+            raise BuildError(f"input {info.name}: found {shown}; expected {info.dtype} of shape {list(info.shape)}")
     return [np.ascontiguousarray(arrays[info.name], info.dtype) for info in infos]
 
 
