@@ -137,7 +137,7 @@ def test_merging_nothing_makes_an_empty_database(
     empty_project: Path, caplog: pytest.LogCaptureFixture, build: str
 ) -> None:
     assert run("merge", build).exit_code == 0
-    assert "no-such-build is left out: it is not compiled yet" in caplog.text
+    assert "no-such-build: is skipped: it is not compiled yet" in caplog.text
     assert (empty_project / "db/tuning.sqlite").exists()
 
 

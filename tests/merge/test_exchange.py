@@ -61,7 +61,7 @@ def test_a_run_that_is_being_tuned_is_left_alone(project, new_project) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
-    [("nothing", None, "there is no such database"), ("notes.txt", "hello", "is no database of trials")],
+    [("nothing", None, "there is no such database"), ("notes.txt", "hello", "is not a database of trials")],
 )
 def test_what_holds_no_records_is_refused(tmp_path, name, text, message) -> None:
     if text is not None:

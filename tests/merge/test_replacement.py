@@ -42,7 +42,7 @@ def test_a_failure_leaves_the_database_as_it_was(database: Path) -> None:
     with pytest.raises(KeyError), rewritten(database) as db:
         db.execute("insert into note values ('lost')")
         raise KeyError
-    with pytest.raises(StoreError, match="no such table: absent; the database was left as it was"):
+    with pytest.raises(StoreError, match="no such table: absent; the database is unchanged"):
         with rewritten(database) as db:
             db.execute("insert into note values ('lost')")
             db.execute("insert into absent values (1)")
@@ -55,7 +55,7 @@ def test_a_full_disk_leaves_the_database_as_it_was(database: Path) -> None:
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
     try:
-        with pytest.raises(StoreError, match="the database was left as it was"), rewritten(database) as db:
+        with pytest.raises(StoreError, match="the database is unchanged"), rewritten(database) as db:
             db.execute("insert into note values (?)", ["x" * 1_000_000])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)

@@ -294,7 +294,7 @@ def test_a_shard_of_another_task_or_run_is_refused(project, tuned: Path) -> None
         Shard.open(project.shards, project.run_of(project.CONV), project.DENSE)
     other = project.run_of(project.CONV, "random")
     shard_path(project.shards, other).write_bytes(tuned.read_bytes())
-    with pytest.raises(StoreError, match="not the one it is named by"):
+    with pytest.raises(StoreError, match="not the one in its name"):
         Shard.open(project.shards, other, project.CONV)
 
 

@@ -1,4 +1,4 @@
-"""The database of everything measured and built, folded from files, so that it can always be rebuilt."""
+"""Merges shards, manifests, builds and evaluations into the database, which can always be rebuilt from them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from anole.store.content import parse_shard, whole_lines
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge did.
+    """The result of a merge.
 
     Attributes:
-        changed_runs: how many runs were new or had grown.
-        runs, trials: how many the database has now.
+        changed_runs: number of runs that were new or had grown.
+        runs, trials: numbers of runs and trials that the database holds now.
     """
 
     changed_runs: int
@@ -40,23 +40,23 @@ def merge_files(
     evaluations: Iterable[Path],
     database_path: Path,
 ) -> Merged:
-    """Folds shards and documents into the database, in one transaction on a copy that then replaces it.
+    """Merges shards and documents into the database, in one transaction on a copy that then replaces it.
 
-    Merging twice changes nothing more, and neither order nor partition matters: what is in the database
-    stays, the longer state of a run's shard and the newer build and evaluation of a name win. The user's own
-    tables, views and indexes stay as they are.
+    Merging is idempotent, and neither the order nor the partition of the sources matters: the database loses
+    nothing, the longer state of a run's shard wins, and so does the newer build and evaluation of a name. The
+    user's own tables, views and indexes are not changed.
 
     Args:
-        shards_dir: of all shards; none are merged when it is not there.
-        manifests: paths of ``<model>/<target>.json``, with the tasks' bodies in ``../../tasks/<key>.json``.
+        shards_dir: the folder of all shards; it may be missing.
+        manifests: paths of ``<model>/<target>.json``, with the task documents in ``../../tasks/<key>.json``.
         builds: folders of builds.
         evaluations: paths of ``<build>.json``.
-        database_path: made when it is not there.
+        database_path: the database; created if missing.
 
     Raises:
         DocumentError: a document is missing or broken.
         StoreError: a shard cannot be read, is corrupt or was written by a newer Anole, or the database
-            cannot be written. The database is then as it was.
+            cannot be written. The database is then unchanged.
     """
     documents = [
         *((fold_manifest, path) for path in manifests),
@@ -86,7 +86,7 @@ def _refuse_newer(db: Database, database_path: Path) -> None:
 
 
 def _fold_shards(db: Database, shards_dir: Path) -> int:
-    """Folds every shard that tells more than the database knows; returns how many did."""
+    """Merges every shard that holds more than the database does; returns the number of such shards."""
     known = recordings(db)
     merged = {recording.shard_sha256 for recording in known.values()}
     changed = set()
@@ -113,7 +113,7 @@ def _shard_paths(shards_dir: Path) -> Iterator[Path]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Says which file it was that does not fit into the tables."""
+    """Names the file in the error if its rows violate the tables' constraints."""
     try:
         yield
     except (sqlite3.IntegrityError, OverflowError, UnicodeError) as error:

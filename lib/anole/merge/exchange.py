@@ -1,4 +1,4 @@
-"""Records that were made elsewhere: a database or a folder of shards, turned into shards here."""
+"""Imports records from another machine: the runs of a database or of a folder of shards become shards here."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TASK_JSON = frozenset({"workload", "target"})
 
 @dataclass(frozen=True)
 class TakenOver:
-    """What came of an import.
+    """The result of an import.
 
     Attributes:
-        runs: how many were new here, or longer than here.
-        known: how many were here already, as long or longer.
-        trials: of the runs that were taken over.
+        runs: number of imported runs: those that were new, or longer than the local ones.
+        known: number of runs that were already here, as long or longer.
+        trials: number of trials of the imported runs.
     """
 
     runs: int
@@ -35,16 +35,16 @@ class TakenOver:
 
 
 def import_records(source: Path, shards_dir: Path) -> TakenOver:
-    """Takes over all runs of a database or of a folder of shards; of two states of a run the longer one is kept.
+    """Imports all runs of a database or of a folder of shards; of two states of a run, the longer one is kept.
 
-    A tuner that is at work on one of the runs is not disturbed: it has the run's shard locked.
+    A tuner that is working on one of the runs is not disturbed, because it holds the lock of the run's shard.
 
     Args:
         source: a ``tuning.sqlite``, or a folder such as ``db/shards``.
-        shards_dir: of all shards here.
+        shards_dir: the folder of all local shards.
 
     Raises:
-        StoreError: there is nothing at the source, it is corrupt, or a shard here is in use or cannot be written.
+        StoreError: the source is missing or corrupt, or a local shard is in use or cannot be written.
     """
     runs = known = trials = 0
     for content, data in _shards(source) if source.is_dir() else _runs(source):
@@ -56,7 +56,7 @@ def import_records(source: Path, shards_dir: Path) -> TakenOver:
 
 
 def _take_over(content: ShardContent, data: bytes, shards_dir: Path) -> bool:
-    """Writes a run's shard, unless there is one that holds as many trials and confirmations."""
+    """Writes a run's shard, unless the local one holds as many trials and confirmations."""
     with Shard.open(shards_dir, content.run, content.task) as mine:
         longer = (len(content.trials), len(content.confirmations)) > (len(mine.trials), len(mine.confirmations))
         if longer:
@@ -65,7 +65,7 @@ def _take_over(content: ShardContent, data: bytes, shards_dir: Path) -> bool:
 
 
 def _shards(folder: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yields what every shard of a folder holds, and its lines."""
+    """Yields the content and the lines of every shard in a folder."""
     for path in sorted(folder.glob("*/*.jsonl")):
         data = whole_lines(read_bytes(path))
         content = parse_shard(path, data)
@@ -74,9 +74,9 @@ def _shards(folder: Path) -> Iterator[tuple[ShardContent, bytes]]:
 
 
 def _runs(database: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yields what a database holds of every run, and the lines that its shard would have."""
+    """Yields the content of every run in a database, and the lines that its shard would have."""
     if not database.is_file():
-        raise StoreError(f"{database}: there is no such database, and no such folder of shards")
+        raise StoreError(f"{database}: there is no such database or folder of shards")
     try:
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
@@ -86,11 +86,11 @@ def _runs(database: Path) -> Iterator[tuple[ShardContent, bytes]]:
                 assert content is not None, "a run has a first line"
                 yield content, data
     except sqlite3.Error as error:
-        raise StoreError(f"{database}: is no database of trials: {error}") from error
+        raise StoreError(f"{database}: is not a database of trials: {error}") from error
 
 
 def _lines(connection: sqlite3.Connection, run: Row) -> Iterator[object]:
-    """Yields the lines of a run's shard: its head, what it learned from, its iterations, trials and confirmations."""
+    """Yields the lines of a run's shard: its head, warm start, iterations, trials and confirmations."""
 
     def rows(table: str, order: str, column: str = "run_key", key: str = run["key"]) -> list[Row]:
         found = connection.execute(f"select * from {table} where {column} = ? order by {order}", [key])

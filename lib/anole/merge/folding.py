@@ -1,4 +1,4 @@
-"""The folding of what was read into the database: each source replaces what it told before."""
+"""Writes the content of each source into the database, in place of what the source held before."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from anole.task import Task, workload_to_json
 
 
 class Recording(NamedTuple):
-    """Which state of a shard is in the database; of two, the greater one is kept, whichever is merged first.
+    """The state of a shard in the database; of two states the greater one is kept, whichever is merged first.
 
-    A shard only grows, so more bytes are more trials; one that was deleted and begun anew started later.
+    A shard only grows, so more bytes mean more trials; a shard that was deleted and started again has a later start.
     """
 
     started_at: str
@@ -31,13 +31,13 @@ class Recording(NamedTuple):
 
 
 def recordings(db: Database) -> dict[str, Recording]:
-    """Returns, by the run's key, what the database has of each run."""
+    """Returns the state of each run's shard in the database, by the run's key."""
     rows = db.query("select key, started_at, shard_bytes, shard_sha256 from run")
     return {row.pop("key"): Recording(**row) for row in rows}
 
 
 def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
-    """Puts a run, its task and all that its shard tells in place of what was known of the run."""
+    """Writes a run, its task and the content of its shard, in place of the run's former rows."""
     run, key = content.run, content.run.key
     _fold_task(db, content.task)
     if content.space is not None:
@@ -66,10 +66,10 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
 
 
 def fold_manifest(db: Database, path: Path) -> None:
-    """Puts a model and its tasks on one target in place of those of its former manifest.
+    """Writes a model and its tasks on one target, in place of those of its former manifest.
 
     Raises:
-        DocumentError: the manifest, or a task that is not known yet, cannot be read.
+        DocumentError: the manifest, or a task that is not in the database yet, cannot be read.
     """
     manifest = read_manifest(path)
     for task in manifest.tasks:
@@ -92,11 +92,11 @@ def fold_manifest(db: Database, path: Path) -> None:
 
 
 def fold_build(db: Database, folder: Path) -> None:
-    """Puts a build in place of an older one of its name.
+    """Writes a build, in place of an older build of the same name.
 
     Raises:
         DocumentError: the build's description cannot be read.
-        StoreError: its model, one of its tasks or one of its runs is not known.
+        StoreError: its model, one of its tasks or one of its runs is not in the database.
     """
     build = read_build(folder)
     if _has_newer(db, "build", "name", build.name, build.created_at):
@@ -125,11 +125,11 @@ def fold_build(db: Database, folder: Path) -> None:
 
 
 def fold_evaluation(db: Database, path: Path) -> None:
-    """Puts an evaluation in place of an older one of the same build.
+    """Writes an evaluation, in place of an older evaluation of the same build.
 
     Raises:
         DocumentError: the evaluation cannot be read.
-        StoreError: its build is not known.
+        StoreError: its build is not in the database.
     """
     evaluation = read_evaluation(path)
     if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):
@@ -198,7 +198,7 @@ def _upsert(db: Database, table: str, row: Row, key: str) -> None:
 
 
 def _replace(db: Database, table: str, place: Row, rows: Iterable[Row]) -> None:
-    """Replaces all rows of a place, which some columns name, by others."""
+    """Replaces all rows that have the given values in some columns by other rows."""
     where = " and ".join(f"{column} = :{column}" for column in place)
     db.execute(f"delete from {table} where {where}", dict(place))
     _insert(db, table, list(rows))

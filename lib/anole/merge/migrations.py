@@ -1,4 +1,4 @@
-"""The tables of the database, as a sequence of migrations that is only ever added to."""
+"""The tables of the database, as a sequence of migrations; new migrations are only ever appended."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ migrations = Migrations("anole")
 
 
 def unknown_migrations(db: Database) -> list[str]:
-    """Returns the names of the migrations that a newer Anole applied; its database is not ours to write."""
+    """Returns the names of the migrations that a newer Anole applied; this version must not write such a database."""
     known = {migration.name for migration in migrations.pending(Database(memory=True))}
     return [migration.name for migration in migrations.applied(db) if migration.name not in known]
 
 
 def create_views(db: Database) -> None:
-    """Makes the views of `views.sql`, in place of those of the same names.
+    """Creates the views of `views.sql`, in place of existing views of the same names.
 
-    Views hold no data, so they are no part of the migrations: every merge makes those of its own version.
+    Views hold no data, so they are not part of the migrations: every merge creates those of its own version.
     """
     for statement in _statements(resources.files("anole.merge").joinpath("views.sql").read_text()):
         for name in re.findall(r"^create view (\w+)", statement, re.MULTILINE):
@@ -31,7 +31,7 @@ def create_views(db: Database) -> None:
 
 @migrations()
 def tasks_runs_and_trials(db: Database) -> None:
-    """What shards hold."""
+    """Creates the tables of the shards' content."""
     _execute(
         db,
         """
@@ -113,7 +113,7 @@ def tasks_runs_and_trials(db: Database) -> None:
 
 @migrations()
 def models(db: Database) -> None:
-    """What manifests hold."""
+    """Creates the tables of the manifests' content."""
     _execute(
         db,
         """
@@ -139,7 +139,7 @@ def models(db: Database) -> None:
 
 @migrations()
 def builds_and_evaluations(db: Database) -> None:
-    """What compiling and evaluating leave behind."""
+    """Creates the tables of builds and evaluations."""
     _execute(
         db,
         """
@@ -196,7 +196,7 @@ def builds_and_evaluations(db: Database) -> None:
 
 @migrations()
 def warm_starts_and_shared_budgets(db: Database) -> None:
-    """Which runs other runs learned from, and whether a build's tasks shared their trials."""
+    """Adds the runs that other runs learned from, and whether a build's tasks shared one budget."""
     _execute(
         db,
         """
@@ -215,13 +215,13 @@ def warm_starts_and_shared_budgets(db: Database) -> None:
 
 @migrations()
 def signal_to_noise(db: Database) -> None:
-    """How near a build of whole numbers is to its network, in decibels."""
+    """Adds the signal-to-noise ratio of an integer build against its network, in decibels."""
     _execute(db, "alter table evaluation add column snr_db real;")
 
 
 @migrations()
 def spaces(db: Database) -> None:
-    """How large the tasks' spaces are, and how much of them can never work."""
+    """Adds the sizes of the tasks' spaces, and the shares that constraints reject."""
     _execute(
         db,
         """
@@ -237,7 +237,7 @@ def spaces(db: Database) -> None:
 
 @migrations()
 def relative_errors(db: Database) -> None:
-    """How far the answers of candidates are from the right ones."""
+    """Adds the relative errors of the candidates' results."""
     _execute(
         db,
         """
@@ -249,7 +249,7 @@ def relative_errors(db: Database) -> None:
 
 @migrations()
 def refinements(db: Database) -> None:
-    """What candidates took within the network of a build."""
+    """Adds the latencies of candidates within the network of a build."""
     _execute(
         db,
         """
@@ -268,7 +268,7 @@ def refinements(db: Database) -> None:
 
 
 def _execute(db: Database, script: str) -> None:
-    """Runs statements within the transaction at hand, which sqlite3's own `executescript` would commit."""
+    """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):
         db.execute(statement)
 

@@ -1,4 +1,4 @@
-"""The rewriting of a database file as a whole: what goes wrong leaves the old one as it was."""
+"""Rewrites a database file atomically: if anything fails, the old file stays as it was."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from anole.errors import StoreError
 from anole.files import sync
 
 _PATIENCE_S = 10.0
-"""How long to wait for another program's transaction."""
+"""Seconds to wait for another program's transaction."""
 
 
 @contextmanager
 def rewritten(path: Path) -> Iterator[Database]:
-    """Gives a copy of the database to write to, which takes its place by rename when the block ends well.
+    """Yields a writable copy of the database, which replaces it by rename if the block ends without an error.
 
-    Nobody else writes meanwhile: a second rewriting waits for this one, and another program's writing waits
-    and is then refused, because the file it had opened is no longer the database. Readers go on with the old.
+    No other process can write meanwhile: a second rewrite waits for this one; another program's write waits and
+    then fails, because the file it has opened is no longer the database. Readers continue with the old file.
 
     Raises:
-        StoreError: the file is no database or in use, or the copy cannot be written.
+        StoreError: the file is not a database or is in use, or the copy cannot be written.
     """
     path = path.resolve()
     temporary = path.with_name(f"{path.name}.tmp")
@@ -44,9 +44,9 @@ def rewritten(path: Path) -> Iterator[Database]:
             finally:
                 _remove(temporary)
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}; the database was left as it was") from error
+        raise StoreError(f"{path}: {error}; the database is unchanged") from error
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}; the database was left as it was") from error
+        raise StoreError(f"{path}: {error.strerror}; the database is unchanged") from error
 
 
 @contextmanager
@@ -61,9 +61,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Keeps other programs from writing to a database that is there.
+    """Prevents other programs from writing to an existing database.
 
-    No journal may lie beside the file when another file takes its name: SQLite would play it into that.
+    No journal may exist beside the file when another file takes its name: SQLite would apply it to that file.
     """
     if not path.exists():
         yield

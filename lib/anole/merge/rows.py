@@ -1,4 +1,4 @@
-"""Records as rows of the database and back: a column for each field, JSON text where a field is an object or a list."""
+"""Converts records to database rows and back: a column for each field, with objects and lists as JSON text."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Row = Mapping[str, Any]
 
 
 def row_of(record: Any) -> dict[str, Any]:
-    """Returns the row of a dataclass, flat fields included."""
+    """Returns the row of a dataclass, including the fields of flat nested ones."""
     return {name: _cell(value) for name, value in to_plain(record).items()}
 
 
 def record_of(cls: type[T], row: Row) -> T:
-    """Returns the dataclass that `row_of` made a row of; columns that it does not have are left out.
+    """Returns the dataclass of a row that `row_of` made; columns that are not its fields are ignored.
 
     Raises:
-        ValueError: the row does not fit.
+        ValueError: the row does not match the dataclass.
     """
     return from_plain(cls, plain_of(row, json_fields(cls)))
 

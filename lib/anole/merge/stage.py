@@ -1,4 +1,4 @@
-"""The stage that merges: from shards, manifests, builds and evaluations to the database."""
+"""The merge stage: reads shards, manifests, builds and evaluations, and writes the database."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ logger = logging.getLogger(__name__)
 
 
 def merge_builds(folders: Iterable[Path], shards_dir: Path, database_path: Path) -> None:
-    """Folds all shards, and what there is of some builds, into the database.
+    """Merges all shards, and the documents of some builds, into the database.
 
-    The manifest and the evaluation of a build are those of the project that its folder lies in.
+    A build's manifest and evaluation are read from the project that contains its folder.
 
     Args:
-        folders: the builds' folders; one that is not compiled yet is left out, which is logged.
+        folders: the builds' folders; a build that is not compiled yet is skipped with a warning.
         shards_dir: the folder of all shards.
-        database_path: the database, which is made when it is not there.
+        database_path: the database; created if missing.
 
     Raises:
         DocumentError: a document is missing or broken.
@@ -30,7 +30,7 @@ def merge_builds(folders: Iterable[Path], shards_dir: Path, database_path: Path)
     compiled, manifests, evaluations = [], set(), []
     for folder in folders:
         if not (folder / FILE).exists():
-            logger.warning("%s is left out: it is not compiled yet", folder)
+            logger.warning("%s: is skipped: it is not compiled yet", folder)
             continue
         build, project = read_build(folder), layout.project_of_build(folder)
         compiled.append(folder)

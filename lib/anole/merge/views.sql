@@ -1,7 +1,7 @@
--- The answers people want of the database. Every merge makes these views anew.
+-- Views that answer common questions. Every merge creates them again.
 
 create view best_of_run as
--- The best config of each run: by its last confirmations, or by its trials while it has none.
+-- The best config of each run, by its last confirmations or, if it has none yet, by its trials.
 with last_confirmation as (
     select *, row_number() over (partition by run_key, config order by number desc) as age
     from confirmation as c
@@ -40,7 +40,7 @@ join task on task.key = run.task_key
 where ranked.place = 1;
 
 create view best_trial as
--- The best config of each task over all runs; what was confirmed goes before what was only tried.
+-- The best config of each task over all runs; confirmed configs rank before unconfirmed ones.
 with ranked as (
     select *, row_number() over (partition by task_key order by confirmed desc, latency_s, run_key) as place
     from best_of_run
@@ -50,7 +50,7 @@ from ranked
 where place = 1;
 
 create view tuning_curve as
--- How each run went: every trial, and the best up to it.
+-- The progress of each run: every trial, and the best result up to it.
 select
     trial.run_key,
     trial.task_key,
@@ -70,7 +70,7 @@ join task on task.key = trial.task_key
 window so_far as (partition by trial.run_key order by trial.number);
 
 create view tuner_summary as
--- What each preset spent on each task, and what it found.
+-- The cost of each preset on each task, and its best result.
 with spent as (
     select
         run_key,
@@ -101,8 +101,8 @@ left join best_of_run as best on best.run_key = run.key
 group by run.task_key, run.preset;
 
 create view model_latency as
--- One row per build and reference, measured in the same process run. What was measured of a former build of the
--- same name is left out.
+-- One row per build and reference, measured in the same process run. Evaluations of an earlier build of the same
+-- name are left out.
 select
     build.model,
     build.target,
@@ -118,7 +118,7 @@ join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at;
 
 create view task_usage as
--- Which models use each task, and how often it occurs in all of them.
+-- The models that use each task, and how often it occurs in all of them together.
 select
     task.key as task_key,
     task.label,
@@ -132,8 +132,8 @@ join task on task.key = used.task_key
 group by task.key, used.target;
 
 create view failures as
--- Why candidates failed: the first line of the error, how often, and the first
--- example (what stands beside a min() comes from the same row).
+-- Why candidates failed: the first line of the error, its count, and the first
+-- example (SQLite takes bare columns beside a min() from the row of the minimum).
 select
     status,
     substr(error, 1, instr(error || char(10), char(10)) - 1) as error,
@@ -148,7 +148,7 @@ where status <> 'ok'
 group by status, substr(error, 1, instr(error || char(10), char(10)) - 1);
 
 create view rejections as
--- Which share of each task's space can never work, and why: the first constraint that a config breaks.
+-- The share of each task's space that each constraint is the first to reject.
 select
     space.task_key,
     task.label,

@@ -1,1 +1,1 @@
-"""Shards: the append-only files that hold every measurement."""
+"""Shards: the append-only files that hold every measurement, one file per run."""

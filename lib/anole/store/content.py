@@ -1,4 +1,4 @@
-"""What a shard holds, and the reading of its lines."""
+"""The content of a shard, and the reader and writer of its lines."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from anole.task import Task
 T = TypeVar("T")
 
 SCHEMA = 1
-"""The version of the lines; a reader refuses newer ones."""
+"""Schema version of the lines; a reader rejects newer versions."""
 
 SearchLog = Mapping[str, float | None]
-"""Figures of one iteration's search (steps, queries, losses); None where there was no finite figure."""
+"""Figures of one iteration's search (steps, queries, losses); None stands for a figure that is not finite."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The first line of a shard: whose it is.
+    """The first line of a shard: its run and task.
 
     Attributes:
-        key: the run's key, which must be the one that follows from its fields.
+        key: the run's key, which must match the key computed from the run's fields.
         task: the task in plain JSON values.
     """
 
@@ -51,7 +51,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The runs of similar tasks that a run learned from."""
+    """The runs of similar tasks that this run learned from."""
 
     sources: tuple[Source, ...]
 
@@ -64,23 +64,23 @@ LINES: Mapping[str, type] = {
     "space": SpaceFacts,
     "warm_start": WarmStart,
 }
-"""What a line of a shard holds, by its ``kind``."""
+"""The class of a shard line's record, by the line's ``kind``."""
 
 _KINDS = {cls: kind for kind, cls in LINES.items()}
 
 
 @dataclass(frozen=True)
 class ShardContent:
-    """One run as its shard tells it.
+    """The content of one run's shard.
 
     Attributes:
-        trials: in the order of their numbers, which are 0, 1, 2 and so on.
+        trials: the trials, ordered by their numbers 0, 1, 2 and so on.
         configs: the canonical JSON of each trial's config, all different.
-        confirmations: in the order in which they were made.
-        iterations: number of the iteration to the figures of its search.
-        started_at: when the shard was begun.
-        sources: the runs of similar tasks that the run learned from; None when it did not look for any.
-        space: what the task's space is like; None when that was not asked.
+        confirmations: the confirmations, oldest first.
+        iterations: the search figures of each iteration, by its number.
+        started_at: when the shard was created.
+        sources: the runs of similar tasks that the run learned from; None if it did not look for any.
+        space: facts about the task's space; None if they were not computed.
     """
 
     run: Run
@@ -95,19 +95,19 @@ class ShardContent:
 
 
 def read_shard(path: Path) -> ShardContent:
-    """Reads one shard; a last line that a crash cut short is left out.
+    """Reads one shard; a last line that a crash truncated is ignored.
 
     Raises:
-        StoreError: the file cannot be read, a line of it is corrupt, or it holds no run yet.
+        StoreError: the file cannot be read, a line is corrupt, or it holds no run yet.
     """
     content = parse_shard(path, whole_lines(read_bytes(path)))
     if content is None:
-        raise StoreError(f"{path}: holds no run: the tuner was stopped before its first line was written")
+        raise StoreError(f"{path}: holds no run: the tuner was stopped before it wrote the first line")
     return content
 
 
 def read_head(path: Path) -> tuple[Run, Task] | None:
-    """Reads whose shard it is, and nothing else; None when its first line was not written yet.
+    """Returns only the run and the task of a shard; None if its first line is not written yet.
 
     Raises:
         StoreError: the file cannot be read, or its first line is corrupt.
@@ -122,9 +122,9 @@ def read_head(path: Path) -> tuple[Run, Task] | None:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """Returns a shard's bytes without a last line that a crash cut short, always ending with a newline.
+    """Returns a shard's bytes without a last line that a crash truncated; the result ends with a newline.
 
-    No part of a JSON object is itself JSON, so a line that lacks only its newline is told from a torn one.
+    No proper prefix of a JSON object is valid JSON, so a line that lacks only its newline differs from a torn one.
     """
     end = data.rfind(b"\n") + 1
     tail = data[end:]
@@ -136,13 +136,13 @@ def whole_lines(data: bytes) -> bytes:
 
 
 def parse_shard(path: Path, data: bytes) -> ShardContent | None:
-    """Reads the whole lines of a shard.
+    """Parses the complete lines of a shard.
 
     Returns:
-        What they hold, or None when there is not one.
+        Their content, or None if there are no lines.
 
     Raises:
-        StoreError: a line is corrupt; the message says which, what was found and how to mend the file.
+        StoreError: a line is corrupt; the message says which, what was found and how to repair the file.
     """
     lines = [_Line(path, number, text) for number, text in enumerate(data.split(b"\n")[:-1], start=1)]
     if not lines:
@@ -178,10 +178,10 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
 
 
 def encode_line(record: Any, path: Path) -> bytes:
-    """Returns the line that holds a record of one of the classes in `LINES`, with its newline.
+    """Returns the line of a record of one of the classes in `LINES`, with its newline.
 
     Raises:
-        StoreError: the record holds a value that JSON cannot say; the message names the file that it was for.
+        StoreError: the record holds a value that JSON cannot represent; the message names the shard's path.
     """
     try:
         plain = {"kind": _KINDS[type(record)], **to_plain(record)}
@@ -198,7 +198,7 @@ class _Line:
     text: bytes
 
     def read(self, *classes: type[T]) -> T:
-        """Returns what the line holds, which is of one of the classes."""
+        """Returns the line's record, which must be of one of the classes."""
         try:
             plain = parse_json(self.text)
         except ValueError:
@@ -217,7 +217,7 @@ class _Line:
             self.fail(f"{kind}: {error}")
 
     def fail(self, problem: str) -> NoReturn:
-        """Raises the error of this line, with the cure."""
+        """Raises the error of this line, which says how to repair the file."""
         if self.number == 1:
             cure = "move the file away, and the task is tuned anew"
         else:

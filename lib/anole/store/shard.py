@@ -1,4 +1,4 @@
-"""The shard: one run's append-only file of JSON lines, on the disk before a trial counts as measured."""
+"""The shard: one run's append-only file of JSON lines; a trial is on the disk before it counts as measured."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ __all__ = ["Shard", "ShardContent", "read_head", "read_shard", "shard_path"]
 
 
 def shard_path(directory: Path, run: Run) -> Path:
-    """Returns where a run's shard is: named by its task's key and its own."""
+    """Returns the path of a run's shard, which consists of the task's key and the run's key."""
     return directory / run.task_key / f"{run.key}.jsonl"
 
 
 class Shard:
-    """One run's file, held open for appending; a context manager, made by `open`.
+    """One run's file, open for appending; a context manager, created by `open`.
 
-    What was appended is on the disk when the call returns. The file is locked as long as this process, or a
-    child that it forked, holds it; the lock ends with them, however they end.
+    Appended data is on the disk when the call returns. The file is locked as long as this process, or a child
+    that it forked, holds it open; the lock ends with these processes, even if they are killed.
 
     Attributes:
-        sources: the runs of similar tasks that the run learns from; None as long as none were looked for.
-        space: what the task's space is like; None as long as that was not asked.
+        sources: the runs of similar tasks that the run learns from; None until they are looked for.
+        space: facts about the task's space; None until they are computed.
     """
 
     def __init__(self, path: Path, descriptor: int, content: ShardContent, end: int) -> None:
@@ -64,18 +64,18 @@ class Shard:
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task, *, wait: bool = False) -> Self:
-        """Opens the run's shard, or begins it.
+        """Opens the run's shard, or creates it.
 
-        A last line that a crash cut short is cut off.
+        A last line that a crash truncated is removed.
 
         Args:
-            directory: of all shards.
-            run: what is resumed or begun; of a resumed run, the stored host and versions stay.
-            task: what the run tunes.
-            wait: for another process that has the file open to end, instead of an error.
+            directory: the folder of all shards.
+            run: the run to resume or to start; a resumed run keeps its stored host and versions.
+            task: the task that the run tunes.
+            wait: whether to wait if another process has the file open; otherwise this is an error.
 
         Raises:
-            StoreError: the file is in use, cannot be written, is corrupt or is another run's.
+            StoreError: the file is in use, cannot be written, is corrupt or belongs to another run.
         """
         if run.task_key != task.key:
             raise StoreError(f"a run of the task {run.task_key} cannot store trials of the task {task.key}")
@@ -89,7 +89,7 @@ class Shard:
             _lock(descriptor, path, wait)
             content, end = _resume_or_begin(descriptor, path, run, task)
             if content.run.key != run.key:
-                raise StoreError(f"{path}: holds the run {content.run.key}, not the one it is named by")
+                raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name")
             return cls(path, descriptor, content, end)
         except OSError as error:
             os.close(descriptor)
@@ -100,7 +100,7 @@ class Shard:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All trials of the run, by number."""
+        """All trials of the run, ordered by number."""
         return tuple(self._trials)
 
     @property
@@ -110,14 +110,14 @@ class Shard:
 
     @property
     def iterations(self) -> dict[int, SearchLog]:
-        """Number of each iteration to the figures of its search."""
+        """The search figures of each iteration, by its number."""
         return dict(self._iterations)
 
     def append_trial(self, trial: Trial) -> None:
         """Stores a trial.
 
         Raises:
-            StoreError: it cannot be written, its number is not the next, or its config was measured before.
+            StoreError: the file cannot be written, the number is not the next one, or the config was measured before.
         """
         line = encode_line(trial, self.path)
         config = canonical_json(trial.config)
@@ -133,7 +133,7 @@ class Shard:
         """Stores a confirmation.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the file cannot be written.
         """
         self._append(encode_line(confirmation, self.path))
         self._confirmations.append(confirmation)
@@ -141,35 +141,35 @@ class Shard:
     def append_iteration(self, number: int, log: Mapping[str, float]) -> None:
         """Stores the figures of one iteration's search; a figure that is not finite becomes None.
 
-        An iteration that was interrupted and searched again replaces its earlier figures.
+        If an interrupted iteration is searched again, the new figures replace the earlier ones.
 
         Raises:
-            StoreError: they cannot be written.
+            StoreError: the file cannot be written.
         """
         figures = {name: value if math.isfinite(value) else None for name, value in log.items()}
         self._append(encode_line(Iteration(number, figures), self.path))
         self._iterations[number] = figures
 
     def append_sources(self, sources: Sequence[Source]) -> None:
-        """Stores which runs of similar tasks this run learns from, before its first trial.
+        """Stores the runs of similar tasks that this run learns from, before its first trial.
 
         Raises:
-            StoreError: they cannot be written.
+            StoreError: the file cannot be written.
         """
         self._append(encode_line(WarmStart(tuple(sources)), self.path))
         self.sources = tuple(sources)
 
     def append_space(self, facts: SpaceFacts) -> None:
-        """Stores what the task's space is like.
+        """Stores facts about the task's space.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the file cannot be written.
         """
         self._append(encode_line(facts, self.path))
         self.space = facts
 
     def close(self) -> None:
-        """Lets go of the file and its lock; closing twice is harmless."""
+        """Closes the file and releases its lock; closing twice is harmless."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -208,7 +208,7 @@ def _lock(descriptor: int, path: Path, wait: bool) -> None:
 
 
 def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[ShardContent, int]:
-    """Returns what the file holds and where it ends, after its end was mended or its head written."""
+    """Returns the file's content and its end, after truncating a torn last line or writing the head."""
     data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     whole = whole_lines(data)
     content = parse_shard(path, whole)
@@ -227,7 +227,7 @@ def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple
 
 
 def _write_durably(descriptor: int, data: bytes, offset: int) -> None:
-    """Writes all or, as far as the disk lets it, nothing."""
+    """Writes all data or, as far as the disk allows, nothing."""
     try:
         written = 0
         while written < len(data):
