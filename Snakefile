@@ -1,8 +1,8 @@
 # Anole: tunes every distinct layer of the networks in models.yaml once, compiles them and times the result.
 #
-#   snakemake --cores all          do what has not been done yet
-#   snakemake --cores all tuned    measure, but compile nothing
-#   anole plan                     say what there is to do
+#   snakemake --cores all          run everything that is not done yet
+#   snakemake --cores all tuned    tune only; compile nothing
+#   anole plan                     show what would run next
 
 
 from snakemake.utils import min_version

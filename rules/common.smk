@@ -1,4 +1,4 @@
-"""What all rules share: the checked models.yaml, and the functions that turn wildcards into files and settings."""
+"""Shared by all rules: the checked models.yaml, and functions that turn wildcards into files and settings."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ from anole.project.pipeline import Pipeline
 
 
 def give_up(error):
-    """Ends Snakemake with the library's own line, which says what is wrong and how to mend it."""
+    """Ends Snakemake with the library's one-line message, which says what is wrong and how to fix it."""
     print(f"anole: {error}", file=sys.stderr)
     raise SystemExit(2)
 
@@ -28,8 +28,8 @@ def give_up(error):
 SPEC = Path(config.get("spec", "models.yaml"))
 if SPEC.parent.resolve() != Path.cwd():
     give_up(
-        f"--config spec: found {SPEC}, which lies in another folder than the project, {Path.cwd()}; "
-        "go to its folder, or name that to --directory"
+        f"--config spec: found {SPEC}, which is not in the project folder {Path.cwd()}; "
+        "change to its folder, or pass that folder with --directory"
     )
 
 try:
@@ -44,7 +44,7 @@ for build, reason in pipeline.skipped.items():
     print(f"anole: skips the build {build}: {reason}", file=sys.stderr)
 
 
-# Jobs run this workflow's library with the interpreter that runs Snakemake, whatever the working directory. Packages
+# Jobs use this workflow's library and the interpreter that runs Snakemake, in any working directory. Packages
 # that add kinds of targets may lie on the caller's own PYTHONPATH.
 _PACKAGES = os.pathsep.join(
     filter(None, [str(_HOME / "lib"), os.environ.get("PYTHONPATH")])
@@ -53,7 +53,7 @@ shell.prefix(
     f"set -euo pipefail; export PATH='{Path(sys.executable).parent}':\"$PATH\" PYTHONPATH='{_PACKAGES}'; "
 )
 
-# A default that a profile or the command line may raise: candidates must not be timed side by side.
+# Candidates must not be timed in parallel. These are defaults; a profile or the command line may raise them.
 workflow.global_resources.setdefault("device", 1)
 workflow.global_resources.setdefault("gpu", n_gpus(pipeline))
 
@@ -69,15 +69,15 @@ wildcard_constraints:
 
 
 def hold_project():
-    """Keeps a second Snakemake out of this folder for as long as this process lives.
+    """Keeps a second Snakemake out of this folder as long as this process runs.
 
-    Snakemake's own lock outlives a process that was killed, so the profile turns it off.
+    Snakemake's own lock outlives a killed process, so the profile turns it off.
     """
     hold_project.file = open(".snakemake/anole.lock", "w")
     try:
         fcntl.flock(hold_project.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        give_up("another snakemake is at work in this folder")
+        give_up("another snakemake is running in this folder")
 
 
 onstart:
@@ -85,7 +85,7 @@ onstart:
 
 
 def needs(wildcards):
-    """What a job on a target, for a build or for a run takes of this machine while it measures."""
+    """The resources that a job for a target, a build or a run takes while it measures."""
     if hasattr(wildcards, "target"):
         target = wildcards.target
     elif hasattr(wildcards, "build"):
@@ -116,7 +116,7 @@ def build_of(wildcards):
 
 
 def model_files(wildcards):
-    """The model's own files: editing them, and nothing else, extracts the model again."""
+    """The model's own files; only a change of these extracts the model again."""
     return pipeline.files(wildcards.model)
 
 
@@ -161,18 +161,18 @@ def manifest(wildcards):
 
 
 def receipts(wildcards):
-    """What says that a build's tasks are tuned."""
+    """The receipts that show that a build's tasks are tuned."""
     return _receipts([build_of(wildcards)])
 
 
 def ingredients(wildcards):
-    """What a build is compiled from: its receipts or, where it is refined, what that made of them."""
+    """The receipts that a build is compiled with: the refined ones if it is refined."""
     of_tasks, build = receipts(wildcards), build_of(wildcards)
     return str(layout.refined_path(build.name)) if build.refine else of_tasks
 
 
 def candidates(wildcards):
-    """How many candidates of each task are tried within a build's network."""
+    """The number of candidates of each task to try within a build's network."""
     return build_of(wildcards).refine
 
 
@@ -200,9 +200,9 @@ def _receipts(builds):
 
 
 def _wait_for_extraction():
-    """Holds everything back until all models are extracted: one that is broken starts no tuning at all.
+    """Makes a job wait until all models are extracted, so that a broken model prevents all tuning.
 
-    Whoever calls this is planned anew after the last extraction, and so runs only if its own files changed.
+    Snakemake plans such a job again after the last extraction, so it runs only if its own files changed.
     """
     for build in pipeline.spec.builds.values():
         checkpoints.extract.get(model=build.model, target=build.target)

@@ -48,7 +48,7 @@ def test_a_file_of_another_folder_is_refused(one: Any) -> None:
     (one.folder / "models.yaml").rename(one.folder / "elsewhere" / "models.yaml")
     outcome = one.snakemake("--config", "spec=elsewhere/models.yaml")
     assert (outcome.code, outcome.jobs) == (2, {})
-    assert "anole: --config spec: found elsewhere/models.yaml, which lies in another folder than " in outcome.output
+    assert "anole: --config spec: found elsewhere/models.yaml, which is not in the project folder " in outcome.output
 
 
 def test_a_corrupt_model_starts_no_tuning(empty: Any, onnx_writer: Callable[..., None]) -> None:
@@ -111,7 +111,7 @@ def test_a_second_run_in_the_folder_is_kept_out(one: Any) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         outcome = one.snakemake("tuned")
         assert (outcome.code, outcome.jobs) == (2, {})
-        assert "anole: another snakemake is at work in this folder" in outcome.output
+        assert "anole: another snakemake is running in this folder" in outcome.output
 
 
 def test_a_corrupt_line_of_a_shard_is_named_and_nothing_is_lost(one: Any) -> None:

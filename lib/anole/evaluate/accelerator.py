@@ -29,7 +29,7 @@ class SimulatedRunner:
     """Runs builds on the simulated accelerator; see `NetworkRunner`.
 
     Args:
-        target: what they are for; which accelerator that is, each build says itself.
+        target: the builds' target; each build itself describes the accelerator that it is for.
     """
 
     threads = 1
@@ -39,7 +39,7 @@ class SimulatedRunner:
         pass
 
     def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
-        """Returns one comparison, with the same network not tuned; nothing is timed, so there is no pace."""
+        """Returns one comparison, against the untuned network; nothing is timed, so the pace is ignored."""
         return evaluate_simulated(folder, build, inputs)
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:

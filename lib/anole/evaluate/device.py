@@ -1,4 +1,4 @@
-"""Evaluation of a build on its device: beside PyTorch and ONNX Runtime, on the same inputs and threads, in turns."""
+"""Evaluates a build on its device against PyTorch and ONNX Runtime, on the same inputs and threads, in turns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DeviceRunner:
     """Runs builds that TVM compiled; see `NetworkRunner`.
 
     Args:
-        target: the device that they are for.
+        target: the builds' device.
     """
 
     is_exact = False
@@ -36,7 +36,7 @@ class DeviceRunner:
         self._target, self.threads = target, target.threads
 
     def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
-        """Returns how near a build is to each reference, and how fast beside it."""
+        """Returns a build's relative error and speedup against each reference."""
         runs_on, threads = self._target.runs_on, self.threads
         with self._prepared() as site, reference_engines(build.model_spec, inputs, threads, runs_on) as references:
             compiled = build_engine(folder, inputs, runs_on, threads)
@@ -47,7 +47,7 @@ class DeviceRunner:
         latencies = [_latency(name, error, times) for name, error in errors.items()]
         for latency in latencies:
             _log.info(
-                "%s: %.3f ms beside %.3f ms of %s (%.2fx), relative error %.1e",
+                "%s: %.3f ms, against %.3f ms of %s (%.2fx), relative error %.1e",
                 *(build.name, 1e3 * latency.latency_s, 1e3 * latency.reference_latency_s, latency.reference),
                 *(latency.speedup, latency.relative_error),
             )
@@ -60,7 +60,7 @@ class DeviceRunner:
 
     @contextmanager
     def _prepared(self) -> Iterator[Site]:
-        """Prepares this process for the device; to be entered before TVM and torch start."""
+        """Prepares this process for the device; enter it before TVM and torch start."""
         with site_of(self._target) as site:
             os.environ.update({**self._target.environment(), **site.environment()})
             yield site
@@ -75,7 +75,7 @@ def _latency(name: str, error: float, times: Mapping[str, Sequence[NDArray[np.fl
         latency_std_s=float(np.std(own)),
         reference_latency_s=float(np.median(reference)),
         reference_latency_std_s=float(np.std(reference)),
-        # A shared machine may change its speed between two rounds, and seldom within one.
+        # A shared machine often changes its speed between rounds, but seldom within one.
         speedup=float(np.median([np.median(theirs) / np.median(mine) for mine, theirs in rounds])),
         relative_error=error,
         rounds=len(times["build"]),

@@ -1,4 +1,4 @@
-"""The role of what checks, times and runs compiled networks; `anole.targets.base.NetworkHandlers` names it."""
+"""The role that checks, times and runs compiled networks; `anole.targets.base.NetworkHandlers` names its class."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from anole.evaluate.interleave import Pace
 
 
 class NetworkRunner(Protocol):
-    """Runs the builds for one target, which is present; it is made from the target.
+    """Runs builds on one target, which is present; constructed from the target.
 
-    Call it in a process of its own: TVM, torch and ONNX Runtime take their number of threads when they start.
+    Call it in a separate process: TVM, torch and ONNX Runtime set their number of threads when they start.
 
     Attributes:
-        threads: how many run a network.
-        is_exact: whether `compare` itself makes sure that a build is right, to the bit. Otherwise a build is right
-            where it is near to the references.
+        threads: number of threads that run a network.
+        is_exact: whether `compare` itself checks that a build is bit-exact. Otherwise a build is correct if it is
+            close to the references.
     """
 
     threads: int
     is_exact: bool
 
     def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
-        """Returns how near a build is to each of its references, and how fast beside it.
+        """Returns a build's relative error and speedup against each of its references.
 
         Args:
-            folder: of the build.
-            build: what it says of itself.
-            inputs: of the network.
-            pace: how long is measured.
+            folder: folder of the build.
+            build: the build's description.
+            inputs: the network's inputs.
+            pace: how long to measure.
 
         Raises:
-            BuildError: the build cannot be run or, where that can be known for certain, is wrong.
+            BuildError: the build cannot be run or, if `is_exact`, is wrong.
             ExtractError: the model, which is a reference, cannot be loaded.
         """
 

@@ -1,1 +1,1 @@
-"""The stage that merges: every shard and document folded into the database, from which records can be exchanged."""
+"""Merges all shards and documents into the database, and imports the records of other databases."""
