@@ -1,11 +1,11 @@
-"""What a candidate of ResNet-18's layers costs before it is timed, stage by stage, as CSV: seconds of CPU time.
+"""Measures the CPU time to build and load candidates of ResNet-18's layers, stage by stage, as CSV.
 
     python benchmarks/build_seconds.py > docs/results/data/build_seconds.csv
 
-Random configs are built and loaded in two ways: `plain`, as TVM compiles by itself and with the weights packed for
-each config, and `lean`, as candidates are, with the weights packed before, as they are for all configs but the first
-of a layout. A figure is the least of three, both ways in turns, of the CPU time of this process and the linker.
-`same_code` is the share of configs whose loops come out of LLVM as the same instructions.
+Random configs are built and loaded in two ways. `plain`: TVM's default compilation, with the weights packed for each
+config. `lean`: as Anole builds candidates, with the weights already packed, as they are for every config except the
+first of a layout. Each figure is the minimum of three, both ways in turns, of the CPU time of this process and the
+linker, in seconds. `same_code` is the share of configs for which LLVM emits the same loop instructions in both ways.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CONTEXTS: dict[str, Callable[[], Any]] = {"plain": tvm.transform.PassContext, "l
 REPEATS = 3
 QUARTILES = (0.25, 0.5, 0.75)
 Seconds = dict[tuple[str, str], list[float]]
-"""Of every config, by way and stage."""
+"""The seconds of every config, by way and stage."""
 COLUMNS = (
     "layer",
     "configs",
@@ -66,9 +66,9 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Prints a line for each layer, way and stage, and then for all layers together."""
+    """Prints a line for each layer, way and stage, followed by lines for all layers together."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configs", type=int, default=8, help="of each layer")
+    parser.add_argument("--configs", type=int, default=8, help="number of configs of each layer")
     n_configs = parser.parse_args().configs
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -105,7 +105,7 @@ def measure_layer(workload: Workload, n_configs: int) -> tuple[Seconds, list[boo
 def build_both(
     workload: Workload, config: Config, libraries: Mapping[str, Path]
 ) -> tuple[dict[str, dict[str, float]], bool]:
-    """Returns the least CPU seconds of each way and stage, and whether the loops are the same."""
+    """Returns the minimal CPU seconds of each way and stage, and whether the loops are the same."""
     runs: dict[str, list[dict[str, float]]] = {way: [] for way in libraries}
     codes = set()
     for way in [*libraries] * REPEATS:
@@ -118,7 +118,7 @@ def build_both(
 
 
 def build(workload: Workload, config: Config, library: Path) -> tuple[dict[str, float], str]:
-    """Builds as the present pass context says; returns the CPU seconds of each stage, and the assembly."""
+    """Builds in the current pass context; returns the CPU seconds of each stage, and the assembly."""
     target, spent, kernel = get_device(describe_cpu()), {}, library.with_suffix(".o")
     template, compiler_target = target.template(workload), llvm_target(target.description)
 
@@ -138,7 +138,7 @@ def build(workload: Workload, config: Config, library: Path) -> tuple[dict[str, 
 
 
 def load_both(workload: Workload, config: Config, libraries: Mapping[str, Path]) -> dict[str, float]:
-    """Returns the least CPU seconds of loading, by way: the runner packs the weights for the first, which is plain."""
+    """Returns the minimal CPU seconds of loading, by way; the runner packs the weights for the first, `plain`."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for _ in range(REPEATS):
         runner = get_device(describe_cpu()).runner(workload)
@@ -150,14 +150,14 @@ def load_both(workload: Workload, config: Config, libraries: Mapping[str, Path])
 
 
 def lower(func: Any, target: tvm.target.Target) -> tvm.IRModule:
-    """Returns what `tvm.compile` gives to LLVM for a function, in the present pass context."""
+    """Returns the module that `tvm.compile` passes to LLVM for a function, in the current pass context."""
     bound = tvm.tirx.transform.BindTarget(target.with_host(target))(tvm.IRModule({"main": func}))
     passes, finalize, _ = tvm.tirx.get_default_tir_pipeline(target)
     return finalize()(passes(bound))
 
 
 def loop_instructions(assembly: str) -> str:
-    """Returns the instructions of what runs in parallel and of what starts it, without LLVM's names of places."""
+    """Returns the instructions of the parallel loops and of their launch, with LLVM's labels numbered."""
     kept: list[str] = []
     inside = False
     for line in assembly.splitlines():
@@ -171,7 +171,7 @@ def loop_instructions(assembly: str) -> str:
 
 
 def cpu_seconds() -> float:
-    """Returns the CPU time of this process and of those that it waited for."""
+    """Returns the CPU time of this process and of the child processes that it has waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

@@ -1,7 +1,7 @@
-"""An engine in a process of its own, which runs only while it is its turn.
+"""Runs an engine in a separate process, which is idle except during its turns.
 
-Thread pools of several engines in one process spin beside each other after every run: ONNX Runtime falls to a quarter
-of its speed on small networks beside OpenVINO. A process that waits for its turn sleeps, with all of its threads.
+In one process, the thread pools of several engines keep spinning after every run and disturb each other: beside
+OpenVINO, ONNX Runtime drops to a quarter of its speed on small networks. A waiting process sleeps with all its threads.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from anole.evaluate.engines import Engine
 
 _FAREWELL_S = 10.0
-"""How long a process may take to leave, before it is killed."""
+"""Seconds that a process may take to exit before it is killed."""
 
 
 class EngineError(AnoleError):
-    """An engine does not start, or its process ended; the message says why."""
+    """An engine does not start, or its process exited; the message says why."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """What an engine says once it has run for the first time.
+    """An engine's report of its first run.
 
     Attributes:
-        outputs: of the network.
-        start_s: from nothing to these outputs, with all that was imported for it.
+        outputs: the network's outputs.
+        start_s: seconds from the start to these outputs, including imports.
     """
 
     outputs: list[NDArray[Any]]
@@ -46,12 +46,12 @@ class Started:
 
 
 class EngineProcess:
-    """A context manager that starts an engine apart, lets it take turns, and ends it.
+    """A context manager that starts an engine in a separate process, lets it take turns, and ends it.
 
-    The process inherits this one's environment variables, as they are when it is entered.
+    The process inherits the environment variables that this one has on entry.
 
     Args:
-        start: called in the process, returns the engine; must be picklable.
+        start: called in the new process to create the engine; must be picklable.
     """
 
     def __init__(self, start: Callable[[], Engine]) -> None:
@@ -64,7 +64,7 @@ class EngineProcess:
         """Starts the engine and waits for its first outputs.
 
         Raises:
-            EngineError: it does not start.
+            EngineError: the engine does not start.
         """
         self._process.start()
         self._theirs.close()
@@ -79,12 +79,12 @@ class EngineProcess:
         self._end()
 
     def burst(self, burst_s: float) -> Times:
-        """Takes a turn, see `anole.evaluate.interleave.burst`.
+        """Runs the engine for one turn, see `anole.evaluate.interleave.burst`.
 
         Raises:
-            EngineError: the engine fails, or its process ended.
+            EngineError: the engine fails, or its process exited.
         """
-        # A process that is gone is found out, and why, when its answer does not come.
+        # If the process has exited, `_receive` reports it with the reason.
         with suppress(BrokenPipeError):
             self._connection.send(burst_s)
         times_s: Times = self._receive()
@@ -108,8 +108,8 @@ class EngineProcess:
 
 
 def _serve(connection: Connection, start: Callable[[], Engine]) -> None:
-    """Starts an engine, sends what it is, and a turn's times for every number of seconds that comes."""
-    # Standard output belongs to the master, whatever an engine prints.
+    """Starts an engine, sends its `Started`, and then the times of a turn for each duration received."""
+    # Standard output is the parent's CSV; redirect whatever an engine prints.
     os.dup2(2, 1)
     began_s = time.perf_counter()
     try:

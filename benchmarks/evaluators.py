@@ -1,10 +1,10 @@
-"""How much timing the evaluators save, and what it costs in ranking the best, as CSV.
+"""Measures how much timing the evaluators save, and how well they rank the best configs, as CSV.
 
     python benchmarks/evaluators.py > docs/results/data/evaluators.csv
 
-Of every layer some configs that spread over its qualities are built once and timed by every evaluator in turn; the
-one that comes first changes from config to config. What an evaluator finds is compared with n = 500 runs, and so is
-a second n = 500: more agreement than that is not to be had on this machine.
+For every layer, configs spread over all speeds are built once and timed by every evaluator in turn; the evaluator
+that starts changes from config to config. Each evaluator's result is compared with that of n = 500 runs. A second
+n = 500 is compared too: it shows the best agreement possible on this machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TUNERS: dict[str, Mapping[str, Any]] = {
     "AdaTune": {"preset": "adatune"},
     "anole": {"preset": "anole"},
 }
-"""Evaluators as parts of the tuners that use them."""
+"""The evaluators, as parts of the tuners that use them."""
 
 POOL, CONFIGS, TOP = 150, 30, 10
 COLUMNS = ("layer", "evaluator", "configs", "run_s", "n_500_over_it", "same_top_10", "spearman", "median_cv")
@@ -53,7 +53,7 @@ COLUMNS = ("layer", "evaluator", "configs", "run_s", "n_500_over_it", "same_top_
 
 @dataclass(frozen=True)
 class Timed:
-    """What an evaluator found of n configs: latencies, cv and its own seconds, each of shape (n,)."""
+    """An evaluator's results for n configs: latencies, cv and the seconds it took, each of shape (n,)."""
 
     latency_s: NDArray[np.float64]
     cv: NDArray[np.float64]
@@ -63,8 +63,8 @@ class Timed:
 def main() -> None:
     """Prints a line for each layer and evaluator."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", default="L2,L6,L8", help="with commas")
-    parser.add_argument("--configs", type=int, default=CONFIGS, help="of each layer")
+    parser.add_argument("--layers", default="L2,L6,L8", help="comma-separated")
+    parser.add_argument("--configs", type=int, default=CONFIGS, help="number of configs of each layer")
     arguments = parser.parse_args()
     evaluators = {name: read_tuner(plain).evaluator for name, plain in TUNERS.items()}
     description = describe_cpu()
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def spread(task: Task, n: int) -> list[Config]:
-    """Returns configs of a task evenly spread over the ranks of a random pool, the fastest third at every rank."""
+    """Returns n configs of a random pool: the fastest n // 3, and others spread evenly over the remaining ranks."""
     space = get_target(task.target).space(task.workload)
     pool = [space.config(vector) for vector in space.sample(POOL, np.random.default_rng(0))]
     with Measurer(task, Fixed()) as measurer:
@@ -97,7 +97,7 @@ def spread(task: Task, n: int) -> list[Config]:
 
 
 def time_all(task: Task, configs: Sequence[Config], evaluators: Mapping[str, Evaluator]) -> dict[str, Timed]:
-    """Times configs by all evaluators in turn."""
+    """Times configs with all evaluators in turn."""
     found: dict[str, list[tuple[Timing, float]]] = {name: [] for name in evaluators}
     best_s: dict[str, float] = {}
     names = list(evaluators)
@@ -115,7 +115,7 @@ def time_all(task: Task, configs: Sequence[Config], evaluators: Mapping[str, Eva
 
 
 def kernels(task: Task, configs: Sequence[Config]) -> Iterator[Timeable]:
-    """Builds configs and hands over their kernels, in random order; the device is held meanwhile."""
+    """Builds configs and yields their kernels in random order, while holding the device."""
     target, order = get_target(task.target), np.random.default_rng(1).permutation(len(configs))
     runner = target.runner(task.workload)
     with tempfile.TemporaryDirectory() as folder, device_lock(str(task.target["kind"])):
@@ -126,7 +126,7 @@ def kernels(task: Task, configs: Sequence[Config]) -> Iterator[Timeable]:
 
 
 def agreement(found: Timed, reference: Timed) -> tuple[int, float]:
-    """Returns how many of the top ten are the same, and Spearman's correlation of all."""
+    """Returns how many of the top ten agree, and Spearman's correlation over all configs."""
     from scipy.stats import spearmanr
 
     same = set(np.argsort(found.latency_s)[:TOP]) & set(np.argsort(reference.latency_s)[:TOP])

@@ -1,9 +1,9 @@
-"""Whether configs that pass for valid really run, as CSV: so many random ones of each layer, built and run.
+"""Checks that valid configs really run, as CSV: random configs of each layer are built and run.
 
     python benchmarks/launches.py --target cuda --configs 40 > launches.csv
 
-One that does not fit the device although nothing rejected it, does not build, or answers wrongly, tells of a limit
-that is not known. `rejected_share` is what the known limits leave out of the layer's space, by a random sample.
+A valid config that does not fit the device, does not build or gives wrong results shows a limit that the constraints
+lack. `rejected_share` is the share of the layer's space that the constraints reject, from a random sample.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SAMPLED = 10_000
 
 
 def main() -> None:
-    """Prints a line for each layer, and one for all."""
+    """Prints a line for each layer, and one for all layers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_place(parser)
-    parser.add_argument("--layers", default="", help="with commas; all by default")
-    parser.add_argument("--configs", type=int, default=40, help="of each layer")
+    parser.add_argument("--layers", default="", help="comma-separated; all by default")
+    parser.add_argument("--configs", type=int, default=40, help="number of configs of each layer")
     arguments = parser.parse_args()
     place, total = Place(arguments.target, arguments.folder), Counter[Status]()
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _shares(counts: Counter[Status]) -> list[object]:
-    """Returns how many there were, the share that ran and answered, and how many ended in each way."""
+    """Returns the number of configs, the share that ran correctly, and the count of each status."""
     return [counts.total(), f"{counts[Status.OK] / counts.total():.4f}", *(counts[status] for status in Status)]
 
 

@@ -1,9 +1,10 @@
-"""What accumulators on a thread's stack are worth: kernels lowered by TVM's pipeline and by Anole's, as CSV.
+"""Measures the benefit of accumulators on a thread's stack: kernels lowered by TVM's and Anole's pipeline, as CSV.
 
     python benchmarks/lowering.py > docs/results/data/lowering.csv
 
-Of each layer the configs of most merit are compiled both ways and timed in turns; `ratio` is the second's time over the
-first's, the median over the turns. `accumulators` are the vectors of one register tile.
+For each layer, the configs with the highest merit are compiled both ways and timed in turns; `ratio` is the time with
+Anole's pipeline over the time with TVM's, the median over the turns. `accumulators` counts the vectors of one register
+tile.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ TURN_S = 4e-3
 def main() -> None:
     """Prints a line for each layer and config."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configs", type=int, default=12, help="of each layer")
+    parser.add_argument("--configs", type=int, default=12, help="number of configs of each layer")
     n_configs = parser.parse_args().configs
     target = get_device(describe_cpu())
     os.environ.update(target.environment())
     threadpool_limits(1, user_api="blas")
-    # The threads of kernels must be there before the caller chooses a core of its own.
+    # The kernels' threads must exist before the caller chooses its own core.
     target.peak_gflops()
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -114,7 +115,7 @@ def take_turns(kernels: list[Callable[[int], float]]) -> list[tuple[float, ...]]
 
 
 def accumulators(config: Config, lanes: int) -> int:
-    """Returns how many vectors the register tile of a config has."""
+    """Returns the number of vectors in a config's register tile."""
     pixels = config["tile_p"][1] if "tile_p" in config else config["tile_y"][2] * config["tile_x"][1]
     return int(config["tile_f"][2] // lanes * pixels)
 

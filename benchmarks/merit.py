@@ -1,10 +1,10 @@
-"""What the merit of a space is worth before anything is measured, as CSV.
+"""Measures how good the configs with the highest merit are, which are chosen before any measurement, as CSV.
 
     python benchmarks/merit.py > docs/results/data/merit.csv
 
-Of each layer as many configs are measured as one batch holds: those of most `merit`, those drawn by `chance`, and the
-`default`. They are measured in turns, three times each; a config's time is the median of its three. `least_ms` is what
-a search would know after such a batch.
+For each layer, a batch of configs is measured for each way to choose them: those with the highest `merit`, random ones
+(`chance`), and the `default`. All are measured in turns, three times each; a config's time is the median of its three.
+`least_ms` is the best time that a search would know after such a batch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COLUMNS = ("layer", "chosen_by", "configs", "least_ms", "median_ms")
 def main() -> None:
     """Prints a line for each layer and way to choose."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configs", type=int, default=16, help="chosen each way")
+    parser.add_argument("--configs", type=int, default=16, help="number of configs chosen each way")
     n_configs = parser.parse_args().configs
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def measure_layer(workload: Workload, n_configs: int) -> dict[str, list[float]]:
-    """Returns the milliseconds of the configs that were chosen each way; those that failed took for ever."""
+    """Returns the milliseconds of the configs chosen each way; infinity for a failed config."""
     description = describe_cpu()
     target = get_target(description)
     space, rng = target.space(workload), np.random.default_rng(0)
@@ -71,7 +71,7 @@ def measure_layer(workload: Workload, n_configs: int) -> dict[str, list[float]]:
         "chance": [space.config(vector) for vector in space.sample(n_configs, rng)],
         "default": [target.default_config(workload)],
     }
-    # Neighbours in time are of different ways.
+    # Spread the ways evenly over a turn, so that neighbours in time differ.
     turns = sorted((at / len(configs), way, at) for way, configs in chosen.items() for at in range(len(configs)))
     times_ms: dict[tuple[str, int], list[float]] = {(way, at): [] for _, way, at in turns}
     with Measurer(Task(workload, description, target.template_version(workload)), Fixed()) as measurer:

@@ -1,12 +1,12 @@
-"""Compiled networks beside other engines, each in a process of its own, all timed in turns, as CSV.
+"""Compares compiled networks with other engines, each in a separate process, all timed in turns, as CSV.
 
     python benchmarks/networks.py builds/* > docs/results/data/networks.csv
     python benchmarks/networks.py builds/* --rivals torch,torch.compile --rounds 10
 
 Rivals: ``onnxruntime``, ``openvino`` (where it is installed), ``torch`` (eager), ``torch.compile`` (max-autotune, on
-a GPU with CUDA graphs), and ``untuned``, the same network compiled with default configs. All in fp32 without TF32, on
-the same inputs and threads; whoever has not its turn sleeps. A speedup is the median of the rounds' ratios of medians;
-its spread is their quartiles.
+a GPU with CUDA graphs), and ``untuned``, the same network compiled with default configs. All run in fp32 without TF32,
+on the same inputs and threads; an engine sleeps except during its turn. Each round gives a ratio of medians; the
+speedup is the median of these ratios, and its spread their quartiles.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def main() -> None:
     """Prints a line for each network and engine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("builds", nargs="+", type=Path)
-    parser.add_argument("--rivals", default=",".join(PACKAGES), help="with commas")
+    parser.add_argument("--rivals", default=",".join(PACKAGES), help="comma-separated")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--database", type=Path, default=layout.DATABASE, help="that knows what tuning took")
+    parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     rivals = chosen(arguments.rivals, PACKAGES)
@@ -70,7 +70,7 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
     """Returns a row for a build and for each rival that starts.
 
     Raises:
-        AnoleError: the build cannot be run here, or an engine ends before its last turn.
+        AnoleError: the build cannot run on this machine, or an engine exits before its last turn.
     """
     build = read_build(folder)
     device = _device(build)
@@ -95,7 +95,7 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
 def _measure(
     folder: Path, device: Device, names: Sequence[str], pace: Pace
 ) -> tuple[dict[str, Started], dict[str, list[Times]]]:
-    """Returns what the engines that start say, and the times of their turns."""
+    """Returns the reports of the engines that start, and the times of their turns."""
     with tempfile.TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
         with _environment({**device.environment(), **site.environment()}):
             engines = dict(_started(names, folder, Path(scratch), running))
@@ -111,7 +111,7 @@ def _row(
     times: Sequence[Times],
     own: Sequence[Times],
 ) -> dict[str, Any]:
-    """Returns the row of an engine from the seconds of its own runs and of the build's, round by round."""
+    """Returns the row of an engine from the seconds of its runs and of the build's, by round."""
     low, middle, high = np.quantile(1e3 * np.concatenate(times), (0.25, 0.5, 0.75))
     ratios = [np.median(theirs) / np.median(mine) for theirs, mine in zip(times, own, strict=True)]
     slow, ratio, fast = np.quantile(ratios, (0.25, 0.5, 0.75))
@@ -138,7 +138,7 @@ def _started(
 
 
 def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
-    """Returns what some runs took; nothing where the database does not know all of them. None stands for no run."""
+    """Returns the effort of some tuning runs; empty if the database lacks one of them. A key of None is no run."""
     runs = sorted({key for key in run_keys if key is not None})
     if not runs or not database.exists():
         return {}
@@ -153,13 +153,13 @@ def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
 
 
 def _version(package: str) -> str:
-    """Returns the version of a package; empty where it is used without being installed."""
+    """Returns the version of a package; empty if it is used without being installed."""
     return next((found.version for found in metadata.distributions(name=package)), "")
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Gives variables to the processes that are started meanwhile."""
+    """Sets environment variables for processes that are started within the block."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""What came of `benchmarks/networks.py`, as Markdown: a table of the networks, means over them, and the goals.
+"""Reports the results of `benchmarks/networks.py` as Markdown: a table of networks, mean speedups, and the goals.
 
 python benchmarks/networks_report.py < docs/results/data/networks.csv
 """
@@ -20,12 +20,12 @@ RIVALS = {
     "torch.compile": "torch.compile",
     "untuned": "default configs",
 }
-"""The engines that a table has a column for, by their names in the CSV."""
+"""The engines with a column in the table, by their names in the CSV."""
 
 GOAL_RIVAL = "onnxruntime"
-"""Whom the goals are against."""
+"""The rival that the goals refer to."""
 MEAN_GOAL, LEAST_GOAL = 1.5, 1.0
-"""The speedups sought as the geometric mean over all networks, and for the worst of them."""
+"""The target speedups: the geometric mean over all networks, and the worst network's."""
 NETWORKS = {
     "alexnet": ("AlexNet", 1.0),
     "vgg11": ("VGG-11", 1.7),
@@ -39,7 +39,7 @@ NETWORKS = {
     "mobilenet_v2": ("MobileNet v2", 1.1),
     "transformer": ("Transformer encoder", 1.0),
 }
-"""By a model's name in models.papers.yaml, without ``_onnx`` and ``_n8``, its title and the speedup that is sought."""
+"""Title and target speedup, by a model's name in models.papers.yaml without ``_onnx`` and ``_n8``."""
 
 Row = Mapping[str, str]
 
@@ -49,7 +49,7 @@ class Network:
     """A compiled network and all engines that ran it.
 
     Attributes:
-        rows: of the CSV, by engine.
+        rows: rows of the CSV, by engine.
     """
 
     name: str
@@ -58,25 +58,25 @@ class Network:
 
     @property
     def title(self) -> str:
-        """What it is called in a table."""
+        """The network's title in a table."""
         known = NETWORKS.get(self._base)
         return self.name if known is None else known[0] + (" from ONNX" if "_onnx" in self.name else "")
 
     @property
     def goal(self) -> float | None:
-        """The speedup that is sought; None for a network of no paper."""
+        """The target speedup; None for a network that is in no paper."""
         known = NETWORKS.get(self._base)
         return None if known is None else known[1]
 
     def latency(self, engine: str) -> str:
-        """Returns what an engine takes, to three digits or to the millisecond; empty where it did not run."""
+        """Returns an engine's latency, to three digits or to the millisecond; empty if it did not run."""
         if engine not in self.rows:
             return ""
         latency_ms = float(self.rows[engine]["latency_ms"])
         return f"{latency_ms:.3g} ms" if latency_ms < 100 else f"{latency_ms:.0f} ms"
 
     def speedup(self, rival: str) -> float | None:
-        """Returns how many times as fast as a rival it is; None where that did not run."""
+        """Returns the speedup over a rival; None if the rival did not run."""
         return float(self.rows[rival]["speedup"]) if rival in self.rows else None
 
     @property
@@ -85,12 +85,12 @@ class Network:
 
 
 def main() -> None:
-    """Prints the report of the lines on standard input."""
+    """Prints the report of the CSV on standard input."""
     print("\n".join(report(networks_of(csv.DictReader(sys.stdin)))))
 
 
 def networks_of(rows: Iterable[Row]) -> list[Network]:
-    """Returns the networks of a CSV, in its order; each begins with the compiled one."""
+    """Returns the networks of a CSV, in order; each starts with the row of the compiled network."""
     found: list[dict[str, Row]] = []
     for row in rows:
         if row["engine"] == OWN:
@@ -126,7 +126,7 @@ def _table(networks: Sequence[Network]) -> Iterator[str]:
 
 
 def _means(networks: Sequence[Network]) -> Iterator[str]:
-    """Yields a line for each rival, over the networks that it ran."""
+    """Yields a line for each rival, with means over the networks that it ran."""
     yield from _head("beside", "networks", "geometric mean", "least", "of")
     for rival, title in RIVALS.items():
         speedups = _speedups(networks, rival)
@@ -137,7 +137,7 @@ def _means(networks: Sequence[Network]) -> Iterator[str]:
 
 
 def _goals(networks: Sequence[Network]) -> Iterator[str]:
-    """Yields for each goal whether it was met."""
+    """Yields a line for each goal that says whether it was met."""
     speedups = _speedups(networks, GOAL_RIVAL)
     if not speedups:
         return
@@ -152,7 +152,7 @@ def _goals(networks: Sequence[Network]) -> Iterator[str]:
 
 
 def _speedups(networks: Sequence[Network], rival: str) -> list[tuple[float, str]]:
-    """Returns the speedups beside a rival, and of which network, where the rival ran."""
+    """Returns the speedups over a rival with the networks' names, for the networks that it ran."""
     found = ((network.speedup(rival), network.title) for network in networks)
     return [(speedup, title) for speedup, title in found if speedup is not None]
 

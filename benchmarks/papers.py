@@ -1,6 +1,6 @@
-"""The networks of the papers that torchvision does not have, and the ONNX files of all that models.papers.yaml names.
+"""Defines the papers' networks that torchvision lacks, and exports the ONNX files named in models.papers.yaml.
 
-python benchmarks/papers.py    # writes the ONNX files that are missing
+python benchmarks/papers.py    # writes the missing ONNX files
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def transformer_encoder() -> nn.Module:
 
 
 def main() -> None:
-    """Exports every network that is wanted from ONNX, from the torch model that has its name without ``_onnx``."""
+    """Exports each network with an ONNX source from the torch model of the same name without ``_onnx``."""
     models = yaml.safe_load(SPEC.read_text(encoding="utf-8"))["models"]
     for name, entry in models.items():
         path = Path(entry["source"].removeprefix("onnx:"))

@@ -1,4 +1,4 @@
-"""Small multiples of curves, one panel for each layer and one colour for each tuner, as SVG."""
+"""Draws small multiples of curves as SVG, with a panel for each layer and a colour for each tuner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from protocol import VARIANTS
 
-# Okabe and Ito's colours, which colour-blind people tell apart, for the presets; the ablations are dashed.
+# Okabe and Ito's colours, which colour-blind people can distinguish, for the presets; the ablations are dashed.
 COLOURS = ("#7f7f7f", "#000000", "#56b4e9", "#0072b2", "#e69f00", "#d55e00")
 
 
@@ -31,7 +31,7 @@ class Panels:
         self._axes[panel].plot(x, y, label=variant, linewidth=1.4, **self._styles[variant])
 
     def limit(self, low: float, high: float) -> None:
-        """Bounds what all panels show of the vertical axis."""
+        """Limits the vertical axis of all panels."""
         for axes in self._axes.values():
             axes.set_ylim(low, high)
 
@@ -40,10 +40,10 @@ class Panels:
 def panels(
     names: Sequence[str], x_label: str, y_label: str, path: Path, variants: Iterable[str] = VARIANTS
 ) -> Iterator[Panels]:
-    """Hands over empty panels, four in a row, with a logarithmic horizontal axis, and writes them at the end."""
+    """Yields empty panels, four in a row, with a logarithmic horizontal axis, and writes them when the block ends."""
     n_columns = min(4, len(names))
     n_rows = -(-len(names) // n_columns)
-    # The salt and the missing date make equal pictures equal files.
+    # A fixed salt and no date make the files of equal pictures equal.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
         figure = Figure(figsize=(1 + 2.8 * n_columns, 1 + 2.3 * n_rows), layout="constrained")
         grid = figure.subplots(n_rows, n_columns, sharey=True, squeeze=False)

@@ -1,4 +1,4 @@
-"""What the comparisons of search methods have in common: the layers and the tuners."""
+"""The layers and tuners that all comparisons of search methods share."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LAYERS = {
 BASELINE = "autotvm"
 VARIANTS: dict[str, Mapping[str, Any]] = {
     **{preset: {"preset": preset} for preset in PRESETS if preset != "dcoc"},
-    # The default preset without the layers before to learn from, without configs of most merit to begin with, and as it
-    # was put together from the papers' parts.
+    # The default preset without learning from earlier layers, without starting at the configs with the highest merit,
+    # and as first assembled from the papers' parts.
     "anole cold": {"preset": "anole", "warm_start": False},
     "anole SA": {
         "preset": "anole",
@@ -45,17 +45,17 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
         "surrogate": {"max_depth": 3, "learning_rate": 0.3},
         "warm_start": False,
     },
-    # What Chameleon adds to AutoTVM, part by part; the last is Chameleon itself, and so the same run.
+    # Chameleon's additions to AutoTVM, part by part; the last variant is Chameleon itself, and therefore the same run.
     "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
     "SA+AS": {"preset": "chameleon", "explorer": "annealing"},
     "PPO+greedy": {"preset": "chameleon", "sampler": "greedy"},
     "PPO+AS": {"preset": "chameleon"},
-    # What AdaTune adds; the last is AdaTune itself, and so the same run.
+    # AdaTune's additions; the last variant is AdaTune itself, and therefore the same run.
     "RFEI+SA+fixed": {"preset": "adatune", "explorer": "annealing", "sampler": "greedy", "evaluator": "fixed"},
     "RFEI+CSA+fixed": {"preset": "adatune", "evaluator": "fixed"},
     "RFEI+CSA+CV": {"preset": "adatune"},
 }
-"""Every tuner that is compared, as `anole.search.presets.read_tuner` reads it."""
+"""All tuners to compare, in the format of `anole.search.presets.read_tuner`."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Place:
     """Where search methods are compared.
 
     Attributes:
-        kind: of the target, which is this machine's own.
-        folder: of everything that is measured.
+        kind: kind of the target, which is on this machine.
+        folder: folder of all measurements.
     """
 
     kind: str = "cpu"
@@ -78,18 +78,18 @@ class Place:
 
 
 def add_place(parser: ArgumentParser) -> None:
-    """Lets a command say where it compares."""
-    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="this machine's own")
-    parser.add_argument("--folder", type=Path, default=Path("db/tuners"), help="of everything that is measured")
+    """Adds the options that define the place of a comparison."""
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="target of this machine")
+    parser.add_argument("--folder", type=Path, default=Path("db/tuners"), help="folder of all measurements")
 
 
 def chosen(names: str, allowed: Mapping[str, Any]) -> list[str]:
-    """Returns the names in a list with commas, or all that there are for an empty one.
+    """Returns the names in a comma-separated list; for an empty list, all allowed names.
 
     Raises:
         SystemExit: a name is unknown.
     """
     found = [name for name in names.split(",") if name] or list(allowed)
     if unknown := sorted(set(found) - set(allowed)):
-        raise SystemExit(f"unknown: {', '.join(unknown)}; there are {', '.join(allowed)}")
+        raise SystemExit(f"unknown: {', '.join(unknown)}; allowed: {', '.join(allowed)}")
     return found

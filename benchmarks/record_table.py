@@ -1,10 +1,10 @@
-"""Measures a space of direct convolution, whole or restricted, and writes its table: what a search can be replayed on.
+"""Measures a space of direct convolution, whole or restricted, and writes a table for replaying searches.
 
     python benchmarks/record_table.py resnet18_2 > benchmarks/tables/resnet18_2.json
 
-A latency is the fastest of ten runs; of twenty with a second argument of 2, which passes over the space twice, since
-a shared machine is now fast and now slow for minutes. The recording goes on where it was interrupted
-(``work/tables/<name>.jsonl``).
+A latency is the fastest of ten runs. With 2 as second argument, the space is measured twice and a latency is the
+fastest of twenty runs, because the speed of a shared machine varies over minutes. An interrupted recording continues
+where it stopped (``work/tables/<name>.jsonl``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from anole.tune.progress import Progress
 from protocol import LAYERS, SAME
 
 SPACES: dict[str, tuple[Conv2d, dict[str, list[Any]]]] = {
-    # The second task of ResNet-18 and one of SqueezeNet: settings are tuned on these.
+    # The second task of ResNet-18 and one of SqueezeNet, which the settings are tuned on.
     "resnet18_2": (
         Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME),
         {
@@ -51,7 +51,7 @@ SPACES: dict[str, tuple[Conv2d, dict[str, list[Any]]]] = {
             "pad_at": ["inline", "root"],
         },
     ),
-    # L8 of the Chameleon paper, whole: the regression test of search quality.
+    # The whole space of L8 of the Chameleon paper, for the regression test of search quality.
     "L8": (LAYERS["L8"], {}),
 }
 CHUNK = 48
@@ -59,7 +59,7 @@ CHUNK = 48
 
 @dataclass(frozen=True)
 class Fastest:
-    """An evaluator that believes the fastest of some runs."""
+    """An evaluator whose latency is the fastest of several runs."""
 
     runs: int = 10
 

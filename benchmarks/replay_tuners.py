@@ -1,11 +1,11 @@
-"""The search methods on recorded tables, without hardware, as CSV.
+"""Compares the search methods on recorded tables, without hardware, as CSV.
 
     python benchmarks/replay_tuners.py > docs/results/data/tuners_replayed.csv
     python benchmarks/replay_tuners.py --picture tuners_replayed.svg < docs/results/data/tuners_replayed.csv
 
-A line is one run. The gap is the natural logarithm of how much slower than the table's best the fastest of so many
-trials is, and gap_16 the mean over the sixteen fastest, which one lucky draw does not decide. Search seconds are of
-one core, per iteration and in the median.
+A line is one run. The gap after n trials is the natural logarithm of the ratio of the fastest trial's latency to the
+table's best; gap_16 is the mean over the sixteen fastest trials, so that one lucky draw does not decide it. Search
+seconds are the median over the iterations, on one core.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Prints a line for each run, or draws the lines that were printed."""
+    """Prints a line for each run, or draws such lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", default="", help="with commas; all by default")
-    parser.add_argument("--variants", default="", help="with commas; all by default")
+    parser.add_argument("--tables", default="", help="comma-separated; all by default")
+    parser.add_argument("--variants", default="", help="comma-separated; all by default")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--trials", type=int, default=256)
-    parser.add_argument("--picture", type=Path, help="draw the CSV of the standard input")
+    parser.add_argument("--picture", type=Path, help="draw the CSV on standard input into this SVG file")
     arguments = parser.parse_args()
     if arguments.picture:
         draw(list(csv.DictReader(sys.stdin)), arguments.picture)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def figures(table: Table, run: Replay) -> list[str]:
-    """Returns what a run came to, from the gaps on."""
+    """Returns the columns of a run's results, from the gaps on."""
     latencies_s = np.array([trial.measurement.latency_s or np.nan for trial in run.trials])
     elapsed_s = np.array([trial.elapsed_s for trial in run.trials])
     best = incumbents(latencies_s)
@@ -79,7 +79,7 @@ def figures(table: Table, run: Replay) -> list[str]:
 
 
 def draw(runs: list[dict[str, str]], path: Path) -> None:
-    """Draws how near to the best the sixteen fastest of a run come, one panel for each table."""
+    """Draws the gap of the sixteen fastest trials, with a panel for each table."""
     from picture import panels
 
     names = list(dict.fromkeys(run["table"] for run in runs))

@@ -1,4 +1,4 @@
-"""The engines that run a build's network, each started in the process that asks for it."""
+"""Starts the engines that can run a build's network, each in the calling process."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ PACKAGES = {
     "torch.compile": "torch",
     "untuned": "anole",
 }
-"""The rivals, by name, and the package that each is."""
+"""The package of each rival, by the rival's name."""
 
 
 def start_engine(name: str, folder: Path, scratch: Path) -> Engine:
     """Returns the compiled build itself, or one of its rivals on the same inputs.
 
     Args:
-        name: of the engine, `OWN` or a rival.
-        folder: of the build.
-        scratch: for files that several rivals share.
+        name: name of the engine, `OWN` or a rival.
+        folder: folder of the build.
+        scratch: folder for files that several rivals share.
     """
     build = read_build(folder)
     inputs = draw_inputs(build)
@@ -58,7 +58,7 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
     from anole.extract.tasks import extract_tasks
 
     manifest, _ = extract_tasks(model, build.target, build.target_description, device.template_version, device.takes)
-    # That nothing is tuned is no news here.
+    # Suppress the warning that nothing is tuned: that is the purpose here.
     logging.disable(logging.WARNING)
     compile_build(model, manifest, BuildSettings("untuned", "random", 0, False, 0), {}, folder)
     logging.disable(logging.NOTSET)
@@ -80,7 +80,7 @@ def _torch(model: ModelSpec, inputs: list[NDArray[Any]], device: Device, *, comp
 
 
 def _onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:
-    """Returns the network as ONNX has it, exported apart, so that torch does not come into this process."""
+    """Returns the network's ONNX file, exported in a separate process, so that this one does not import torch."""
     if model.scheme == "onnx":
         return Path(model.location)
     path = scratch / "model.onnx"

@@ -1,11 +1,11 @@
-"""How near every kernel of compiled networks comes to what the machine could do, as CSV and as a picture.
+"""Compares every kernel of compiled networks with the machine's roofline, as CSV and as a picture.
 
     python benchmarks/roofline.py kernels builds/* > docs/results/data/kernels.csv
     python benchmarks/roofline.py picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
 
-Each build is profiled in a process of its own, with the peak and the bandwidth that are measured in the same process.
-The operations of a convolution are those of the direct one, so Winograd's method, which needs fewer, may be above the
-roof; so may a kernel whose data comes from a cache.
+Each build is profiled in a separate process, which also measures the peak and the bandwidth. Operations are counted as
+for direct convolution, so Winograd's method, which needs fewer, may lie above the roof, as may a kernel whose data
+comes from a cache.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COLUMNS = (
     *("peak_gflops", "copy_gb_per_s"),
 )
 DIRECT, WINOGRAD, DEPTHWISE, GROUPED = "direct convolution", "Winograd", "depthwise", "grouped"
-# Okabe and Ito's colours, which colour-blind people tell apart.
+# Okabe and Ito's colours, which colour-blind people can distinguish.
 KINDS = {
     DIRECT: "#0072b2",
     WINOGRAD: "#d55e00",
@@ -42,17 +42,17 @@ KINDS = {
     "dense": "#e69f00",
     "batch_matmul": "#cc79a7",
 }
-"""The kinds of kernels that hold an anchor operator, and their colours; a picture shows these alone."""
+"""The kinds of kernels that contain an anchor operator, and their colours; pictures show only these."""
 OTHER = "other"
-"""The kind of all other kernels, which count no operations."""
+"""The kind of all other kernels, which have no operation count."""
 
 AREA = 700.0
-"""Square points of a dot that is its whole network's time."""
+"""Area, in square points, of the dot of a kernel that takes its whole network's time."""
 LEGEND_SHARES = (0.01, 0.1, 0.5)
 
 Row = Mapping[str, Any]
 Dots = dict[tuple[str, float], tuple[list[float], list[float]]]
-"""By kind and diameter, the operations per byte and the GFLOP/s of all dots that look alike."""
+"""Operations per byte and GFLOP/s of the dots that look alike, by kind and diameter."""
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def main() -> None:
     parts = parser.add_subparsers(required=True, dest="part")
     kernels = parts.add_parser("kernels")
     kernels.add_argument("builds", nargs="+", type=Path)
-    kernels.add_argument("--seconds", type=float, default=5.0, help="how long each build is measured")
+    kernels.add_argument("--seconds", type=float, default=5.0, help="measuring time for each build")
     parts.add_parser("picture").add_argument("path", type=Path)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
@@ -82,8 +82,8 @@ def kernel_rows(folder: Path, seconds: float) -> list[Row]:
     """Returns a row for each kernel of a build.
 
     Raises:
-        BuildError: it cannot be profiled here.
-        DocumentError: its description is missing or broken.
+        BuildError: the build cannot be profiled on this machine.
+        DocumentError: the build's description is missing or broken.
     """
     build = read_build(folder)
     command = [sys.executable, "-m", "anole", "profile", str(folder), "--json", "--seconds", str(seconds)]
@@ -102,7 +102,7 @@ def kernel_rows(folder: Path, seconds: float) -> list[Row]:
 
 
 def _kernel_row(row: Row, task: BuiltTask | None) -> Row:
-    """Returns the columns of a kernel, all of its calls together, from its row of a profile and from its task."""
+    """Returns the columns of a kernel, for all of its calls together, from its row of a profile and from its task."""
     flop, size_bytes, seconds = row["flop"], row["size_bytes"], row["seconds"]
     label, algorithm = (task.label, (task.config or {}).get("algorithm", "")) if task else ("", "")
     return {
@@ -118,8 +118,8 @@ def kind_of(label: str, algorithm: str) -> str:
     """Returns the kind of a kernel, one of `KINDS` or `OTHER`.
 
     Args:
-        label: of its task, such as ``conv2d 32->32 k3x3 s1 g32 56x56``; empty where it has none.
-        algorithm: as its config has it; empty where there is no choice.
+        label: label of its task, such as ``conv2d 32->32 k3x3 s1 g32 56x56``; empty if it has no task.
+        algorithm: the algorithm in its config; empty if there is no choice.
     """
     operator, *words = label.split() or [OTHER]
     if operator != "conv2d":
@@ -134,7 +134,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     """Draws a panel for each batch size: operations per second against operations per byte, below the roofs.
 
     Raises:
-        SystemExit: no row is of a kernel that `KINDS` lists.
+        SystemExit: no row has a kind that `KINDS` lists.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -143,7 +143,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     if not shown:
         raise SystemExit(f"{path}: no kernels to draw; kinds that are drawn: {', '.join(KINDS)}")
     batches = sorted({int(row["batch"]) for row in shown})
-    # The salt and the missing date make equal pictures equal files.
+    # A fixed salt and no date make the files of equal pictures equal.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
         figure = Figure(figsize=(1 + 4.6 * len(batches), 5.4), layout="constrained")
         (grid,) = figure.subplots(1, len(batches), sharex=True, sharey=True, squeeze=False)
@@ -159,7 +159,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 def _draw_panel(axes: Any, batch: int, rows: Sequence[Row]) -> None:
     """Draws the kernels of all networks of one batch size; small dots above large ones."""
     roofs = sorted({(float(row["peak_gflops"]), float(row["copy_gb_per_s"])) for row in rows})
-    # A little beyond the dots on either side, and beyond every ridge, so that both roofs are seen.
+    # A little beyond the dots on either side, and beyond every ridge, so that both roofs are visible.
     reach = [float(row["flop_per_byte"]) for row in rows] + [peak / bandwidth for peak, bandwidth in roofs]
     x = np.geomspace(min(reach) / 2, max(reach) * 2, 200)
     for peak, bandwidth in roofs:
@@ -179,7 +179,7 @@ def _draw_panel(axes: Any, batch: int, rows: Sequence[Row]) -> None:
 
 
 def _dots(rows: Sequence[Row]) -> Dots:
-    """Returns where the dots of each kind and size are."""
+    """Returns the positions of the dots of each kind and size."""
     found: Dots = {}
     for row in rows:
         x, y = found.setdefault((row["kind"], dot_size(float(row["share"]))), ([], []))
@@ -189,16 +189,16 @@ def _dots(rows: Sequence[Row]) -> Dots:
 
 
 def dot_size(share: float) -> float:
-    """Returns the diameter in points of a dot whose area is a share of the network's time.
+    """Returns the diameter, in points, of a dot whose area is proportional to a share of the network's time.
 
-    Areas are rounded to half a power of two, so that a file describes few sizes; 0.1 % and less look alike.
+    Areas are rounded to half powers of two, so that a file has few sizes; all shares up to 0.1 % look alike.
     """
     area = AREA * 2 ** (round(2 * math.log2(max(share, 1e-3))) / 2)
     return round(2 * math.sqrt(area / math.pi), 2)
 
 
 def _legend() -> list[Any]:
-    """Returns what explains colours, sizes and lines, in columns of three or six."""
+    """Returns the legend's entries for colours, sizes and lines, in columns of three or six."""
     from matplotlib.lines import Line2D
 
     def dot(colour: str, size: float, label: str) -> Line2D:

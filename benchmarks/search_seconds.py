@@ -1,9 +1,9 @@
-"""How long one iteration's search takes, without measuring, as CSV: seconds of wall clock.
+"""Measures the wall-clock seconds of one iteration's search, without measuring configs, as CSV.
 
     python benchmarks/search_seconds.py > docs/results/data/search_seconds.csv
 
-The spaces are those of ResNet-18's and SqueezeNet's layers on this machine's CPU; the costs that the surrogate
-learns come from a formula. The first fit of a process imports XGBoost besides, and is left out.
+The spaces are those of ResNet-18's and SqueezeNet's layers on this machine's CPU; the surrogate learns costs from a
+formula. The first fit of a process is left out, because it also imports XGBoost.
 """
 
 from __future__ import annotations

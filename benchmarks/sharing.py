@@ -1,10 +1,10 @@
-"""From which work on threads should share a layer, as CSV.
+"""Measures from which amount of work on threads should share a layer, as CSV.
 
     python benchmarks/sharing.py > docs/results/data/sharing.csv
 
-Of each layer `--configs` of most merit are timed in which one thread does all, and as many in which every thread has
-one piece, all of them in turns. A line has the fastest of either kind, by the median of its turns; weights that are
-`cold` come from memory, as they do in a large network, and warm ones from the caches, as in a small one.
+For each layer, `--configs` configs with the highest merit that use one thread are timed, and as many that give every
+thread one piece, all of them in turns. A line has the fastest of each kind, by the median of its turns. `cold` weights
+come from memory, as in a large network; warm ones come from the caches, as in a small network.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ COLD_BYTES = {"warm": 0, "cold": 48 << 20}
 
 
 def main() -> None:
-    """Prints a line for each layer and each temperature of its weights."""
+    """Prints a line for each layer, with cold and with warm weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configs", type=int, default=8, help="of either kind")
+    parser.add_argument("--configs", type=int, default=8, help="number of configs of each kind")
     n_configs = parser.parse_args().configs
     target = CpuTarget({**describe_cpu(), "exact": True})
     os.environ.update(target.environment())
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_configs: int) -> Iterator[float]:
-    """Yields the microseconds of the fastest config of one piece, and of the fastest of one for each thread."""
+    """Yields the microseconds of the fastest config with one piece, and with one piece for each thread."""
     from anole.targets.cpu.device.runner import CpuRunner
 
     space, runner = space_of(target, workload), CpuRunner(target.template(workload), workload, cold_bytes)
@@ -96,7 +96,7 @@ def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_conf
 
 
 def space_of(target: CpuTarget, workload: Workload) -> Space:
-    """Returns the space of a layer that one thread may do, however large it is."""
+    """Returns a layer's space in which one thread may do all the work, whatever the layer's size."""
     if isinstance(workload, Dense):
         return dense_space(target.unit, 1, workload)
     if isinstance(workload, BatchMatmul):
@@ -105,7 +105,7 @@ def space_of(target: CpuTarget, workload: Workload) -> Space:
 
 
 def pieces(config: Config) -> int:
-    """Returns what the threads share: the outermost parts of all that is split into three."""
+    """Returns the number of pieces that threads share: the product of the outermost parts of all three-way splits."""
     return prod(value[0] for value in config.values() if isinstance(value, list | tuple) and len(value) == 3)
 
 

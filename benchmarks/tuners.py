@@ -1,12 +1,12 @@
-"""The search methods on this machine's processor or GPU: every tuner on every layer, what they found measured together.
+"""Compares the search methods on this machine's CPU or GPU: runs every tuner on every layer and confirms the results.
 
-    python benchmarks/tuners.py --minutes 120        # goes on where it stopped
+    python benchmarks/tuners.py --minutes 120        # continues where it stopped
     python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
     python benchmarks/tuners_report.py               # into docs/results/data
 
-All tuners take their turn on a layer before the next layer, so that they meet a similar machine. Latencies seen in
-a search are noisy: afterwards everything that was a run's fastest at some time from its 16th trial on is measured
-again, in turns with a yardstick, always the same for a layer, and is worth its ratio to that.
+All tuners run on one layer before the next layer starts, so that they see the machine in a similar state. Latencies
+seen in a search are noisy. Afterwards, every config that was a run's fastest at some time from its 16th trial on is
+measured again, in turns with the layer's yardstick config; its quality is its latency's ratio to the yardstick's.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place, chosen
 
 FIRST_TRIAL = 16
 RIVALS = 15
-"""Configs that are confirmed at once, the yardstick aside."""
+"""Number of configs that are confirmed together, without the yardstick."""
 
 logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Runs what is not run yet, until the time is up."""
+    """Runs the missing runs until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", default="", help="with commas; all by default")
-    parser.add_argument("--variants", default="", help="with commas; all by default")
-    parser.add_argument("--seeds", default="0,1,2", help="with commas")
+    parser.add_argument("--layers", default="", help="comma-separated; all by default")
+    parser.add_argument("--variants", default="", help="comma-separated; all by default")
+    parser.add_argument("--seeds", default="0,1,2", help="comma-separated")
     parser.add_argument("--trials", type=int, default=192)
-    parser.add_argument("--reference-trials", type=int, default=0, help=f"raise the runs of {BASELINE} to so many")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing more after so many")
+    parser.add_argument("--reference-trials", type=int, default=0, help=f"raise the trials of {BASELINE} to this number")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     add_place(parser)
     arguments = parser.parse_args()
     place = Place(arguments.target, arguments.folder)
@@ -58,7 +58,7 @@ def main() -> None:
     layers = chosen(arguments.layers, LAYERS)
     tuners = {name: settings_of(name) for name in chosen(arguments.variants, VARIANTS)}
     for module in ("sklearn.ensemble", "torch", "xgboost"):
-        # Otherwise the first run to need it would pay for its import.
+        # Otherwise the import would count in the time of the first run that needs it.
         import_module(module)
     for seed in map(int, arguments.seeds.split(",")):
         for layer in layers:
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def settings_of(variant: str) -> TunerSettings:
-    """Returns the settings of a variant, which leaves confirming to this file."""
+    """Returns the settings of a variant, without confirmation, which this file does itself."""
     return read_tuner({**VARIANTS[variant], "n_confirm": 0})
 
 
@@ -93,7 +93,7 @@ def latencies_s(trials: Iterable[Trial]) -> list[float]:
 
 
 def confirm(place: Place, layer: str, ends_s: float = float("inf")) -> None:
-    """Measures again what was a run's fastest and was not confirmed yet."""
+    """Measures again all configs that were a run's fastest and are not confirmed yet."""
     runs = [content.trials for content in runs_of(place, layer)]
     confirmed = read_confirmations(place, layer)
     known = {canonical_json(entry["config"]) for entry in confirmed["confirmed"]}
@@ -119,7 +119,7 @@ def confirm(place: Place, layer: str, ends_s: float = float("inf")) -> None:
 
 
 def read_confirmations(place: Place, layer: str) -> dict[str, Any]:
-    """Returns a layer's yardstick, and the configs that were confirmed with their ratios to it."""
+    """Returns a layer's yardstick, and the confirmed configs with their ratios to it."""
     path = _confirmations_path(place, layer)
     return dict(json.loads(path.read_text())) if path.exists() else {"yardstick": None, "confirmed": []}
 
@@ -129,7 +129,7 @@ def _confirmations_path(place: Place, layer: str) -> Path:
 
 
 def _shards_dir(place: Place, settings: TunerSettings, seed: int) -> Path:
-    """Returns a folder for one tuner and seed: who starts warm learns from its own runs of the layers before."""
+    """Returns the shard folder of one tuner and seed, so that a warm start learns from its own earlier runs only."""
     return place.folder / f"shards/{content_key(settings.to_json())[:16]}-{seed}"
 
 
@@ -149,7 +149,7 @@ def _fastest(runs: Sequence[Sequence[Trial]]) -> Config:
 
 
 def _finds(runs: Sequence[Sequence[Trial]]) -> dict[str, Config]:
-    """Returns what was a run's fastest at some time from the first trial that counts on, by canonical JSON."""
+    """Returns the configs that were a run's fastest at some time from the first counted trial on, by canonical JSON."""
     finds: dict[str, Config] = {}
     for trials in runs:
         for number in np.unique(incumbents(latencies_s(trials))[FIRST_TRIAL - 1 :]):

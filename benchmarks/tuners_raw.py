@@ -1,4 +1,4 @@
-"""The raw results of `benchmarks/tuners.py` as files that stay: every trial and every iteration's search."""
+"""Exports the raw results of `benchmarks/tuners.py` as tables: every trial and every iteration's search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tuners import latencies_s, read_confirmations, runs_of, settings_of
 
 RUN = ("layer", "variant", "seed")
 TRIAL = ("number", "iteration", "elapsed_s", "latency_s", "status", "cv", "repeats", "build_s", "run_s", "ratio")
-"""The columns of a trial; the ratio is its config's confirmed latency over that of the layer's yardstick."""
+"""The columns of a trial; the ratio is its config's confirmed latency over that of the layer's yardstick config."""
 ITERATION = ("iteration", "search_s", "steps", "queries")
 TRIALS, ITERATIONS = "tuners_trials.csv.xz", "tuners_iterations.csv"
 
@@ -31,7 +31,7 @@ Runs = dict[tuple[str, str, int], Rows]
 
 
 def export(place: Place, folder: Path) -> None:
-    """Writes the raw trials and iterations; a layer of which nothing is in the work folder keeps its old ones."""
+    """Writes the raw trials and iterations; a layer without data in the work folder keeps its old rows."""
     trials, iterations, layers, machine = [], [], [], {}
     for layer in LAYERS:
         found = list(runs_of(place, layer))
@@ -61,7 +61,7 @@ def export(place: Place, folder: Path) -> None:
 
 
 def by_run(rows: Rows) -> Runs:
-    """Returns rows by their run."""
+    """Returns the rows of each run."""
     runs: Runs = defaultdict(list)
     for row in rows:
         runs[row["layer"], row["variant"], int(row["seed"])].append(row)
@@ -69,17 +69,17 @@ def by_run(rows: Rows) -> Runs:
 
 
 def number(text: str) -> float:
-    """Returns a figure of a table, NaN where there is none."""
+    """Returns a figure of a table; NaN for an empty cell."""
     return float(text) if text else math.nan
 
 
 def shown(value: float | None) -> str:
-    """Returns a figure for a table, empty where there is none."""
+    """Returns a figure as a table cell; empty for None."""
     return "" if value is None or not math.isfinite(value) else f"{value:.5g}"
 
 
 def read(path: Path) -> Rows:
-    """Reads a table, empty where there is none."""
+    """Reads a table; returns no rows if the file is missing."""
     if not path.exists():
         return []
     with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as file:
@@ -87,7 +87,7 @@ def read(path: Path) -> Rows:
 
 
 def write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes a table, compressed where its name says so."""
+    """Writes a table, compressed if its name ends in ``.xz``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with lzma.open(path, "wt", newline="") if path.suffix == ".xz" else path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
@@ -96,7 +96,7 @@ def write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]])
 
 
 def _variants_of(content: ShardContent) -> list[str]:
-    """Returns which variants a run is of; a variant may be another by a second name."""
+    """Returns the variants that a run belongs to; one variant may have two names."""
     names = []
     for variant in VARIANTS:
         try:

@@ -1,9 +1,9 @@
-"""What came of `benchmarks/tuners.py`: raw trials, figures of every run and every tuner, and pictures.
+"""Reports the results of `benchmarks/tuners.py`: raw trials, figures of every run and every tuner, and pictures.
 
     python benchmarks/tuners_report.py
 
 The runs in ``db/tuners`` replace those of the same layers in ``tuners_trials.csv.xz`` and
-``tuners_iterations.csv``. All else is made of these files, so that it can be made again without measuring.
+``tuners_iterations.csv``. All other files are made from these, and can be made again without measuring.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place
 from tuners_raw import ITERATIONS, RUN, TRIALS, Rows, Runs, by_run, export, number, read, shown, write
 
 BUDGET = 192
-"""Trials of every run that count; the longer runs of the baseline are the reference."""
+"""Number of trials that count in every run; longer runs of the baseline are the reference."""
 CHECKPOINTS = (64, 128, 192)
 QUALITIES = (0.95, 0.98)
 SAME = 0.99
-"""Confirmations differ by about a hundredth: so near to the reference counts as equal."""
+"""Confirmations vary by about one percent, so a result this close to the reference counts as equal."""
 
 Key = tuple[str, str, int]
 """Layer, variant and seed."""
@@ -39,12 +39,12 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Summary:
-    """What one run came to.
+    """The results of one run.
 
     Attributes:
-        curve: of the confirmed quality.
-        reached: the trials and seconds to each of `QUALITIES`; infinity when it never was.
-        figures: everything else, by column.
+        curve: the confirmed quality over the trials.
+        reached: the trials and seconds to reach each of `QUALITIES`; infinity if never reached.
+        figures: all other figures, by column.
     """
 
     curve: Curve
@@ -56,14 +56,14 @@ def main() -> None:
     """Writes all files of this benchmark."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     add_place(parser)
-    parser.add_argument("--results", type=Path, default=Path("docs/results/data"), help="folder of what is written")
+    parser.add_argument("--results", type=Path, default=Path("docs/results/data"), help="folder of the results")
     arguments = parser.parse_args()
     export(Place(arguments.target, arguments.folder), arguments.results)
     report(arguments.results)
 
 
 def report(folder: Path) -> None:
-    """Makes the tables and pictures of the raw files that are in a folder."""
+    """Writes the tables and pictures of the raw files in a folder."""
     trials, iterations = by_run(read(folder / TRIALS)), by_run(read(folder / ITERATIONS))
     curves = {key: curve(rows, best_ratio(key[0], trials)) for key, rows in trials.items()}
     autotvm_s = {layer: _seconds_of_trials(layer, curves) for layer in LAYERS}
@@ -81,9 +81,9 @@ def report(folder: Path) -> None:
 
 
 def curve(rows: Rows, best: float) -> Curve:
-    """Returns a run's quality after every trial: the best confirmed of the configs that were its fastest by then.
+    """Returns a run's quality after every trial: the best confirmed ratio of the configs that were fastest until then.
 
-    A run that ends confirms its fastest few, and so is not fooled by a lucky measurement of another.
+    When a run ends, it confirms its fastest few configs, so a lucky measurement of another config does not mislead it.
     """
     ratios = np.array([number(row["ratio"]) for row in rows])
     fastest = incumbents([number(row["latency_s"]) for row in rows])
@@ -92,24 +92,24 @@ def curve(rows: Rows, best: float) -> Curve:
 
 
 def best_ratio(layer: str, trials: Runs) -> float:
-    """Returns the best that was confirmed of a layer, as its ratio to the yardstick."""
+    """Returns a layer's best confirmed ratio to the yardstick."""
     ratios = [number(row["ratio"]) for key, rows in trials.items() if key[0] == layer for row in rows]
     return float(np.nanmin([*ratios, np.inf]))
 
 
 def shortened(whole: Curve) -> Curve:
-    """Returns the part of a curve that the budget allows."""
+    """Returns the part of a curve within the budget."""
     return Curve(whole.elapsed_s[:BUDGET], whole.quality[:BUDGET])
 
 
 def summarise(rows: Rows, iterations: Rows, own: Curve, autotvm_s: Mapping[int, float]) -> Summary:
-    """Returns what a run came to.
+    """Returns the summary of a run.
 
     Args:
-        rows: its trials.
+        rows: the run's trials.
         iterations: the figures of its search.
         own: its curve.
-        autotvm_s: number of trials to the seconds that the baseline took for them on this layer.
+        autotvm_s: the seconds that the baseline took on this layer, by number of trials.
     """
     reached = {quality: own.reached(quality) or (math.inf, math.inf) for quality in QUALITIES}
     used = [row for row in iterations if int(row["iteration"]) <= int(rows[-1]["iteration"])]
@@ -144,9 +144,9 @@ def write_runs(summaries: Mapping[Key, Summary], path: Path) -> None:
 def write_variants(summaries: Mapping[Key, Summary], path: Path) -> None:
     """Writes a line for each tuner and figure: quartiles over layers and seeds, and its ratio to the baseline.
 
-    The ratio is the baseline's figure over the tuner's, the geometric mean over layers of the medians over seeds;
-    for times and counts more than 1 is better. A layer on which either never got there in the median does not
-    count, and `layers` says how many do.
+    The ratio is the baseline's figure over the tuner's, as the geometric mean over layers of the medians over seeds;
+    for times and counts, more than 1 is better. A layer where the median of either is not reached does not count;
+    `layers` is the number of layers that count.
     """
     rows = []
     for variant in VARIANTS:
@@ -175,11 +175,11 @@ def write_variants(summaries: Mapping[Key, Summary], path: Path) -> None:
 
 
 def write_reference(curves: Mapping[Key, Curve], path: Path) -> None:
-    """Writes how much sooner each run was as good as the baseline's longest run of the layer.
+    """Writes how much sooner each run reached the quality of the baseline's longest run of the layer.
 
-    The baseline's own time is that of its whole run, and the time when it first was as good. A run that never was
-    counts with its whole time, which flatters it: `reached` says so. Last, over all layers, come the geometric means
-    of the medians over the seeds.
+    The baseline's own times are that of its whole run, and that when it first reached its quality. A run that never
+    reached the quality counts with its whole time, which flatters it; `reached` shows this. The last lines have, over
+    all layers, the geometric means of the medians over the seeds.
     """
     rows = [row for layer in LAYERS for row in _against_longest(layer, curves)]
     for variant in VARIANTS:
@@ -199,7 +199,7 @@ def write_reference(curves: Mapping[Key, Curve], path: Path) -> None:
 
 
 def _against_longest(layer: str, curves: Mapping[Key, Curve]) -> Iterator[dict[str, Any]]:
-    """Yields what each run of a layer is against the baseline's longest."""
+    """Yields the comparison of each run of a layer with the baseline's longest run."""
     baselines = [found for key, found in curves.items() if key[:2] == (layer, BASELINE)]
     if not baselines:
         return
@@ -222,7 +222,7 @@ def _against_longest(layer: str, curves: Mapping[Key, Curve]) -> Iterator[dict[s
 
 
 def draw(summaries: Mapping[Key, Summary], against: str, variants: Sequence[str], path: Path) -> None:
-    """Draws the median quality over the seeds of every layer against trials or seconds."""
+    """Draws each layer's median quality over the seeds against trials or seconds."""
     layers = [layer for layer in LAYERS if any(key[0] == layer for key in summaries)]
     if not layers:
         return
@@ -236,7 +236,7 @@ def draw(summaries: Mapping[Key, Summary], against: str, variants: Sequence[str]
 
 
 def _median_curve(curves: Sequence[Curve], against: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the median of some curves where all of them are known."""
+    """Returns the median of some curves over the range that all of them cover."""
     if against == "trials":
         x = np.arange(1.0, 1 + max(len(curve.quality) for curve in curves))
         columns = [[curve.at_trials(int(trials)) for trials in x] for curve in curves]
@@ -248,7 +248,7 @@ def _median_curve(curves: Sequence[Curve], against: str) -> tuple[NDArray[np.flo
 
 
 def _figures(summaries: Mapping[Key, Summary], variant: str) -> dict[str, dict[str, list[float]]]:
-    """Returns, by figure and layer, what the runs of a variant came to."""
+    """Returns the results of a variant's runs, by figure and layer."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for (layer, name, _), summary in summaries.items():
         if name == variant:
@@ -261,13 +261,13 @@ def _figures(summaries: Mapping[Key, Summary], variant: str) -> dict[str, dict[s
 
 
 def _ratios(baseline: Mapping[str, Sequence[float]], own: Mapping[str, Sequence[float]]) -> list[float]:
-    """Returns for each layer the baseline's median over one's own, where both are numbers above 0."""
+    """Returns the ratio of the baseline's median to the tuner's own for each layer where both are positive numbers."""
     pairs = [(quartiles(baseline[layer])[1], quartiles(own[layer])[1]) for layer in own if layer in baseline]
     return [mine / other for mine, other in pairs if math.isfinite(mine) and math.isfinite(other) and mine * other > 0]
 
 
 def _seconds_of_trials(layer: str, curves: Mapping[Key, Curve]) -> dict[int, float]:
-    """Returns how many seconds the baseline took on a layer for so many trials, the median over its seeds."""
+    """Returns the seconds that the baseline took on a layer by number of trials, the median over its seeds."""
     own = [curve.elapsed_s for key, curve in curves.items() if key[:2] == (layer, BASELINE)]
     taken = {trials: [elapsed_s[trials - 1] for elapsed_s in own if len(elapsed_s) >= trials] for trials in CHECKPOINTS}
     return {trials: statistics.median(seconds) for trials, seconds in taken.items() if seconds}

@@ -1,9 +1,9 @@
-"""How fast programs are lowered and simulated, and how that grows with their size, as CSV.
+"""Measures how fast VTA programs are lowered and simulated, and how the time grows with their size, as CSV.
 
     python benchmarks/vta_rate.py > docs/results/data/vta_rate.csv
 
-Every line is one program: a random config of one of ResNet-18's ten convolutions on VTA's own geometry, or with the
-hardware searched. Seconds are of one core.
+Every line is one program: a random config of one of ResNet-18's ten convolutions, either on VTA's own geometry or with
+the hardware searched as well. Seconds are those of one core.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from vta_tables import layers_of
 
 
 def main() -> None:
-    """Prints the lines, and the medians to the standard error."""
+    """Prints the lines, and the medians to standard error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configs", type=int, default=40, help="of each layer and mode")
+    parser.add_argument("--configs", type=int, default=40, help="number of configs of each layer and mode")
     arguments = parser.parse_args()
     writer = csv.writer(sys.stdout)
     writer.writerow(["layer", "hardware", "instructions", "cycles", "lower_s", "simulate_s", "count_s"])

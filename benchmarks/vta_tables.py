@@ -1,9 +1,9 @@
-"""Simulates whole design spaces of layers on the accelerator: what searches are compared on, the true optimum known.
+"""Simulates the whole design spaces of layers on the accelerator, so that searches can be compared with the optimum.
 
     python benchmarks/vta_tables.py                     # the ten convolutions of ResNet-18
     python benchmarks/vta_tables.py --models alexnet,vgg11
 
-One file for each distinct layer in ``benchmarks/tables/vta``; what is there already stays.
+Writes one file for each distinct layer to ``benchmarks/tables/vta``; existing files are kept.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from anole.task import Conv2d, Workload
 
 TABLES = Path(__file__).parent / "tables" / "vta"
 MODELS = ("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34")
-"""Those of DCOC's Table 5."""
+"""The networks of DCOC's Table 5."""
 
 DESCRIPTION = describe_vta(hardware="search")
-"""The block is searched, as in DCOC; area and memory are bounded as by default."""
+"""The accelerator's block is searched, as in DCOC; area and memory have the default bounds."""
 
 _CHUNK = 16
 logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Writes the tables that are missing."""
+    """Writes the missing tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default="resnet18", help=f"with commas, of {', '.join(MODELS)}")
+    parser.add_argument("--models", default="resnet18", help=f"comma-separated, from {', '.join(MODELS)}")
     parser.add_argument("--processes", type=int, default=available_cores())
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def layers_of(model: str) -> list[tuple[Conv2d, int]]:
-    """Returns the distinct layers that the accelerator runs of a network of torchvision, and how often."""
+    """Returns the distinct layers of a torchvision network that the accelerator runs, and how often each occurs."""
     from anole.extract.graph import find_layers
 
     target = VtaTarget(DESCRIPTION)
@@ -67,7 +67,7 @@ def layers_of(model: str) -> list[tuple[Conv2d, int]]:
 
 
 def table_path(layer: Conv2d) -> Path:
-    """Returns where the table of a layer is."""
+    """Returns the path of a layer's table."""
     return TABLES / f"{layer.label.removeprefix('conv2d ').replace(' ', '_').replace('->', '-')}.json"
 
 
@@ -102,7 +102,7 @@ def _simulated(
 
 
 def _simulate_all(layer: Workload, configs: list[dict[str, Any]]) -> list[tuple[float | None, float]]:
-    """Returns latency, or None where the program is rejected, and seconds of simulating, of each config."""
+    """Returns for each config its latency (None if its program is rejected) and the seconds of simulating it."""
     target, found = VtaTarget(DESCRIPTION), list[tuple[float | None, float]]()
     for config in configs:
         began_s, latency_s = time.perf_counter(), None

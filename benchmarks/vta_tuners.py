@@ -1,12 +1,12 @@
-"""The search methods on the accelerator's design spaces, whose optima are known, as CSV.
+"""Compares the search methods on the accelerator's design spaces, which have known optima, as CSV.
 
-    python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv   # a line for each run; adds what is missing
+    python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv   # a line for each run; adds missing ones
     python benchmarks/vta_tuners.py summary < docs/results/data/vta_runs.csv > docs/results/data/vta_summary.csv
     python benchmarks/vta_tuners.py models < docs/results/data/vta_runs.csv > docs/results/data/vta_models.csv
     python benchmarks/vta_tuners.py picture docs/results/data/vta_tuners.svg < docs/results/data/vta_runs.csv
 
-Latencies come from `vta_tables.py`. The cost of a config is its latency over what it is worth (DCOC's penalty for area
-and memory); the gap of a run is how much more its cheapest config costs than the cheapest of the whole space.
+Latencies come from `vta_tables.py`. The cost of a config is its latency divided by its worth (DCOC's penalty for area
+and memory). The gap of a run is the relative extra cost of its cheapest config over the cheapest of the whole space.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "chameleon": {"preset": "chameleon"},
     "dcoc": {"preset": "dcoc"},
     "anole": {"preset": "anole", "warm_start": False},
-    # What DCOC adds, part by part; MAPPO+CS is DCOC itself, and PPO+AS Chameleon, which decides itself how many it
-    # measures at once.
+    # DCOC's additions, part by part; MAPPO+CS is DCOC itself, and PPO+AS is Chameleon, which chooses its own batch
+    # size.
     "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
     "MAPPO+AS": {"preset": "dcoc", "sampler": "adaptive", "batch": 64},
     "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "converged_share": None, "n_candidates": 64}},
@@ -56,13 +56,13 @@ _GAPS = (0.05, 0.01)
 
 
 def main() -> None:
-    """Prints the lines of one kind."""
+    """Runs the chosen command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(required=True, dest="kind")
     runs = kinds.add_parser("runs")
     runs.add_argument("path", type=Path)
-    runs.add_argument("--layers", default="", help="names of tables, with commas; all by default")
-    runs.add_argument("--variants", default="", help="with commas; all by default")
+    runs.add_argument("--layers", default="", help="names of tables, comma-separated; all by default")
+    runs.add_argument("--variants", default="", help="comma-separated; all by default")
     runs.add_argument("--seeds", type=int, default=20)
     runs.add_argument("--trials", type=int, default=CHECKPOINTS[-1])
     runs.add_argument("--processes", type=int, default=available_cores())
@@ -81,13 +81,13 @@ def main() -> None:
 
 
 def print_runs(arguments: argparse.Namespace) -> None:
-    """Runs every variant on every table, with every seed, but for the runs that are there."""
+    """Runs every variant on every table with every seed, except for existing runs."""
     path: Path = arguments.path
     lines = list(csv.DictReader(path.open())) if path.exists() else []
     done = {(line["layer"], line["variant"], int(line["seed"])) for line in lines}
     layers = chosen(arguments.layers, {path.stem: path for path in sorted(TABLES.glob("*.json"))})
     variants = chosen(arguments.variants, VARIANTS)
-    # Seeds last, so that what there is of an interrupted benchmark is a comparison, too.
+    # Seeds are the outer loop, so that even an interrupted benchmark compares all variants.
     everything = [(layer, variant, seed) for seed in range(arguments.seeds) for layer in layers for variant in variants]
     jobs = [job for job in everything if job not in done]
     with path.open("a", newline="") as file, ProcessPoolExecutor(arguments.processes) as pool:
@@ -122,7 +122,7 @@ def _row(layer: str, variant: str, seed: int, n_trials: int) -> list[object]:
 
 
 def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
-    """Returns the least latency in microseconds of every block of the accelerator that some configs have."""
+    """Returns the least latency in microseconds of each accelerator block that occurs in some configs."""
     assert table.space.valid_indices is not None
     columns = table.space.columns(table.space.vectors(table.space.valid_indices[rows]))
     blocks = zip(*(columns[name].tolist() for name in HARDWARE), strict=True)
@@ -142,7 +142,7 @@ def table_of(layer: str) -> Table:
 
 @cache
 def costs_of(layer: str) -> NDArray[np.float64]:
-    """Returns the cost of every valid config of a layer in seconds, shape (n_valid,); infinite for failures."""
+    """Returns the cost in seconds of every valid config of a layer, shape (n_valid,); infinity for failures."""
     table = table_of(layer)
     assert table.space.valid_indices is not None
     worth = table.space.discounts(table.space.vectors(table.space.valid_indices))
@@ -159,11 +159,11 @@ SUMMARY_COLUMNS = (
 
 
 def print_summary(runs: Sequence[Mapping[str, str]]) -> None:
-    """Prints a line for each variant: over all layers whose space has more configs than a run has trials.
+    """Prints a line for each variant, over all layers with more configs in their space than trials in a run.
 
-    Runs of all variants are of the same layers and seeds. Medians are empty where half of the runs did not get there.
-    Seconds are of searching and of simulating; throughput is the geometric mean over runs of AutoTVM's cost over
-    that of the variant, after equal trials.
+    All variants have runs of the same layers and seeds. A median is empty if half of the runs did not reach the
+    quality. Seconds include searching and simulating. Throughput is the geometric mean over runs of AutoTVM's cost
+    over the variant's, after equally many trials.
     """
     larger = [run for run in runs if len(costs_of(run["layer"])) > CHECKPOINTS[-1]]
     by_variant: dict[str, dict[tuple[str, str], Mapping[str, str]]] = {}
@@ -191,7 +191,7 @@ def print_summary(runs: Sequence[Mapping[str, str]]) -> None:
 
 
 def _median(values: Sequence[float], n: int, digits: int) -> str:
-    """Returns the median of n values of which some are unknown, and larger than all others; empty if it is so."""
+    """Returns the median of n values, of which unknown ones are larger than all others; empty if it is unknown."""
     filled = sorted(values) + [np.inf] * (n - len(values))
     middle = (filled[(n - 1) // 2] + filled[n // 2]) / 2
     return f"{middle:.{digits}f}" if np.isfinite(middle) else ""
@@ -204,7 +204,7 @@ MODEL_COLUMNS = (
 
 
 def print_models(runs: Sequence[Mapping[str, str]]) -> None:
-    """Prints what whole networks take, with one accelerator for all layers and with the best for each, from runs."""
+    """Prints the latencies of whole networks from runs, with one accelerator for all layers and with one for each."""
     writer = csv.writer(sys.stdout)
     writer.writerow(MODEL_COLUMNS)
     found = {(run["layer"], run["variant"], run["seed"]): run for run in runs}
@@ -241,16 +241,16 @@ def print_models(runs: Sequence[Mapping[str, str]]) -> None:
 
 
 Layers = Sequence[tuple[str, int]]
-"""Names of tables, and how often the network has each layer."""
+"""Names of tables, each with the number of times that the layer occurs in the network."""
 
 Best = Mapping[str, Mapping[str, float]]
-"""By layer and block the least latency in microseconds."""
+"""The least latency in microseconds, by layer and block."""
 
 
 def _one_block(layers: Layers, tried: Best, defaults: Best) -> tuple[str, float]:
-    """Returns the block within the bounds that minimises the network's latency, and this in microseconds.
+    """Returns the block within the bounds that minimises the network's latency, and this latency in microseconds.
 
-    A layer has the default config where none that was tried on the block is faster, as in a build.
+    As in a build, a layer gets the default config unless a tried config on the block is faster.
     """
     both = {
         name: {
@@ -285,7 +285,7 @@ def _is_allowed(block: str) -> bool:
 
 @cache
 def _defaults(name: str) -> dict[str, float]:
-    """Returns by block the latency in microseconds of a layer's default config there."""
+    """Returns the latency in microseconds of a layer's default config on each block."""
     table, target = table_of(name), VtaTarget(DESCRIPTION)
     assert table.space.valid_indices is not None
     found = {}
@@ -305,7 +305,7 @@ def _simulate_s(name: str) -> float:
 
 
 def draw(runs: Iterable[Mapping[str, str]], path: Path) -> None:
-    """Draws the mean gap by trials, one panel for each layer."""
+    """Draws the mean gap against trials, with a panel for each layer."""
     from picture import panels
 
     lines = list(runs)

@@ -1,11 +1,11 @@
-"""All that is measured on a device, by one command and without a network; running it again goes on.
+"""Runs all benchmarks of a device with one command and without network access; running it again continues.
 
     python benchmarks/whole.py --target cuda --folder docs/results/data/gpu --minutes 9
 
-Leaves in the folder: ``doctor.txt`` and ``machine.json``, what the machine is; ``launches.csv``, whether valid configs
-run; ``tuners*``, the search methods on the layers L1 to L8; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1
-beside other engines. What is measured on the way is kept in ``work/``, from which it goes on: a step that is complete
-is not repeated, and a search has more trials each time until it has all.
+Writes to the folder: ``doctor.txt`` and ``machine.json``, which describe the machine; ``launches.csv``, whether valid
+configs run; ``tuners*``, the search methods on the layers L1 to L8; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at
+batch 1 against other engines. Intermediate measurements are kept in ``work/`` for the next call: a complete step is not
+repeated, and each call adds trials to the searches until they have all.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ NETWORKS = ("alexnet", "vgg16", "resnet18")
 PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset != "dcoc")
 RIVALS = {"cuda": "torch,torch.compile,untuned", "cpu": "onnxruntime,torch,untuned"}
 STEPS = (64, 192, 512, 1024)
-"""Trials of all layers of a network together, one level after another while there is time."""
+"""Trials of all layers of a network together; the levels run one after another while there is time."""
 
 SHARES = {"tuners": 0.45, "networks": 0.4}
-"""Of the time that is given; the rest is for whether valid configs run."""
+"""Shares of the given time; the rest is for checking that valid configs run."""
 
 logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Measures for so many minutes."""
+    """Runs the benchmarks for the given number of minutes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="this machine's own")
-    parser.add_argument("--folder", type=Path, required=True, help="of all results")
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="target of this machine")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of all results")
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--networks", default=",".join(NETWORKS), help="torchvision's names, with commas")
+    parser.add_argument("--networks", default=",".join(NETWORKS), help="torchvision names, comma-separated")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     folder, target = arguments.folder.resolve(), arguments.target
     if (absence := _absence(target)) is not None:
-        raise SystemExit(f"nothing can be measured here: {absence}")
+        raise SystemExit(f"cannot measure on this machine: {absence}")
     (folder / "work").mkdir(parents=True, exist_ok=True)
     describe_machine(folder)
     check_launches(folder, target)
@@ -70,20 +70,20 @@ def main() -> None:
 
 
 def describe_machine(folder: Path) -> None:
-    """Writes what the machine is, and how fast it could be."""
+    """Writes the description of the machine, with its peak speed."""
     facts = {"host": host_facts(), "versions": software_versions(), "gpus": _gpus()}
     (folder / "machine.json").write_text(document_text(facts))
     _write(folder / "doctor.txt", [sys.executable, "-m", "anole", "doctor"])
 
 
 def check_launches(folder: Path, target: str) -> None:
-    """Writes whether valid configs run, unless that was done."""
+    """Writes whether valid configs run, unless the file exists."""
     if not (folder / "launches.csv").exists():
         _write(folder / "launches.csv", [*_benchmark("launches", target), "--configs", "24"])
 
 
 def compare_tuners(folder: Path, target: str, minutes: float) -> None:
-    """Lets every preset search every layer for some minutes, and writes what came of it."""
+    """Runs every preset on every layer for some minutes, and writes the results."""
     place = [*_benchmark("tuners", target), "--folder", str(folder / "work/tuners")]
     compared = ["--variants", PRESETS_COMPARED, "--seeds", "0", "--minutes", f"{minutes:.2f}"]
     subprocess.run([*place, *compared, "--trials", "64"], check=True)
@@ -92,7 +92,7 @@ def compare_tuners(folder: Path, target: str, minutes: float) -> None:
 
 
 def compare_networks(folder: Path, target: str, networks: Sequence[str], ends_s: float) -> None:
-    """Tunes networks a level further while there is time, and writes how they compare."""
+    """Tunes the networks to the next levels while there is time, and writes how they compare with other engines."""
     project = folder / "work/networks"
     project.mkdir(exist_ok=True)
     with chdir(project):
@@ -103,7 +103,7 @@ def compare_networks(folder: Path, target: str, networks: Sequence[str], ends_s:
 
 
 def _tune(network: str, target: str, ends_s: float) -> Path | None:
-    """Returns the build of a network, tuned by as many trials as there is time for; None if there is for none."""
+    """Returns a network's build, tuned with as many trials as there is time for; None if there is no time for any."""
     built = None
     for trials in STEPS:
         pipeline = _pipeline(network, target, trials)
@@ -130,7 +130,7 @@ def _tune(network: str, target: str, ends_s: float) -> Path | None:
 
 
 def _pipeline(network: str, target: str, trials: int) -> Pipeline:
-    """Returns the pipeline of a single build."""
+    """Returns a pipeline with a single build."""
     plain: Mapping[str, Any] = {
         "models": {network: {"source": f"torchvision:{network}", "inputs": {"x": [1, 3, 224, 224]}}},
         "targets": {target: {"kind": target}},
@@ -147,13 +147,13 @@ def _benchmark(name: str, target: str | None = None) -> list[str]:
 
 
 def _write(path: Path, command: Sequence[str]) -> None:
-    """Writes what a command prints, whole or not at all."""
+    """Writes a command's output to a file, completely or not at all."""
     path.with_suffix(".part").write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     os.replace(path.with_suffix(".part"), path)
 
 
 def _absence(target: str) -> str | None:
-    """Returns why nothing can be measured on a target of this machine, or None when it can."""
+    """Returns the reason why a target of this machine cannot be measured on, or None if it can."""
     try:
         return get_target(describe_target(TargetSpec(target, target))).absence()
     except AnoleError as error:
