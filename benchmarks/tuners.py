@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--variants", default="", help="comma-separated; all by default")
     parser.add_argument("--seeds", default="0,1,2", help="comma-separated")
     parser.add_argument("--trials", type=int, default=192)
-    parser.add_argument("--reference-trials", type=int, default=0, help=f"raise the trials of {BASELINE} to this number")
+    parser.add_argument("--reference-trials", type=int, default=0, help=f"raise {BASELINE} to this many trials")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     add_place(parser)
     arguments = parser.parse_args()

@@ -68,7 +68,7 @@ def test_what_is_no_array_and_no_build_is_refused(net: Path, array: np.ndarray, 
     with pytest.raises(BuildError, match=r"x\.npy: is neither"):
         run_build(net, [tmp_path / "x.npy"])
     np.save(tmp_path / "x.npy", array)
-    with pytest.raises(DocumentError, match=r"build\.json: there is no such file; .* compile` writes it anew"):
+    with pytest.raises(DocumentError, match=r"build\.json: there is no such file; .* compile` writes it again"):
         run_build(tmp_path, [tmp_path / "x.npy"])
     with pytest.raises(BuildError, match=r"y\.txt: 1 outputs go into"):
         run_build(net, [tmp_path / "x.npy"], tmp_path / "y.txt")

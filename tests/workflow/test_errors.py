@@ -91,7 +91,7 @@ def test_a_stale_manifest_is_noticed_without_snakemakes_memory(one: Any) -> None
     assert (outcome.code, outcome.jobs) == (2, {})
     (line,) = [line for line in outcome.output.splitlines() if line.startswith("anole: ")]
     assert "is of another target_description than models.yaml" in line
-    assert line.endswith("; `snakemake --forcerun extract` writes it anew")
+    assert line.endswith("; `snakemake --forcerun extract` writes it again")
 
 
 def test_a_task_that_was_deleted_is_made_again_as_told(one: Any) -> None:
@@ -99,7 +99,7 @@ def test_a_task_that_was_deleted_is_made_again_as_told(one: Any) -> None:
     shutil.rmtree(one.folder / "work/tuned")
     outcome = one.snakemake("tuned")
     assert outcome.code == 2
-    assert "there is no such file; `snakemake --forcerun extract` writes it anew" in outcome.output
+    assert "there is no such file; `snakemake --forcerun extract` writes it again" in outcome.output
     outcome = one.snakemake("tuned", "--forcerun", "extract")
     assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
     assert [len(content.trials) for content in one.shards().values()] == [2]
