@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import multiprocessing.util
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -44,7 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Puts this worker's locks on devices into a folder of its own, for whoever holds a lock stops all others."""
-    tmp_path_factory.getbasetemp()  # where it has always been
+    # These two stay where they are: the folder is gone before either is removed.
+    tmp_path_factory.getbasetemp()
+    multiprocessing.util.get_temp_dir()
     with (
         tempfile.TemporaryDirectory(prefix="anole-", ignore_cleanup_errors=True) as folder,
         pytest.MonkeyPatch.context() as monkeypatch,
