@@ -27,7 +27,7 @@ class MatchedNetwork:
         imported: the network in normal form.
         layers: its anchor operators, in order.
         matches: its tasks on the target, each with its best config.
-        receipts: of the tuned tasks, by the task's key.
+        receipts: the receipts of the tuned tasks, by the task's key.
     """
 
     model: ModelSpec
@@ -44,7 +44,7 @@ class Compiled:
     Attributes:
         matches: its tasks, with the configs that they really have.
         runs_on, threads, memory, kernels, accelerator: see `anole.documents.build.Build`.
-        cpp_runtime: what loads it in C++; None where it is no library of TVM's.
+        cpp_runtime: what a C++ program needs to load it; None where it is no TVM library.
     """
 
     matches: list[Match]
@@ -63,9 +63,9 @@ class NetworkCompiler(Protocol):
         """Writes the compiled network into a folder, which is there and empty.
 
         Args:
-            network: what is compiled.
-            target: of the kind that names this compiler.
-            folder: of the build, without its description.
+            network: the network to compile.
+            target: a target whose kind names this compiler.
+            folder: the build's folder, without its description.
 
         Raises:
             BuildError: the network cannot be compiled.

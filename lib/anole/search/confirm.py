@@ -1,4 +1,4 @@
-"""The end of a run: the fastest configs measured once more, against each other, and the ranking of them."""
+"""Confirmation at the end of a run: the fastest configs are measured again in turns, and ranked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def settle(
         confirmed: confirmations of the same run; those made after as many trials are not made again.
         confirm_with: measures the fastest configs again, more carefully; they stay unconfirmed without it.
         worth: see `Worth`.
-        watch: what is told of every new confirmation.
+        watch: the callback for new confirmations.
         default: what is built without tuning, which competes: a search may not have met it, and should not end
             behind it. None where it does not compete.
     """
@@ -68,9 +68,9 @@ def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth
     """Returns what is confirmed of a run: the fastest n, and the default config, which nobody may have tried.
 
     Args:
-        trials: of the run.
+        trials: the run's trials.
         n: how many of its fastest; with 0 nothing is confirmed.
-        default: what is built without tuning; None where it does not compete.
+        default: the default config; None where it does not compete.
         worth: see `Worth`.
     """
     found = [trial.config for trial in fastest(trials, worth)[:n]]
@@ -83,7 +83,7 @@ def confirm(configs: Sequence[Config], measure: Measure, after_trials: int) -> l
     """Measures some configs again, against each other, and ranks them.
 
     Args:
-        configs: what is measured.
+        configs: the configs to measure.
         measure: measures them, more carefully than a trial.
         after_trials: how many trials the run has.
     """

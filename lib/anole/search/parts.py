@@ -33,7 +33,7 @@ def find_part(role: str, name: object, path: str) -> type[Any]:
 
     Args:
         role: explorer, sampler, surrogate or evaluator.
-        name: what models.yaml calls it.
+        name: the part's name in models.yaml.
         path: where in models.yaml the name stands.
 
     Raises:

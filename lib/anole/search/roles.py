@@ -1,4 +1,4 @@
-"""The roles a tuner is put together from, and the history that passes between them."""
+"""The roles of a tuner's parts, and the history that they share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class History:
     Args:
         space: where the configs come from.
         flop: floating-point operations of one run of the task's kernel.
-        prior: what similar tasks teach, before anything is measured.
+        prior: examples from similar tasks, which are learned before anything is measured.
     """
 
     def __init__(self, space: Space, flop: int, prior: Examples | None = None) -> None:
@@ -82,7 +82,7 @@ class Candidates:
     Attributes:
         vectors: shape (n, n_knobs), valid, distinct, never measured.
         scores: shape (n,), the surrogate's word; zeros before its first fit.
-        values: what the explorer's critic thinks of them, shape (n,); None when it has none.
+        values: the values that the explorer's critic gives them, shape (n,); None without a critic.
         epsilon: which share of a batch the explorer would rather have drawn at random; None leaves it to the sampler.
         log: figures of the search for the run's record (steps, queries, losses).
     """
@@ -134,7 +134,7 @@ class Timing:
     """What an evaluator found out about one kernel; times are in seconds.
 
     Attributes:
-        latency_s: of one run.
+        latency_s: seconds of one run.
         latency_std_s: standard deviation over the repeats.
         cv: coefficient of variation of the repeats (standard deviation over mean).
         repeats: how many repeats were timed.

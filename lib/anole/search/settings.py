@@ -1,4 +1,4 @@
-"""The settings of a tuner: what a part declares, and how settings come from plain values and become plain."""
+"""The settings of a tuner and its parts, and their conversion from plain values and back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Settings(Protocol):
     all may be ``| None``.
 
     Attributes:
-        name: what models.yaml calls it.
+        name: the part's name in models.yaml.
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""What the search of one task knows, and the steps of its loop: propose, choose, begin, append, learn."""
+"""The state of a search, and the steps of its loop: propose, choose, begin, append, learn."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LED_SHARE = 0.5
 """The share of the first batch that similar tasks choose; the rest is what the explorer begins with without them."""
 
 _GAIN_MEMORY = 0.5
-"""How much of the expected gain is what was expected before."""
+"""The weight of the previous expectation in the expected gain."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is searched.
+    """The task that is searched.
 
     Attributes:
-        space: where the configs come from.
+        space: the task's space.
         flop: floating-point operations of one run of the task's kernel.
-        task_key: the task's content key, which all randomness comes from, together with the seed.
-        prior: what similar tasks teach, before anything is measured.
+        task_key: the task's content key; all randomness derives from it and the seed.
+        prior: examples from similar tasks, which are learned before anything is measured.
     """
 
     space: Space
@@ -46,11 +46,11 @@ class Subject:
 
 @dataclass
 class Batch:
-    """What one iteration measures.
+    """The configs that one iteration measures.
 
     Attributes:
-        vectors: index vectors of its trials so far and then of those to come, shape (n, n_knobs).
-        trials: those that are measured.
+        vectors: index vectors of the measured configs and then of the pending ones, shape (n, n_knobs).
+        trials: the trials so far.
     """
 
     vectors: Vectors
@@ -58,30 +58,30 @@ class Batch:
 
     @property
     def pending(self) -> Vectors:
-        """The index vectors of what is still to be measured."""
+        """The index vectors of the configs that are still to be measured."""
         return self.vectors[len(self.trials) :]
 
 
 class Search:
-    """The state of one search, which `anole.search.loop.tune` takes from step to step.
+    """The state of one search, which `anole.search.loop.tune` advances step by step.
 
-    Given the trials that were recorded, it is resumed by replay: the parts propose and choose again what they did
-    then, so that their state is what it was, but the recorded configs take the place of the chosen ones.
+    A search with recorded trials is resumed by replay: the explorer, the sampler and the surrogate propose and choose
+    again, so that their state is the same as before, and the recorded configs take the place of the chosen ones.
 
     Args:
-        subject: what is searched.
-        settings: the parts of the tuner.
-        seed: where all randomness comes from.
+        subject: the task that is searched.
+        settings: the tuner's settings.
+        seed: the seed of all randomness.
         recorded: trials of the same run, which are replayed before anything is measured.
 
     Attributes:
         trials: replayed and new ones, in the order of their iterations.
-        batch: what is being measured; None between two iterations.
+        batch: the configs of the present iteration; None between two iterations.
         iteration: the number of the latest iteration; -1 before the first.
         log: figures of the latest iteration's search.
-        expected_gain: the share of the best latency that the next iteration is expected to save: what past
-            iterations saved, the last one weighing as much as all before it. It is 1 in the beginning.
-        exhausted: whether there was nothing more to propose.
+        expected_gain: the share of the best latency that the next iteration is expected to save: a weighted mean over
+            past iterations, in which the latest weighs as much as all before it. It starts at 1.
+        exhausted: whether the explorer had nothing more to propose.
     """
 
     def __init__(self, subject: Subject, settings: TunerSettings, *, seed: int, recorded: Sequence[Trial] = ()) -> None:
@@ -112,11 +112,11 @@ class Search:
         return self.exhausted or self.converged
 
     def start_clock(self) -> None:
-        """Lets the run's seconds go on after those of its last trial."""
+        """Continues the run's elapsed seconds from those of its last trial."""
         self._began_s = time.perf_counter() - (self.trials[-1].elapsed_s if self.trials else 0.0)
 
     def propose(self) -> Candidates:
-        """Starts an iteration: fits the surrogate to the history, and lets the explorer search by it."""
+        """Starts an iteration: fits the surrogate to the history, and lets the explorer propose candidates."""
         self._iteration_began_s = time.perf_counter()
         self.iteration += 1
         self._rng = np.random.default_rng(derive_seed(self._seed, self.subject.task_key, self.iteration))
@@ -125,9 +125,9 @@ class Search:
         return self._explorer.propose(self._surrogate, self._history, self._rng)
 
     def choose(self, candidates: Candidates) -> Vectors:
-        """Returns the sampler's choice, always a whole batch: a budget that is raised must not change it.
+        """Returns the sampler's choice: always a whole batch, so that raising the budget does not change it.
 
-        Similar tasks may err, so that they lead only a share of the first batch.
+        Examples from similar tasks may mislead, so they guide only a share of the first batch.
         """
         n = self.settings.batch
         if len(self._history) or self._history.prior is None:
@@ -137,7 +137,7 @@ class Search:
         return np.concatenate([led, self._without(unled, led)[: n - len(led)]])
 
     def begin(self, chosen: Vectors, log: Mapping[str, float]) -> None:
-        """Makes the choice the batch; recorded trials of the iteration count as chosen and as measured.
+        """Makes the chosen configs the batch; recorded trials of the iteration count as chosen and as measured.
 
         Args:
             chosen: index vectors, shape (n, n_knobs); without any the space is exhausted.
@@ -159,14 +159,14 @@ class Search:
             self.start_clock()
 
     def pending(self, n_trials: int) -> list[Config]:
-        """Returns the configs of the batch that are still to be measured, as far as a budget of `n_trials` lasts."""
+        """Returns the pending configs of the batch that a budget of `n_trials` allows."""
         if self.batch is None:
             return []
         n_left = max(0, n_trials - len(self.trials))
         return [self.subject.space.config(vector) for vector in self.batch.pending[:n_left]]
 
     def append(self, config: Config, measurement: Measurement) -> Trial:
-        """Returns the next pending config's measurement as a trial of the search."""
+        """Makes the measurement of the next pending config a trial, and returns it."""
         assert self.batch is not None
         gflops = self.subject.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
         elapsed_s = time.perf_counter() - self._began_s
@@ -176,7 +176,7 @@ class Search:
         return trial
 
     def learn(self) -> None:
-        """Ends the iteration, once its batch is whole: makes it history, and says what is to be expected of the next.
+        """Ends the iteration when its batch is complete: adds it to the history and updates the expected gain.
 
         The surrogate is fitted when the next iteration begins, so that it is not fitted after the last one.
         """

@@ -1,4 +1,4 @@
-"""Who is told what a search does, while it does it."""
+"""Callbacks for the events of a search."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is called when something happens; by default nothing is.
+    """One callback for each kind of event; by default they do nothing.
 
     Attributes:
-        iteration: is given the number of every iteration that measures something, with the figures of its search.
-        trial: is given every new trial, before the next config is measured.
-        confirmation: is given every new confirmation, the fastest first.
+        iteration: receives the number of every iteration that measures something, and the figures of its search.
+        trial: receives every new trial before the next config is measured.
+        confirmation: receives every new confirmation, the fastest first.
     """
 
     iteration: Callable[[int, Mapping[str, float]], None] = _ignore
@@ -27,7 +27,7 @@ class Watch:
     confirmation: Callable[[Confirmation], None] = _ignore
 
     def then(self, other: Watch) -> Watch:
-        """Returns a watch that tells this one first, and then the other."""
+        """Returns a watch that calls this one first, and then the other."""
 
         def iteration(number: int, log: Mapping[str, float]) -> None:
             self.iteration(number, log)
@@ -45,4 +45,4 @@ class Watch:
 
 
 NOBODY = Watch()
-"""A watch that tells nobody anything."""
+"""A watch whose callbacks do nothing."""

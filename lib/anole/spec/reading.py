@@ -45,7 +45,7 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
     """Checks a loaded models.yaml.
 
     Args:
-        mapping: what the YAML says.
+        mapping: the loaded YAML.
         file: its name, for messages.
         project: the folder in which sources are looked for.
 

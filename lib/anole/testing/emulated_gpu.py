@@ -35,9 +35,9 @@ def relative_error(template: Template, workload: Workload, config: Config, folde
     """Returns how far a candidate is from the reference, by running it serially on this processor.
 
     Args:
-        template: of the workload.
+        template: the workload's template.
         workload: whose candidate it is.
-        config: of the candidate.
+        config: the candidate's config.
         folder: where the built library may lie.
     """
     func = template.schedule(define(template, workload, config), workload, config)

@@ -1,4 +1,4 @@
-"""What every evaluator owes the runner; needs pytest."""
+"""The contract of evaluators, as tests to subclass; needs pytest."""
 
 from __future__ import annotations
 

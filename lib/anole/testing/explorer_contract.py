@@ -1,4 +1,4 @@
-"""What every explorer owes the loop, whatever the surrogate; needs pytest."""
+"""The contract of explorers with any surrogate, as tests to subclass; needs pytest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels really take, as the CUDA compiler's assembler (ptxas) reports it; needs nvcc, but no GPU."""
+"""The resources of compiled kernels, as the CUDA assembler (ptxas) reports them; needs nvcc and no GPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Resources:
     """What a kernel takes at most, of those in one source.
 
     Attributes:
-        registers: of one thread.
-        shared_bytes: of one block, allocated statically.
+        registers: the registers of one thread.
+        shared_bytes: the shared memory of one block, allocated statically.
         spilled_bytes: that one thread stores to memory because registers are short.
     """
 

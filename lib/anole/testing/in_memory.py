@@ -28,15 +28,15 @@ def tune_in_memory(
     """Tunes one task as `anole tune` does, without a shard, a target or a worker process.
 
     Args:
-        subject: what is searched.
+        subject: the task that is searched.
         settings: the parts of the tuner.
-        measure: what measures a batch.
+        measure: measures a batch.
         n_trials: the budget, recorded trials included.
         seed: where all randomness comes from.
         recorded: trials of the same run.
         confirmed: confirmations of the same run; the fastest are not confirmed again after as many trials.
         confirm_with: measures the fastest configs again, more carefully; they stay unconfirmed without it.
-        watch: what is told of iterations, trials and confirmations.
+        watch: callbacks for iterations, trials and confirmations.
 
     Returns:
         The fastest: confirmed, if anything was, or as its trial; None when every trial failed.

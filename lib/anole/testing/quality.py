@@ -1,4 +1,4 @@
-"""How good a search was, and how soon: what its fastest config so far is worth against the best that is known."""
+"""The quality of a search over its trials: its fastest config so far, relative to the best one known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
     """Returns for each trial which one is the fastest up to it, shape (n,); -1 before the first success.
 
     Args:
-        latencies_s: of n trials; NaN is a failure.
+        latencies_s: the latencies of n trials; NaN is a failure.
     """
     costs_s = np.nan_to_num(np.asarray(latencies_s, dtype=np.float64), nan=np.inf)
     fastest_before_s = np.concatenate([[np.inf], np.minimum.accumulate(costs_s)[:-1]])
@@ -53,7 +53,7 @@ def log_gap(latencies_s: Sequence[float], best_s: float, n_fastest: int = 1) -> 
     The more trials count, the less one lucky draw decides.
 
     Args:
-        latencies_s: of the trials; NaN is a failure.
+        latencies_s: the latencies of the trials; NaN is a failure.
         best_s: the best known.
         n_fastest: how many count; infinity comes of a run with fewer successes.
     """

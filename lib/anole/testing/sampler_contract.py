@@ -1,4 +1,4 @@
-"""What every sampler owes the loop; needs pytest and hypothesis."""
+"""The contract of samplers, as tests to subclass; needs pytest and hypothesis."""
 
 from __future__ import annotations
 

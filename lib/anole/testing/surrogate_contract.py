@@ -1,4 +1,4 @@
-"""What every surrogate owes the loop; needs pytest."""
+"""The contract of surrogates, as tests to subclass; needs pytest."""
 
 from __future__ import annotations
 

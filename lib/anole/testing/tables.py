@@ -27,7 +27,7 @@ class Table:
     """The latency of every valid config of a space.
 
     Attributes:
-        workload: what was measured.
+        workload: the workload that was measured.
         space: all of its configs, or a restricted part of them.
         latencies_s: shape (n_valid,), of the valid configs in the order of their indices; NaN is a failure.
     """
@@ -93,9 +93,9 @@ def replay(table: Table, settings: TunerSettings, n_trials: int, seed: int) -> R
 
     Args:
         table: answers for the hardware.
-        settings: of the tuner; its evaluator has nothing to decide.
+        settings: the tuner's settings; its evaluator has nothing to decide.
         n_trials: the budget.
-        seed: of all randomness.
+        seed: the seed of all randomness.
     """
     trials: list[Trial] = []
     iterations: dict[int, Mapping[str, float]] = {}

@@ -1,4 +1,4 @@
-"""What every target owes the stages, for every operator that it has a template for; needs pytest."""
+"""The contract of targets, for every operator with a template, as tests to subclass; needs pytest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One task being tuned: its search, what measures its candidates, and the shard that records its trials."""
+"""The tuning of one task: its search, its measurer, and the shard that records its trials."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TaskTuning:
     A context manager; entering it opens the shard, or waits for the process that has it open.
 
     Args:
-        task: what is tuned.
+        task: the task to tune.
         settings: the tuner's settings.
         seed: the tuner's seed.
         shards_dir: the folder of all shards.
@@ -56,7 +56,7 @@ class TaskTuning:
         n_trials: at most so many trials of the shard count; all of them when None.
         site: where candidates run; None where they are simulated.
         n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
-        watch: what is told of everything after it is recorded.
+        watch: callbacks for events, which are called after the event is recorded.
     """
 
     def __init__(

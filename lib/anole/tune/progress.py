@@ -1,4 +1,4 @@
-"""How far a long stage is: a bar on a terminal, otherwise a log line now and then."""
+"""The progress of a long stage: a bar on a terminal, otherwise occasional log lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Progress:
     """Tells how many trials are done, the best of them, the failures and the time left, on standard error.
 
     Args:
-        label: what is being done.
+        label: the name of the work.
         total: how many trials there will be, those of an interrupted run included.
     """
 
@@ -50,7 +50,7 @@ class Progress:
 
         Args:
             done: trials so far, failures and those of an interrupted run included.
-            best_gflops: of the best so far; 0 when there is none.
+            best_gflops: the speed of the best trial so far; 0 when there is none.
             failures: trials so far that failed.
         """
         self._bar.update(self._task, completed=done, best=best_gflops, failures=failures)

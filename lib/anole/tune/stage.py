@@ -1,4 +1,4 @@
-"""The stage that tunes, from files to files: one task by its own budget, or all tasks of a model by one budget."""
+"""The stage that tunes: one task with its own budget, or all tasks of a model with one shared budget."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def tune_task(
 ) -> None:
     """Tunes one task and writes its receipt.
 
-    The run's shard is resumed: with a larger budget only the difference is measured; with a smaller one
-    nothing is, and the receipt tells of the first trials. Another process that is at it is waited for.
+    The run's shard is resumed: a larger budget measures only the difference, and a smaller one measures nothing and
+    writes a receipt of the first trials. If another process tunes the same run, this one waits for it.
 
     Args:
-        task_path: the task, as `extract_model` wrote it.
-        settings: of the tuner.
-        seed: of the tuner.
-        n_trials: how many configs are measured, those in the shard included.
-        shards_dir: of all shards.
-        receipt_path: what says what came of it, even when all candidates failed; its usual place when None.
-        remote: where candidates run; on this machine when None.
-        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
+        task_path: the task's file, which `extract_model` wrote.
+        settings: the tuner's settings.
+        seed: the seed of all randomness.
+        n_trials: the budget, which includes the trials in the shard.
+        shards_dir: the folder of all shards.
+        receipt_path: where the receipt goes, even when all candidates failed; its usual place when None.
+        remote: the other machine that runs candidates; this machine when None.
+        n_builders: how many candidates are built at once where building disturbs none that runs; all cores when None.
 
     Raises:
         DocumentError: the task's file is missing or broken.
@@ -92,15 +92,15 @@ def tune_model(
     its last iterations. An interrupted tuning is resumed as that of one task is.
 
     Args:
-        manifest_path: of the model on its target.
-        tasks_dir: of the tasks that it names.
-        settings: of the tuner.
-        seed: of the tuner.
+        manifest_path: the manifest of the model on its target.
+        tasks_dir: the folder of the tasks that the manifest lists.
+        settings: the tuner's settings.
+        seed: the seed of all randomness.
         n_trials: how many configs are measured, of all tasks together.
-        shards_dir: of all shards.
-        receipts_path: what says what came of it.
-        remote: where candidates run; on this machine when None.
-        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
+        shards_dir: the folder of all shards.
+        receipts_path: where the receipts go.
+        remote: the other machine that runs candidates; this machine when None.
+        n_builders: how many candidates are built at once where building disturbs none that runs; all cores when None.
 
     Raises:
         DocumentError: the manifest or a task's file is missing or broken.

@@ -1,4 +1,4 @@
-"""Transfer: what the trials of similar tasks teach about a task before any config of it was measured."""
+"""Transfer: examples from the trials of similar tasks, for a task that has no trials yet."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
     second run would else not be one.
 
     Args:
-        shards_dir: of all shards; one that cannot be read is left out, which is logged.
-        task: what is to be tuned.
+        shards_dir: the folder of all shards; a shard that cannot be read is skipped, which is logged.
+        task: the task to tune.
         n_sources: how many are wanted.
     """
     relatives = dict(_relatives(shards_dir, task))
@@ -56,9 +56,9 @@ def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Exa
     Features are matched by name; what a source lacks is 0. A score is relative to the best of its own run.
 
     Args:
-        shards_dir: of all shards.
+        shards_dir: the folder of all shards.
         sources: the runs; one whose shard is gone, or whose template has changed, is left out, which is logged.
-        space: of the task that is to be tuned.
+        space: the space of the task to tune.
 
     Returns:
         The examples, or None when there are none.

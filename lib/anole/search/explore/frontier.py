@@ -19,7 +19,7 @@ class Frontier:
 
     Args:
         surrogate: whose word it is, the same throughout.
-        history: what was measured, and so is no candidate.
+        history: the measured configs, which are no candidates.
         n_best: how many candidates are wanted.
     """
 

@@ -95,7 +95,7 @@ class _AdaptiveSampler:
         """Returns what stands for a cluster, shape (1, n_knobs).
 
         Args:
-            centroid: of the cluster, normalized, shape (n_knobs,).
+            centroid: the cluster's centroid, normalized, shape (n_knobs,).
             members: the cluster's candidates, the most promising first, shape (n_members, n_knobs).
             nearest: all candidates, those nearest to the centroid first, shape (n, n_knobs).
         """

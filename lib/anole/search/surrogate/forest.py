@@ -130,7 +130,7 @@ def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], be
     and $\max(0, \mu - f^*)$ where $\sigma = 0$: AdaTune's equations 1 and 2.
 
     Args:
-        mean: of the prediction, shape (n,).
+        mean: the mean of the prediction, shape (n,).
         std: its standard deviation, shape (n,).
         best: the best known.
     """

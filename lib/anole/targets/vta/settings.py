@@ -40,9 +40,9 @@ def describe_vta(
     Args:
         geometry: ``default``, or fields of `Geometry` that differ from VTA's own.
         hardware: ``fixed``, or ``search`` for another block of the matrix unit.
-        frequency_mhz: of the clock; cycles are exact, seconds follow from this.
+        frequency_mhz: the clock's frequency; cycles are exact, and seconds follow from it.
         first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
-        bounds: of a search, see `Bounds`.
+        bounds: the bounds of a search, see `Bounds`.
 
     Raises:
         TargetError: a value is not allowed.

@@ -13,7 +13,7 @@ class Adam:
     """Kingma and Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), algorithm 1.
 
     Args:
-        parameters: what is trained.
+        parameters: the parameters to train.
         learning_rate: the paper's alpha.
         beta1, beta2: how fast the moments of the gradient forget.
         epsilon: keeps a step finite; that of the public PPO codes.

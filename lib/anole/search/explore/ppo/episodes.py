@@ -26,7 +26,7 @@ class Episodes:
             of them at the ``best`` measured configs and half at random.
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
             RELEASE's code; null lets every episode take all steps.
-        n_minibatches: of every epoch.
+        n_minibatches: the number of minibatches in every epoch.
         n_candidates: how many of the best are handed over; null for all configs of all episodes, the papers'
             S_Theta.
     """

@@ -34,7 +34,7 @@ class ActorCritic(nn.Module):
     shared to foster information sharing". Depth and tanh are those of the public code.
 
     Args:
-        n_knobs: of the space.
+        n_knobs: the number of the space's knobs.
         n_hidden: units of every hidden layer.
         shared_layer: whether the first layer is shared; each network has its own otherwise.
         generator: draws the first weights.

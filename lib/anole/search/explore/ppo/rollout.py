@@ -52,12 +52,13 @@ def roll_out(
     RELEASE's code, which also counts knobs that push against a boundary: here the mask makes them stay.
 
     Args:
-        space: what is walked.
+        space: the space that the agents walk.
         policy: decides.
         vectors: where the episodes stand, shape (n_episodes, n_knobs).
         live: which of them still walk, shape (n_episodes,).
         n_steps: steps at most.
-        converged_share: of the knobs that have more than one value; None lets no episode end.
+        converged_share: the share of knobs with more than one value that must have converged to end an episode; None
+            ends none.
         rng: where the randomness comes from.
     """
     movable = space.cardinalities > 1
@@ -91,9 +92,9 @@ def move(
     """Draws a joint move for each episode until it is valid.
 
     Args:
-        space: what is walked.
+        space: the space that the agents walk.
         vectors: where the episodes stand, shape (n_episodes, n_knobs).
-        logits: of the three actions of every knob, shape (3, n_episodes, n_knobs).
+        logits: the logits of the three actions of every knob, shape (3, n_episodes, n_knobs).
         rng: where the randomness comes from.
 
     Returns:

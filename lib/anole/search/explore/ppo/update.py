@@ -24,10 +24,10 @@ class Batch:
 
     Attributes:
         states: shape (n, n_knobs).
-        actions: what was done, 0, 1 or 2 for every knob, shape (n, n_knobs).
+        actions: the actions taken, 0, 1 or 2 for every knob, shape (n, n_knobs).
         allowed: which actions each knob had, shape (n, 3, n_knobs).
-        log_probs: of each agent's joint action when it was done, shape (n, n_agents).
-        values: of the states when they were left, shape (n,).
+        log_probs: the log-probability of each agent's joint action when it was taken, shape (n, n_agents).
+        values: the critic's values of the states when they were left, shape (n,).
         advantages: shape (n,).
     """
 
@@ -54,8 +54,8 @@ class Learner:
     Schulman et al., "Proximal Policy Optimization Algorithms" (2017), algorithm 1.
 
     Args:
-        settings: of PPO.
-        space: what is walked.
+        settings: the settings of PPO.
+        space: the space that the agents walk.
         rng: the seed of the first weights and of the minibatches comes from it.
     """
 
@@ -83,7 +83,7 @@ class Learner:
 
         Args:
             rollout: n_steps of n_episodes.
-            rewards: of the configs that were reached, shape (n_steps, n_episodes).
+            rewards: the rewards of the configs that were reached, shape (n_steps, n_episodes).
         """
         settings, live = self.settings, rollout.live
         states = torch.from_numpy(self.space.normalized(rollout.vectors))
@@ -142,7 +142,7 @@ def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
     Every agent's ratio is clipped by itself, as in MAPPO; with one agent this is PPO.
 
     Args:
-        networks: what is trained.
+        networks: the networks to train.
         batch: a minibatch, shape (n, ...).
         clip: the paper's epsilon: how far a probability ratio counts.
     """
