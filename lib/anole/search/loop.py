@@ -13,9 +13,9 @@ TUNER_VERSION = 4
 def tune(search: Search, measure: Measure, n_trials: int, watch: Watch = NOBODY) -> None:
     """Tunes one task until it has `n_trials` trials, the space is exhausted or the search has converged.
 
-    To raise a budget, call again with more trials: a batch that the smaller budget cut off is completed first. To resume
-    an interrupted run, give the search its recorded trials: it proposes the same configs again, and recorded configs are
-    not measured twice. Both ways end with the same trials as a run without an interruption.
+    To raise a budget, call again with more trials: a batch that the smaller budget cut off is completed first. To
+    resume an interrupted run, give the search its recorded trials: it proposes the same configs again, and measures no
+    recorded config twice. Both ways end with the same trials as a run without an interruption.
 
     Args:
         search: the state of the run: its history, its explorer, its sampler and its surrogate.

@@ -49,7 +49,7 @@ def tune_task(
         shards_dir: the folder of all shards.
         receipt_path: where the receipt goes, even when all candidates failed; its usual place when None.
         remote: the other machine that runs candidates; this machine when None.
-        n_builders: how many candidates are built at once where building disturbs none that runs; all cores when None.
+        n_builders: how many candidates are built at once, where building disturbs no measurement; all cores when None.
 
     Raises:
         DocumentError: the task's file is missing or broken.
@@ -100,7 +100,7 @@ def tune_model(
         shards_dir: the folder of all shards.
         receipts_path: where the receipts go.
         remote: the other machine that runs candidates; this machine when None.
-        n_builders: how many candidates are built at once where building disturbs none that runs; all cores when None.
+        n_builders: how many candidates are built at once, where building disturbs no measurement; all cores when None.
 
     Raises:
         DocumentError: the manifest or a task's file is missing or broken.
