@@ -165,8 +165,8 @@ def test_a_build_is_refined_before_it_is_compiled(project: Path, plan: Callable[
     refined.write_text("{}")
     assert [(step.stage, step.subject, step.reason) for step in plan().steps] == [
         ("refine", "two-cpu-random", "new"),
-        ("compile", "two-cpu-random", "refined anew"),
-        ("evaluate", "two-cpu-random", "compiled anew"),
+        ("compile", "two-cpu-random", "refined again"),
+        ("evaluate", "two-cpu-random", "compiled again"),
         ("merge", "db/tuning.sqlite", "new results"),
     ]
 

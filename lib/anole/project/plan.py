@@ -179,8 +179,8 @@ def _build_steps(project: Path, build: BuildSpec, ready: bool) -> Iterator[Plann
     refined = [("refine", layout.refined_path(build.name), "its tasks change")] if build.refine else []
     stages = [
         *refined,
-        ("compile", layout.build_path(build.name), "refined anew" if refined else "its tasks change"),
-        ("evaluate", layout.evaluation_path(build.name), "compiled anew"),
+        ("compile", layout.build_path(build.name), "refined again" if refined else "its tasks change"),
+        ("evaluate", layout.evaluation_path(build.name), "compiled again"),
     ]
     for stage, path, reason in stages:
         exists = (project / path).exists()

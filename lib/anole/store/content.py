@@ -219,7 +219,7 @@ class _Line:
     def fail(self, problem: str) -> NoReturn:
         """Raises the error of this line, which says how to repair the file."""
         if self.number == 1:
-            cure = "move the file away, and the task is tuned anew"
+            cure = "move the file away, and the task is tuned again"
         else:
             command = f"sed -i '{self.number},$d' {shlex.quote(str(self.path))}"
             cure = f"cut it there ({command}), and what follows is measured again"
