@@ -9,13 +9,13 @@ import pytest
 
 from anole.errors import StoreError
 from anole.merge import replacement
-from anole.merge.replacement import rewritten
+from anole.merge.replacement import replaced
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     path = tmp_path / "db" / "x.sqlite"
-    with rewritten(path) as db:
+    with replaced(path) as db:
         db.execute("create table note (text)")
     return path
 
@@ -30,7 +30,7 @@ def notes(database: Path) -> list[str]:
 def test_a_rewriting_adds_to_what_is_there(database: Path) -> None:
     database.chmod(0o640)
     for text in ("a", "b"):
-        with rewritten(database) as db:
+        with replaced(database) as db:
             db.execute("insert into note values (?)", [text])
     assert notes(database) == ["a", "b"]
     assert database.stat().st_mode & 0o777 == 0o640
@@ -39,11 +39,11 @@ def test_a_rewriting_adds_to_what_is_there(database: Path) -> None:
 
 def test_a_failure_leaves_the_database_as_it_was(database: Path) -> None:
     before = database.read_bytes()
-    with pytest.raises(KeyError), rewritten(database) as db:
+    with pytest.raises(KeyError), replaced(database) as db:
         db.execute("insert into note values ('lost')")
         raise KeyError
     with pytest.raises(StoreError, match="no such table: absent; the database is unchanged"):
-        with rewritten(database) as db:
+        with replaced(database) as db:
             db.execute("insert into note values ('lost')")
             db.execute("insert into absent values (1)")
     assert database.read_bytes() == before
@@ -55,7 +55,7 @@ def test_a_full_disk_leaves_the_database_as_it_was(database: Path) -> None:
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
     try:
-        with pytest.raises(StoreError, match="the database is unchanged"), rewritten(database) as db:
+        with pytest.raises(StoreError, match="the database is unchanged"), replaced(database) as db:
             db.execute("insert into note values (?)", ["x" * 1_000_000])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
@@ -65,14 +65,14 @@ def test_a_full_disk_leaves_the_database_as_it_was(database: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "db").write_text("a file where the folder should be")
-    with pytest.raises(StoreError, match=r"db/x\.sqlite: "), rewritten(tmp_path / "db" / "x.sqlite"):
+    with pytest.raises(StoreError, match=r"db/x\.sqlite: "), replaced(tmp_path / "db" / "x.sqlite"):
         pass
 
 
 def test_what_is_no_database_is_left_alone(database: Path) -> None:
     database.write_text("these are not the bytes of a database, but a user's notes\n" * 100)
     before = database.read_bytes()
-    with pytest.raises(StoreError, match="file is not a database"), rewritten(database):
+    with pytest.raises(StoreError, match="file is not a database"), replaced(database):
         pass
     assert database.read_bytes() == before
 
@@ -80,7 +80,7 @@ def test_what_is_no_database_is_left_alone(database: Path) -> None:
 def test_what_a_crash_left_behind_is_swept_away(database: Path) -> None:
     for name in ("x.sqlite.tmp", "x.sqlite.tmp-journal"):
         database.with_name(name).write_text("half written")
-    with rewritten(database) as db:
+    with replaced(database) as db:
         db.execute("insert into note values ('a')")
     assert notes(database) == ["a"]
     assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]
@@ -89,7 +89,7 @@ def test_what_a_crash_left_behind_is_swept_away(database: Path) -> None:
 def test_a_link_stays_a_link(database: Path) -> None:
     link = database.with_name("link.sqlite")
     link.symlink_to(database)
-    with rewritten(link) as db:
+    with replaced(link) as db:
         db.execute("insert into note values ('a')")
     assert link.is_symlink()
     assert notes(database) == ["a"]
@@ -97,7 +97,7 @@ def test_a_link_stays_a_link(database: Path) -> None:
 
 def test_many_at_once_take_turns(database: Path) -> None:
     def add(text: str) -> None:
-        with rewritten(database) as db:
+        with replaced(database) as db:
             db.execute("insert into note values (?)", [text])
 
     threads = [threading.Thread(target=add, args=[text]) for text in "abcdef"]
@@ -113,7 +113,7 @@ def test_another_programs_transaction_is_not_overrun(database: Path, monkeypatch
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("begin immediate")
     other.execute("insert into note values ('other')")
-    with pytest.raises(StoreError, match="database is locked"), rewritten(database):
+    with pytest.raises(StoreError, match="database is locked"), replaced(database):
         pass
     other.execute("commit")
     other.close()
@@ -123,7 +123,7 @@ def test_another_programs_transaction_is_not_overrun(database: Path, monkeypatch
 def test_another_programs_late_writing_is_refused_and_not_lost_silently(database: Path) -> None:
     other = sqlite3.connect(database, isolation_level=None, timeout=0.05)
     assert other.execute("select count(*) from note").fetchone() == (0,)
-    with rewritten(database) as db:
+    with replaced(database) as db:
         db.execute("insert into note values ('a')")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute("insert into note values ('other')")
@@ -139,10 +139,10 @@ def test_a_write_ahead_log_is_taken_over(database: Path, monkeypatch: pytest.Mon
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("pragma journal_mode = wal")
     other.execute("insert into note values ('logged')")
-    with pytest.raises(StoreError, match="locked"), rewritten(database):
+    with pytest.raises(StoreError, match="locked"), replaced(database):
         pass
     other.close()
-    with rewritten(database) as db:
+    with replaced(database) as db:
         db.execute("insert into note values ('a')")
     assert notes(database) == ["a", "logged"]
     assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]

@@ -15,7 +15,7 @@ from anole.errors import StoreError
 from anole.files import read_bytes
 from anole.merge.folding import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
 from anole.merge.migrations import create_views, migrations, unknown_migrations
-from anole.merge.replacement import rewritten
+from anole.merge.replacement import replaced
 from anole.store.content import parse_shard, whole_lines
 
 
@@ -63,7 +63,7 @@ def merge_files(
         *((fold_build, folder) for folder in builds),
         *((fold_evaluation, path) for path in evaluations),
     ]
-    with rewritten(database_path) as db:
+    with replaced(database_path) as db:
         _refuse_newer(db, database_path)
         with db.atomic():
             db.execute("pragma defer_foreign_keys = on")

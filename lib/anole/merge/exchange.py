@@ -10,7 +10,7 @@ from pathlib import Path
 
 from anole.errors import StoreError
 from anole.files import read_bytes, write_atomically
-from anole.merge.rows import Row, plain_of, record_of
+from anole.merge.record_rows import Row, plain_of, record_of
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
 from anole.store.content import SCHEMA, Head, Iteration, ShardContent, WarmStart, encode_line, parse_shard, whole_lines
 from anole.store.shard import Shard, shard_path

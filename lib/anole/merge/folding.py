@@ -14,7 +14,7 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
 from anole.keys import canonical_json
-from anole.merge.rows import Row, row_of
+from anole.merge.record_rows import Row, row_of
 from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
 

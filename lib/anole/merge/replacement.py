@@ -20,7 +20,7 @@ _PATIENCE_S = 10.0
 
 
 @contextmanager
-def rewritten(path: Path) -> Iterator[Database]:
+def replaced(path: Path) -> Iterator[Database]:
     """Yields a writable copy of the database, which replaces it by rename if the block ends without an error.
 
     No other process can write meanwhile: a second rewrite waits for this one; another program's write waits and

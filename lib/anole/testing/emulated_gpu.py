@@ -31,7 +31,7 @@ def serial(func: tirx.PrimFunc) -> tirx.PrimFunc:
     return plain.with_body(body)
 
 
-def relative_error(template: Template, workload: Workload, config: Config, folder: Path) -> float:
+def emulated_error(template: Template, workload: Workload, config: Config, folder: Path) -> float:
     """Returns how far a candidate is from the reference, by running it serially on this processor.
 
     Args:

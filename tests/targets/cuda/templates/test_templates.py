@@ -18,7 +18,7 @@ from anole.targets.cuda.device.builder import source
 from anole.targets.cuda.device.toolchain import find_nvcc
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Workload
-from anole.testing.emulated_gpu import relative_error
+from anole.testing.emulated_gpu import emulated_error
 from anole.testing.gpu_resources import resources
 
 from .workloads import ONE_OF_EACH, TARGET, workloads
@@ -30,7 +30,7 @@ SLOW_EXAMPLES = settings(
 
 def error_of(workload: Workload, config: Config) -> float:
     with TemporaryDirectory() as folder:
-        return relative_error(TARGET.template(workload), workload, config, Path(folder))
+        return emulated_error(TARGET.template(workload), workload, config, Path(folder))
 
 
 def source_of(workload: Workload, config: Config) -> str:

@@ -20,7 +20,7 @@ from anole.targets.cuda.templates.winograd import WinogradTemplate
 from anole.targets.cuda.templates.winograd_space import THREADS, output_tiles, winograd_space
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
-from anole.testing.emulated_gpu import relative_error
+from anole.testing.emulated_gpu import emulated_error
 from anole.testing.gpu_resources import resources
 
 from .kernels import kernels_of, source_of
@@ -39,7 +39,7 @@ def drawn(workload: Conv2d, seed: int) -> Config:
 
 def error_of(workload: Conv2d, config: Config) -> float:
     with TemporaryDirectory() as folder:
-        return relative_error(TEMPLATE, workload, config, Path(folder))
+        return emulated_error(TEMPLATE, workload, config, Path(folder))
 
 
 @SLOW_EXAMPLES
