@@ -1,4 +1,4 @@
-"""The search methods, which see spaces and measurements and nothing of TVM."""
+"""The search methods: tuners that work on spaces and measurements, without TVM."""
 
 DEFAULT_PRESET = "anole"
-"""The preset of a models.yaml that names none."""
+"""The preset used when models.yaml names none."""

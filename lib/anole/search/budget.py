@@ -1,4 +1,4 @@
-"""One budget for many tasks: the next trials go where they are expected to save the most time."""
+"""Spends one budget on many tasks: the next trials go where they are expected to save the most time."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ class Claimant(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether more trials would be in vain."""
+        """Whether no further trials are useful."""
 
     @property
     def expected_saving_s(self) -> float:
-        """Seconds of one run of the model that the next trials are expected to save."""
+        """Expected saving of the next trials, in seconds per run of the model."""
 
     def advance(self, n_trials: int) -> None:
-        """Goes on until there are so many trials, or it is done."""
+        """Tunes until the task has `n_trials` trials in total or is done."""
 
 
 def spend(claimants: Sequence[Claimant], n_trials: int, step: int) -> None:
-    """Spends a budget: a step for every task, then step by step where the expected saving is greatest.
+    """Spends a budget: one step for every task, then each step on the task with the greatest expected saving.
 
-    It is the rule of Zheng et al., "Ansor" (OSDI 2020), section 6, with the saving per step as the gradient.
+    This is the rule of Zheng et al., "Ansor" (OSDI 2020), section 6, with the saving per step as the gradient.
 
     Args:
-        claimants: the tasks; those that were interrupted replay what they have, and it counts.
-        n_trials: the budget of all together.
-        step: trials that are granted at once; fewer where the budget does not reach for one step each.
+        claimants: the tasks; interrupted ones replay their recorded trials, which count towards the budget.
+        n_trials: the budget of all tasks together.
+        step: trials granted at a time; fewer where the budget is too small for one full step per task.
     """
     step = max(1, min(step, n_trials // max(1, len(claimants))))
     while (left := n_trials - sum(claimant.n_trials for claimant in claimants)) > 0:

@@ -12,10 +12,10 @@ from anole.search.settings import TunerSettings
 from anole.search.watch import NOBODY, Watch
 
 Worth = Callable[[Config], float]
-"""Which share of its speed a config is worth, see `anole.space.Space.worth`."""
+"""The factor by which the speed of a config is discounted, see `anole.space.Space.worth`."""
 
 _FAR = 2.0
-"""How many times as long as the best a config may take to be its rival; no network makes up for more."""
+"""Rivals take at most this many times the latency of the best; no network makes up for more."""
 
 
 def settle(
@@ -27,17 +27,17 @@ def settle(
     watch: Watch = NOBODY,
     default: Config | None = None,
 ) -> list[Trial | Confirmation]:
-    """Confirms the fastest of all trials of a run, unless that was done, and returns all that worked, the best first.
+    """Confirms the fastest trials of a run, unless that is already done, and returns all that worked, best first.
 
     Args:
-        trials: all of the run.
-        settings: the tuner's, which say how many are confirmed.
-        confirmed: confirmations of the same run; those made after as many trials are not made again.
-        confirm_with: measures the fastest configs again, more carefully; they stay unconfirmed without it.
+        trials: all trials of the run.
+        settings: the tuner's settings, which include the number of confirmed configs.
+        confirmed: earlier confirmations of the run; those made after the same number of trials are reused.
+        confirm_with: measures the fastest configs again, more carefully; None leaves them unconfirmed.
         worth: see `Worth`.
         watch: the callback for new confirmations.
-        default: what is built without tuning, which competes: a search may not have met it, and should not end
-            behind it. None where it does not compete.
+        default: the config that is built without tuning. It competes, because a search may have missed it and
+            must not end with a slower one. None if it does not compete.
     """
     confirmations = [confirmation for confirmation in confirmed if confirmation.after_trials == len(trials)]
     if confirm_with is not None and not confirmations:
@@ -48,7 +48,7 @@ def settle(
 
 
 def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
-    """Returns the trials that worked, the fastest first by what they are worth, one for each config."""
+    """Returns the successful trials, one per config, sorted by latency divided by worth, the lowest first."""
     working = (trial for trial in trials if trial.measurement.latency_s is not None)
     found: dict[str, Trial] = {}
     for trial in sorted(working, key=lambda trial: _cost_s(trial.measurement) / max(worth(trial.config), 1e-9)):
@@ -57,7 +57,7 @@ def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
 
 
 def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial]:
-    """Returns the fastest trial for every combination of values of some knobs that worked; none without knobs."""
+    """Returns the fastest successful trial for each combination of values of `knobs`; nothing without knobs."""
     found: dict[str, Trial] = {}
     for trial in fastest(trials, lambda _: 1.0) if knobs else ():
         found.setdefault(canonical_json([trial.config[name] for name in knobs]), trial)
@@ -65,7 +65,7 @@ def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial
 
 
 def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth) -> list[Config]:
-    """Returns what is confirmed of a run: the fastest n, and the default config, which nobody may have tried.
+    """Returns the configs to confirm: the fastest n, and the default config, which may never have been tried.
 
     Args:
         trials: the run's trials.
@@ -85,7 +85,7 @@ def confirm(configs: Sequence[Config], measure: Measure, after_trials: int) -> l
     Args:
         configs: the configs to measure.
         measure: measures them, more carefully than a trial.
-        after_trials: how many trials the run has.
+        after_trials: number of trials of the run.
     """
     measured = zip(configs, measure(configs) if configs else (), strict=True)
     ranking = sorted(measured, key=lambda pair: _cost_s(pair[1]))
@@ -96,7 +96,7 @@ def confirm(configs: Sequence[Config], measure: Measure, after_trials: int) -> l
 
 
 def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> list[Trial | Confirmation]:
-    """Returns all that worked, the best first: what was confirmed, and then the trials that no confirmation refuted."""
+    """Returns all that worked, best first: the confirmed configs, then the trials that were not measured again."""
     confirmed = {_identity(confirmation.config) for confirmation in confirmations}
     standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
     others = [trial for trial in fastest(trials, worth) if _identity(trial.config) not in confirmed]
@@ -104,12 +104,12 @@ def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth
 
 
 def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: int) -> list[Trial | Confirmation]:
-    """Returns n of a ranking: first the best of every combination of values of some knobs, and then what follows.
+    """Returns n entries of a ranking: first the best of each combination of values of `knobs`, then the rest in order.
 
     Args:
-        ranking: the best first.
-        knobs: names; a config without one of them has no value of it.
-        n: how many; less where there are not so many, or they take far longer than the best.
+        ranking: configs, the best first.
+        knobs: knob names; a config may lack some of them.
+        n: number of entries; fewer where the ranking is shorter or the rest is far slower than the best.
     """
     near = [each for each in ranking if _cost_s(each.measurement) <= _FAR * _cost_s(ranking[0].measurement)]
     leaders: dict[str, Trial | Confirmation] = {}
@@ -120,7 +120,7 @@ def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: in
 
 
 def _cost_s(measurement: Measurement) -> float:
-    """Returns what to sort by: the latency, a failure last of all."""
+    """Returns the sort key: the latency, or infinity for a failure."""
     return math.inf if measurement.latency_s is None else measurement.latency_s
 
 

@@ -7,7 +7,7 @@ from anole.search.state import Search
 from anole.search.watch import NOBODY, Watch
 
 TUNER_VERSION = 4
-"""Raised when the same settings lead to other proposals than before; a part of a run's key."""
+"""Part of a run's key; incremented when a code change makes the same settings propose different configs."""
 
 
 def tune(search: Search, measure: Measure, n_trials: int, watch: Watch = NOBODY) -> None:

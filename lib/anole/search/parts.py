@@ -1,8 +1,8 @@
-"""The parts of a tuner by the names that models.yaml calls them: those built in, and those of installed packages.
+"""Finds the parts of a tuner by their names in models.yaml: built-in parts and parts of installed packages.
 
-A package adds parts of its own by entry points in the groups ``anole.explorers``, ``anole.samplers``,
-``anole.surrogates`` and ``anole.evaluators``, each under the part's name. They are looked up only where a name is not
-built in, so that an installed package cannot change what a built-in name means.
+A package adds its own parts through entry points in the groups ``anole.explorers``, ``anole.samplers``,
+``anole.surrogates`` and ``anole.evaluators``, each under the part's name. They are looked up only for names that are
+not built in, so that an installed package cannot change the meaning of a built-in name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BUILT_IN: dict[str, Mapping[str, type[Any]]] = {
     "surrogate": SURROGATES,
     "evaluator": EVALUATORS,
 }
-"""For every role the settings of its parts by their names."""
+"""For every role, the settings classes of its built-in parts by name."""
 
 
 def find_part(role: str, name: object, path: str) -> type[Any]:
@@ -34,10 +34,10 @@ def find_part(role: str, name: object, path: str) -> type[Any]:
     Args:
         role: explorer, sampler, surrogate or evaluator.
         name: the part's name in models.yaml.
-        path: where in models.yaml the name stands.
+        path: the YAML path of the name in models.yaml.
 
     Raises:
-        SpecError: there is no such part, or the package that brings it is broken.
+        SpecError: there is no such part, or the package that provides it is broken.
     """
     if isinstance(name, str) and name in BUILT_IN[role]:
         return BUILT_IN[role][name]
@@ -48,7 +48,7 @@ def find_part(role: str, name: object, path: str) -> type[Any]:
 
 
 def _load(role: str, found: EntryPoint, path: str) -> type[Any]:
-    """Returns what an entry point of a package points to, once it is sure to be a part of its name."""
+    """Loads the settings class of an entry point and checks that it is a part with the entry point's name."""
     where = f"{role} {found.name!r}, which is {found.value}"
     try:
         part = found.load()

@@ -1,4 +1,4 @@
-"""The presets: which parts make which tuner, and how models.yaml overrides them."""
+"""Defines the presets (the parts of each named tuner) and applies the overrides of models.yaml to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
 
 _PLANNED = 64
-"""Candidates among which RELEASE, Chameleon and DCOC sample: their b_GBT, which the authors' code plans with."""
+"""Number of candidates that RELEASE, Chameleon and DCOC sample from: their b_GBT, as in the authors' code."""
 
 PRESETS = {
     settings.preset: settings
@@ -66,10 +66,10 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
     """Returns the settings of a tuner from plain values.
 
     Args:
-        plain: ``preset``, and what overrides it: a part as its name (``explorer: random``) or as a mapping of
+        plain: ``preset`` and its overrides: a part as its name (``explorer: random``) or as a mapping of
             its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch``, ``n_confirm``, ``min_gain`` and
-            ``warm_start``. What is not named stays as in the preset, or is a default where the part is another one.
-        path: where in models.yaml `plain` stands.
+            ``warm_start``. Other settings keep the preset's value, or have the default if the part differs.
+        path: the YAML path of `plain` in models.yaml.
 
     Raises:
         SpecError: a name is unknown or a value is not allowed.

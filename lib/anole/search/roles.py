@@ -15,11 +15,11 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class Examples:
-    """What a surrogate learns from.
+    """Training examples of a surrogate.
 
     Attributes:
-        features: shape (n, n_features), as the space gives them.
-        scores: shape (n,), speed relative to the best of the same task, a failure is 0.
+        features: the space's features, shape (n, n_features).
+        scores: speed relative to the best of the same task, shape (n,); 0 for a failure.
     """
 
     features: NDArray[np.float32]
@@ -30,10 +30,10 @@ class Examples:
 
 
 class History:
-    """What a run has measured so far, in arrays; speeds are discounted as the space says.
+    """The measurements of a run so far, as arrays; speeds are multiplied by the space's discounts.
 
     Args:
-        space: where the configs come from.
+        space: the space of the configs.
         flop: floating-point operations of one run of the task's kernel.
         prior: examples from similar tasks, which are learned before anything is measured.
     """
@@ -48,21 +48,21 @@ class History:
 
     @property
     def best_gflops(self) -> float:
-        """The fastest so far; 0 before the first success."""
+        """The highest speed so far, in GFLOP/s; 0 before the first success."""
         return float(self.gflops.max(initial=0.0))
 
     @property
     def visited(self) -> NDArray[np.int64]:
-        """The indices that were measured, shape (n,)."""
+        """The indices of the measured configs, shape (n,)."""
         return self.space.indices(self.vectors)
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """What surrogates learn, shape (n,): speed relative to the best, a failure is 0."""
+        """Speed relative to the best, shape (n,), 0 for a failure; surrogates are fitted to it."""
         return self.gflops / max(self.best_gflops, 1e-12)
 
     def examples(self) -> Examples:
-        """Returns what there is to learn from: what was measured, and before that the prior, if there is one."""
+        """Returns the training examples: the measurements or, before the first one, the prior if there is one."""
         if not len(self) and self.prior is not None:
             return self.prior
         return Examples(self.space.features(self.vectors), self.scores)
@@ -77,14 +77,14 @@ class History:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What an explorer found worth considering, the most promising first.
+    """Configs that an explorer proposes, the most promising first.
 
     Attributes:
         vectors: shape (n, n_knobs), valid, distinct, never measured.
-        scores: shape (n,), the surrogate's word; zeros before its first fit.
+        scores: the surrogate's scores, shape (n,); zeros before its first fit.
         values: the values that the explorer's critic gives them, shape (n,); None without a critic.
-        epsilon: which share of a batch the explorer would rather have drawn at random; None leaves it to the sampler.
-        log: figures of the search for the run's record (steps, queries, losses).
+        epsilon: share of a batch that the explorer wants drawn at random; None leaves it to the sampler.
+        log: statistics of the search, stored with the run (steps, queries, losses).
     """
 
     vectors: Vectors
@@ -95,49 +95,49 @@ class Candidates:
 
 
 class Surrogate(Protocol):
-    """Predicts speed without measuring."""
+    """Predicts the speed of configs without measuring them."""
 
     @property
     def fitted(self) -> bool:
-        """Whether there was anything to learn from yet."""
+        """Whether the surrogate has been fitted to any examples."""
 
     def fit(self, history: History) -> None:
-        """Learns the history's examples anew; without a success among them there is nothing to learn."""
+        """Refits to the history's examples; without a success among them the surrogate stays unfitted."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns, shape (n,), how promising index vectors of shape (n, n_knobs) are; about 1 is the best known."""
+        """Returns the scores, shape (n,), of index vectors of shape (n, n_knobs); the best known has about 1."""
 
     def spread(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns, shape (n,), the standard deviation of the predicted speed relative to the best; 0 where unknown."""
+        """Returns the standard deviation of the predicted relative speed, shape (n,); 0 where unknown."""
 
 
 class Explorer(Protocol):
-    """Walks the space on the surrogate's word; may carry state from one iteration to the next."""
+    """Searches the space, guided by the surrogate; may carry state from one iteration to the next."""
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         """Returns candidates; before the surrogate's first fit they are drawn uniformly."""
 
 
 class Sampler(Protocol):
-    """Chooses few, representative configs to measure."""
+    """Chooses a few representative configs to measure."""
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
         """Returns at most n distinct, valid, never measured index vectors, shape (at most n, n_knobs)."""
 
 
 Timer = Callable[[int], float]
-"""Runs a kernel so many times back to back and returns the mean seconds of one run."""
+"""Runs a kernel the given number of times back to back and returns the mean seconds of one run."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What an evaluator found out about one kernel; times are in seconds.
+    """The timing of one kernel by an evaluator; times are in seconds.
 
     Attributes:
         latency_s: seconds of one run.
         latency_std_s: standard deviation over the repeats.
         cv: coefficient of variation of the repeats (standard deviation over mean).
-        repeats: how many repeats were timed.
+        repeats: number of timed repeats.
     """
 
     latency_s: float
@@ -147,16 +147,16 @@ class Timing:
 
 
 class Evaluator(Protocol):
-    """Decides how often a kernel is run before its time is believed."""
+    """Decides how often a kernel is run to determine its latency."""
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
         """Times one kernel.
 
         Args:
-            timer: runs it.
+            timer: runs the kernel.
             best_s: seconds of one run of the fastest rival so far; None when there is none.
         """
 
 
 Measure = Callable[[Sequence[Config]], Iterable[Measurement]]
-"""Measures configs and gives their measurements in the same order, if it can one by one; failures too."""
+"""Measures configs and yields their measurements in the same order, one by one if possible, failures included."""

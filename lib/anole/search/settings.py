@@ -16,7 +16,7 @@ from anole.space.space import Space
 
 @dataclass(frozen=True)
 class Range:
-    """The bounds of a number, both allowed: ``Annotated[int, Range(1, 64)]``."""
+    """The inclusive bounds of a number: ``Annotated[int, Range(1, 64)]``."""
 
     low: float
     high: float = math.inf
@@ -26,10 +26,10 @@ class Range:
 
 
 class Settings(Protocol):
-    """A frozen dataclass whose fields are what models.yaml may set.
+    """A frozen dataclass whose fields can be set in models.yaml.
 
-    A field is an int, float, bool or str, or one of the values of a `Literal`; a number may carry a `Range`;
-    all may be ``| None``.
+    A field is an int, float, bool or str, or one of the values of a `Literal`; a number may have a `Range`;
+    any field may be ``| None``.
 
     Attributes:
         name: the part's name in models.yaml.
@@ -43,27 +43,27 @@ Role_co = TypeVar("Role_co", covariant=True)
 
 
 class Part(Settings, Protocol[Role_co]):
-    """The settings of an explorer, a sampler or a surrogate, which make it."""
+    """The settings of an explorer, a sampler or a surrogate, and its factory."""
 
     def start(self, space: Space) -> Role_co:
         """Returns the part, ready to tune one task."""
 
 
 class EvaluatorSettings(Settings, Evaluator, Protocol):
-    """The settings of an evaluator, which has no state: they are the evaluator."""
+    """The settings of an evaluator; since an evaluator has no state, they are the evaluator itself."""
 
 
 @dataclass(frozen=True)
 class TunerSettings:
-    """Everything that decides which configs a tuner proposes, but for the seed and the number of trials.
+    """Everything that determines which configs a tuner proposes, except the seed and the number of trials.
 
     Attributes:
-        preset: the name of what it was made from.
-        batch: trials of one iteration of the loop.
-        n_confirm: how many of the fastest configs are measured again at the end.
-        min_gain: the share of the best latency that an iteration must be expected to save for the search to go
-            on; null never stops before the budget is spent.
-        warm_start: whether to learn from what was measured of similar tasks on the same target first.
+        preset: name of the preset that the settings are based on.
+        batch: trials per iteration of the loop.
+        n_confirm: number of the fastest configs that are measured again at the end.
+        min_gain: the search stops when the next iteration is expected to save less than this share of the best
+            latency; null never stops before the budget is spent.
+        warm_start: whether to learn first from the trials of similar tasks on the same target.
     """
 
     preset: str
@@ -77,7 +77,7 @@ class TunerSettings:
     warm_start: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the plain, complete form, as stored with a run and as part of its key."""
+        """Returns all settings as plain values; they are stored with a run and are part of its key."""
         parts = {
             "explorer": self.explorer,
             "sampler": self.sampler,
@@ -90,12 +90,12 @@ class TunerSettings:
 
 
 def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns keyword arguments for settings from their plain values.
+    """Returns keyword arguments for a settings class from plain values.
 
     Args:
-        cls: the settings.
+        cls: the settings class.
         plain: field name to value.
-        path: where in models.yaml `plain` stands.
+        path: the YAML path of `plain` in models.yaml.
 
     Raises:
         SpecError: a field is unknown or its value is not allowed.
@@ -114,12 +114,16 @@ def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, A
 
 
 def unknown(what: str, found: object, allowed: Iterable[str]) -> str:
-    """Returns what to say of a name that does not exist: what is allowed, and what may have been meant."""
+    """Returns the message for an unknown name: the allowed names, and the one that was probably meant."""
     return f"unknown {what} {found!r}; {suggestion(str(found), list(allowed))}"
 
 
 def _read(value: Any, hint: Any) -> Any:
-    """Returns a value as its type hint wants it, or raises ValueError."""
+    """Returns a value as its type hint requires it.
+
+    Raises:
+        ValueError: the value is not allowed.
+    """
     match get_origin(hint), get_args(hint):
         case ((typing.Union | types.UnionType), (kind, _)):
             return None if value is None else _read(value, kind)
@@ -139,7 +143,7 @@ def _read(value: Any, hint: Any) -> Any:
 
 
 def _allowed(hint: Any) -> str:
-    """Returns for people what a type hint allows."""
+    """Describes in words the values that a type hint allows."""
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     match get_origin(hint), get_args(hint):
         case ((typing.Union | types.UnionType), (kind, _)):

@@ -19,7 +19,7 @@ from anole.search.surrogate.blind import Blind
 from anole.space.space import Space, Vectors
 
 _LED_SHARE = 0.5
-"""The share of the first batch that similar tasks choose; the rest is what the explorer begins with without them."""
+"""Share of the first batch chosen with the prior of similar tasks; the explorer proposes the rest without it."""
 
 _GAIN_MEMORY = 0.5
 """The weight of the previous expectation in the expected gain."""
@@ -75,7 +75,7 @@ class Search:
         recorded: trials of the same run, which are replayed before anything is measured.
 
     Attributes:
-        trials: replayed and new ones, in the order of their iterations.
+        trials: replayed and new trials, in the order of their iterations.
         batch: the configs of the present iteration; None between two iterations.
         iteration: the number of the latest iteration; -1 before the first.
         log: figures of the latest iteration's search.
@@ -103,12 +103,12 @@ class Search:
 
     @property
     def converged(self) -> bool:
-        """Whether the next iteration is expected to gain too little to be worth it."""
+        """Whether the next iteration is expected to gain less than `min_gain`."""
         return self.settings.min_gain is not None and self.expected_gain < self.settings.min_gain
 
     @property
     def done(self) -> bool:
-        """Whether more trials would be in vain."""
+        """Whether no further trials are useful."""
         return self.exhausted or self.converged
 
     def start_clock(self) -> None:
@@ -140,8 +140,8 @@ class Search:
         """Makes the chosen configs the batch; recorded trials of the iteration count as chosen and as measured.
 
         Args:
-            chosen: index vectors, shape (n, n_knobs); without any the space is exhausted.
-            log: figures of the explorer's search.
+            chosen: index vectors, shape (n, n_knobs); if empty, the space is exhausted.
+            log: statistics of the explorer's search.
         """
         known = [trial for trial in self._recorded if trial.iteration == self.iteration]
         vectors = _vectors(self.subject.space, known)
@@ -192,7 +192,7 @@ class Search:
             logger.info("converged after %d trials", len(self.trials))
 
     def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
-        """Returns the index vectors that are not among others."""
+        """Returns the index vectors that are not in `others`."""
         space = self.subject.space
         return vectors[~np.isin(space.indices(vectors), space.indices(others))]
 
