@@ -13,15 +13,15 @@ TUNER_VERSION = 4
 def tune(search: Search, measure: Measure, n_trials: int, watch: Watch = NOBODY) -> None:
     """Tunes one task until it has `n_trials` trials, the space is exhausted or the search has converged.
 
-    To raise a budget, call again with more trials: a batch that the smaller budget cut off is completed first. To
-    resume an interrupted run, give the search its recorded trials: it proposes the same configs again, and measures no
-    recorded config twice. Both ways end with the same trials as a run without an interruption.
+    To raise the budget, call `tune` again with more trials: a batch that the smaller budget cut off is completed
+    first. To resume an interrupted run, give the search its recorded trials: it proposes the same configs again, and
+    the recorded ones are not measured again. Both ways end with the trials of an uninterrupted run.
 
     Args:
         search: the state of the run: its history, its explorer, its sampler and its surrogate.
-        measure: measures configs; a candidate that fails has a measurement, too.
-        n_trials: the budget, which includes recorded trials.
-        watch: callbacks, such as the one that stores every trial.
+        measure: measures configs; a candidate that fails also has a measurement.
+        n_trials: total number of trials of the run, including recorded trials.
+        watch: callbacks for the events of the search, such as one that stores every trial.
 
     Raises:
         ConfigError: a recorded config does not belong to the space.
@@ -36,4 +36,4 @@ def tune(search: Search, measure: Measure, n_trials: int, watch: Watch = NOBODY)
             watch.iteration(search.iteration, search.log)
             for config, measurement in zip(configs, measure(configs), strict=True):  # the only expensive step
                 watch.trial(search.append(config, measurement))  # stored before the next config is measured
-        search.learn()  # a complete batch becomes history, to which the surrogate is fitted
+        search.learn()  # adds a complete batch to the history; the next `propose` fits the surrogate

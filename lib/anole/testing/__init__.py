@@ -1,4 +1,4 @@
-"""What proves a part of a tuner or a target, shipped with the library: contract suites, and stand-ins for hardware.
+"""Test tools for parts of tuners and for targets: contract suites, and substitutes for hardware.
 
-The contract suites need pytest, and that of samplers hypothesis; the other modules need nothing more than Anole does.
+The contract suites need pytest, and the sampler suite also needs hypothesis; the other modules need only Anole.
 """

@@ -1,7 +1,7 @@
-"""Scheduled CUDA functions made to run on any processor: what their schedule computes, without a GPU.
+"""Runs scheduled CUDA functions on any processor, to check without a GPU what their schedule computes.
 
-TensorIR means the same whatever its loops are bound to and wherever its buffers are, so that a wrong index, a missing
-predicate or a lost update shows. What cannot show is a missing synchronisation, which TVM inserts itself.
+The meaning of TensorIR does not depend on loop bindings and buffer scopes, so that a wrong index, a missing predicate
+or a lost update shows. A missing synchronisation does not show; TVM inserts synchronisation itself.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def serial(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def emulated_error(template: Template, workload: Workload, config: Config, folder: Path) -> float:
-    """Returns how far a candidate is from the reference, by running it serially on this processor.
+    """Returns the relative error of a candidate against the reference, by running it serially on this processor.
 
     Args:
         template: the workload's template.
-        workload: whose candidate it is.
+        workload: the candidate's workload.
         config: the candidate's config.
-        folder: where the built library may lie.
+        folder: folder for the built library.
     """
     func = template.schedule(define(template, workload, config), workload, config)
     library = tvm.compile(tvm.IRModule({"main": serial(func)}), tvm.target.Target("llvm"))
@@ -56,6 +56,6 @@ def _blocks(sch: s_tir.Schedule) -> list[object]:
 
 
 def _as_serial(loop: tirx.For) -> tirx.For:
-    """The loop, unbound; whether it would be unrolled is nothing that its result depends on."""
+    """Returns the loop, unbound; unrolling is dropped too, as it does not change the result."""
     kind = tirx.ForKind.VECTORIZED if loop.kind == tirx.ForKind.VECTORIZED else tirx.ForKind.SERIAL
     return tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body)

@@ -9,7 +9,7 @@ from anole.search.roles import Evaluator
 
 
 class EvaluatorContract:
-    """Tests of an evaluator, which a subclass names.
+    """Tests of an evaluator, which a subclass provides as a fixture.
 
     ```
     class TestMine(EvaluatorContract):
@@ -25,21 +25,21 @@ class EvaluatorContract:
         raise NotImplementedError
 
     def test_a_steady_kernel_has_its_latency_and_no_spread(self, evaluator: Evaluator) -> None:
-        """What never varies is known exactly."""
+        """Constant times give the exact latency."""
         timing = evaluator.evaluate(_Kernel(3e-3))
         assert timing.latency_s == pytest.approx(3e-3)
         assert timing.latency_std_s == pytest.approx(0, abs=1e-12) and timing.cv == pytest.approx(0, abs=1e-9)
         assert timing.repeats >= 1
 
     def test_a_noisy_kernel_stays_within_what_was_seen(self, evaluator: Evaluator) -> None:
-        """The latency is one that was, and the spread is that of the repeats."""
+        """The latency lies within the observed times, and the spread is that of the repeats."""
         kernel = _Kernel(1e-3, noise=0.05)
         timing = evaluator.evaluate(kernel)
         assert min(kernel.costs_s) <= timing.latency_s <= max(kernel.costs_s)
         assert timing.latency_std_s > 0 and timing.cv == pytest.approx(timing.latency_std_s / 1e-3, rel=0.2)
 
     def test_the_kernel_is_run_a_whole_number_of_times_and_first_untimed(self, evaluator: Evaluator) -> None:
-        """The first run finds cold caches, and does not count."""
+        """The first run has cold caches and does not count."""
         cold = _Kernel(1e-3)
 
         def timer(number: int) -> float:
@@ -52,7 +52,7 @@ class EvaluatorContract:
         assert len(cold.calls) > timing.repeats
 
     def test_a_kernel_that_breaks_is_not_hidden(self, evaluator: Evaluator) -> None:
-        """Failure is data, for whoever asked."""
+        """The caller gets the exception."""
 
         def timer(number: int) -> float:
             raise RuntimeError("illegal instruction")

@@ -14,11 +14,11 @@ from anole.space import Space, option_knob
 from anole.testing.formulas import bowl, handful
 
 _MANY = 64
-"""Candidates that there must be in a space of many configs: the default batch."""
+"""Least number of candidates in a space of many configs: the default batch."""
 
 
 class ExplorerContract:
-    """Tests of an explorer, which a subclass names.
+    """Tests of an explorer, which a subclass provides as a fixture.
 
     ```
     class TestMine(ExplorerContract):
@@ -35,11 +35,11 @@ class ExplorerContract:
 
     @pytest.fixture(params=SURROGATES)
     def surrogate(self, request: pytest.FixtureRequest) -> Part[Surrogate]:
-        """The settings of the surrogate; every one that is built in."""
+        """The settings of the surrogate: each built-in one in turn."""
         return SURROGATES[request.param]()
 
     def test_candidates_are_valid_distinct_and_new(self, explorer: Part[Explorer], surrogate: Part[Surrogate]) -> None:
-        """In every iteration, those after the first included."""
+        """This holds in every iteration, not only in the first."""
         history = _measured()
         started, fitted = explorer.start(history.space), _fitted(surrogate)
         for iteration in range(3):
@@ -54,7 +54,7 @@ class ExplorerContract:
     def test_candidates_carry_the_surrogates_word_best_first(
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
-        """Or zeros, where it was not asked."""
+        """Scores are zeros if the explorer does not use the surrogate."""
         history, fitted = _measured(), _fitted(surrogate)
         candidates = explorer.start(history.space).propose(fitted, history, np.random.default_rng(0))
         assert candidates.scores.shape == (len(candidates.vectors),)
@@ -66,7 +66,7 @@ class ExplorerContract:
     def test_same_randomness_same_candidates_over_iterations(
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
-        """Resuming a run by replay depends on it."""
+        """Resuming a run by replay depends on this."""
         history, fitted = _measured(), _fitted(surrogate)
         runs = []
         for _ in range(2):
@@ -89,7 +89,7 @@ class ExplorerContract:
     def test_a_small_space_is_exhausted_and_then_there_is_nothing(
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
-        """No config is out of reach, and none is proposed twice."""
+        """Every config is reached, and none is proposed twice."""
         small = handful()
         assert small.space.valid_indices is not None
         started, learner = explorer.start(small.space), surrogate.start(small.space)
@@ -106,7 +106,7 @@ class ExplorerContract:
         assert len(started.propose(learner, history, np.random.default_rng(0)).vectors) == 0
 
     def test_a_space_of_one_config(self, explorer: Part[Explorer], surrogate: Part[Surrogate]) -> None:
-        """It is proposed."""
+        """The only config is proposed."""
         space = Space([option_knob("only", [7])])
         started = explorer.start(space)
         candidates = started.propose(surrogate.start(space), History(space, 1), np.random.default_rng(0))

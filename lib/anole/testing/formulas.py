@@ -1,4 +1,4 @@
-"""Formulas that answer for hardware: spaces whose best config is known, for tests of what searches them."""
+"""Formulas in place of hardware: spaces with known latencies, for tests of searches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from anole.space.space import Columns, Vectors
 
 @dataclass
 class Formula:
-    """A space and what its configs cost.
+    """A space and the latencies of its configs.
 
     Attributes:
-        space: where the configs come from.
-        cost_s: from columns to latencies in seconds, shape (n,); NaN is a config that fails.
+        space: the space of the configs.
+        cost_s: maps columns to latencies in seconds, shape (n,); NaN is a config that fails.
         flop: floating-point operations of one run.
-        asked: every config that was measured, in order.
+        asked: all measured configs, in order.
     """
 
     space: Space
@@ -31,7 +31,7 @@ class Formula:
     asked: list[Config] = field(default_factory=list)
 
     def measurements(self, vectors: Vectors) -> list[Measurement]:
-        """Returns what n index vectors cost, shape (n, n_knobs), without counting them as asked."""
+        """Returns the measurements of n index vectors, shape (n, n_knobs), without recording them in `asked`."""
         costs_s = self.cost_s(self.space.columns(vectors))
         return [
             Measurement(Status.RUN_ERROR, error="no result")
@@ -55,7 +55,7 @@ class Formula:
 
     @property
     def optimum_s(self) -> float:
-        """The least latency of the space, by asking for all of them."""
+        """The least latency of the space in seconds, computed from all of its configs."""
         assert self.space.valid_indices is not None, "the space is too large to ask for all of its configs"
         vectors = self.space.vectors(self.space.valid_indices)
         return float(np.nanmin(self.cost_s(self.space.columns(vectors))))

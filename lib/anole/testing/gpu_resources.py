@@ -16,12 +16,12 @@ _TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel takes at most, of those in one source.
+    """The largest resource usage among the kernels of one source.
 
     Attributes:
         registers: the registers of one thread.
         shared_bytes: the shared memory of one block, allocated statically.
-        spilled_bytes: that one thread stores to memory because registers are short.
+        spilled_bytes: bytes that one thread stores to memory for lack of registers.
     """
 
     registers: int
@@ -30,10 +30,10 @@ class Resources:
 
 
 def resources(source: str, arch: str) -> Resources:
-    """Compiles CUDA C++ for an architecture, and returns what its kernels take.
+    """Compiles CUDA C++ for an architecture and returns the resources of its kernels.
 
     Raises:
-        TargetError: there is no nvcc, or it refuses the source; the message holds what it said.
+        TargetError: there is no nvcc, or it refuses the source; the message includes its output.
     """
     nvcc = find_nvcc()
     if nvcc is None:

@@ -1,4 +1,4 @@
-"""A whole run on anything that answers for hardware, such as a formula or a table; it leaves no file."""
+"""A whole tuning run in memory, on a substitute for hardware such as a formula or a table."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def tune_in_memory(
         settings: the parts of the tuner.
         measure: measures a batch.
         n_trials: the budget, recorded trials included.
-        seed: where all randomness comes from.
+        seed: the seed of all randomness.
         recorded: trials of the same run.
-        confirmed: confirmations of the same run; the fastest are not confirmed again after as many trials.
-        confirm_with: measures the fastest configs again, more carefully; they stay unconfirmed without it.
+        confirmed: earlier confirmations of the run; those made after the same number of trials are reused.
+        confirm_with: measures the fastest configs again, more carefully; None leaves them unconfirmed.
         watch: callbacks for iterations, trials and confirmations.
 
     Returns:
-        The fastest: confirmed, if anything was, or as its trial; None when every trial failed.
+        The fastest config, as a confirmation if any was confirmed, otherwise as its trial; None if every trial failed.
 
     Raises:
         ConfigError: a recorded config does not belong to the space.

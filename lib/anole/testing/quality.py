@@ -11,33 +11,33 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Curve:
-    """What a run had found by when.
+    """The quality of a run over its trials.
 
     Attributes:
-        elapsed_s: shape (n,), when each trial was done.
-        quality: shape (n,), after each trial the latency of the best known over that of the run's own best, so
-            that 1 is perfect; NaN where it is not known.
+        elapsed_s: elapsed seconds at the end of each trial, shape (n,).
+        quality: latency of the best known config over that of the run's best config after each trial, shape (n,);
+            1 is perfect, NaN is unknown.
     """
 
     elapsed_s: NDArray[np.float64]
     quality: NDArray[np.float64]
 
     def at_trials(self, n_trials: int) -> float:
-        """Returns the quality after so many trials, or at the end of a shorter run; NaN where it is not known."""
+        """Returns the quality after `n_trials` trials, or at the end of a shorter run; NaN if unknown."""
         return float(self.quality[min(n_trials, len(self.quality)) - 1]) if n_trials > 0 else np.nan
 
     def at_seconds(self, elapsed_s: float) -> float:
-        """Returns the quality after so many seconds, or at the end of a shorter run; NaN where it is not known."""
+        """Returns the quality after `elapsed_s` seconds, or at the end of a shorter run; NaN if unknown."""
         return self.at_trials(int((self.elapsed_s <= elapsed_s).sum()))
 
     def reached(self, quality: float) -> tuple[int, float] | None:
-        """Returns the trials and the seconds after which a quality was first reached; None when it never was."""
+        """Returns the trials and the seconds after which a quality was first reached; None if it never was."""
         good = np.flatnonzero(self.quality >= quality)
         return (int(good[0]) + 1, float(self.elapsed_s[good[0]])) if len(good) else None
 
 
 def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
-    """Returns for each trial which one is the fastest up to it, shape (n,); -1 before the first success.
+    """Returns for each trial the index of the fastest trial so far, shape (n,); -1 before the first success.
 
     Args:
         latencies_s: the latencies of n trials; NaN is a failure.
@@ -48,14 +48,14 @@ def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
 
 
 def log_gap(latencies_s: Sequence[float], best_s: float, n_fastest: int = 1) -> float:
-    """Returns the mean natural logarithm of how much slower than the best known the fastest trials of a run are.
+    """Returns the mean natural logarithm of the latencies of a run's fastest trials over the best known one.
 
-    The more trials count, the less one lucky draw decides.
+    With more trials, a single lucky draw matters less.
 
     Args:
         latencies_s: the latencies of the trials; NaN is a failure.
         best_s: the best known.
-        n_fastest: how many count; infinity comes of a run with fewer successes.
+        n_fastest: number of fastest trials; a run with fewer successes gives infinity.
     """
     fastest = np.sort(np.asarray(latencies_s, dtype=np.float64))[:n_fastest]
     complete = len(fastest) == n_fastest and not np.isnan(fastest).any()
@@ -63,9 +63,9 @@ def log_gap(latencies_s: Sequence[float], best_s: float, n_fastest: int = 1) -> 
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Returns the lower quartile, the median and the upper quartile; infinity, for never, sorts last.
+    """Returns the lower quartile, the median and the upper quartile; infinity means never and sorts last.
 
-    Each is one of the values, since nothing lies between a number and never.
+    Each is one of the values, since a number and infinity have no midpoint.
     """
     low, median, high = np.quantile(values, (0.25, 0.5, 0.75), method="inverted_cdf")
     return float(low), float(median), float(high)

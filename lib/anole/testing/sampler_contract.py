@@ -15,7 +15,7 @@ from anole.testing.formulas import Formula, bowl, handful
 
 
 class SamplerContract:
-    """Tests of a sampler, which a subclass names.
+    """Tests of a sampler, which a subclass provides as a fixture.
 
     ```
     class TestMine(SamplerContract):
@@ -39,7 +39,7 @@ class SamplerContract:
     def test_the_choice_is_valid_distinct_new_and_no_more_than_asked(
         self, sampler: Part[Sampler], n_measured: int, n_candidates: int, n: int, seed: int
     ) -> None:
-        """However few candidates there are, of however many there could be."""
+        """This holds for any number of candidates, including none."""
         small = _handful()
         history = small.history(n_measured)
         candidates = _candidates(history, n_candidates, seed)
@@ -52,7 +52,7 @@ class SamplerContract:
         assert not np.isin(indices, history.visited).any()
 
     def test_the_choice_is_repeatable(self, sampler: Part[Sampler]) -> None:
-        """Resuming a run by replay depends on it."""
+        """Resuming a run by replay depends on this."""
         history = _bowl().history(50)
         candidates = _candidates(history, 200, 0)
         first, second = (
@@ -61,7 +61,7 @@ class SamplerContract:
         np.testing.assert_array_equal(first, second)
 
     def test_the_choice_is_faster_than_chance_where_the_candidates_are(self, sampler: Part[Sampler]) -> None:
-        """A sampler may choose other configs than the candidates, but not at the price of what makes these fast."""
+        """A sampler may choose other configs than the candidates, but these must also be faster than chance."""
         formula = _bowl()
         history, pool = formula.history(50), formula.history(4000, seed=1)
         unseen = ~np.isin(pool.visited, history.visited)
@@ -73,7 +73,7 @@ class SamplerContract:
         assert measured.gflops.mean() > pool.gflops.mean()
 
     def test_nothing_to_choose_from(self, sampler: Part[Sampler]) -> None:
-        """Where all of a space is measured, nothing is chosen."""
+        """Nothing is chosen once the whole space is measured."""
         small = _handful()
         history = small.history(8)
         assert small.space.valid_indices is not None and len(history) == len(small.space.valid_indices)
@@ -82,7 +82,7 @@ class SamplerContract:
         assert chosen.shape == (0, len(small.space.knobs))
 
     def test_the_history_is_left_alone(self, sampler: Part[Sampler]) -> None:
-        """It is the loop's."""
+        """Only the loop changes the history."""
         history, before = _bowl().history(20), _bowl().history(20)
         sampler.start(history.space).choose(_candidates(history, 40, 1), history, 16, np.random.default_rng(0))
         np.testing.assert_array_equal(history.vectors, before.vectors)

@@ -19,7 +19,7 @@ from anole.testing.formulas import bowl, handful
 
 
 class SurrogateContract:
-    """Tests of a surrogate, which a subclass names.
+    """Tests of a surrogate, which a subclass provides as a fixture.
 
     ```
     class TestMine(SurrogateContract):
@@ -35,7 +35,7 @@ class SurrogateContract:
         raise NotImplementedError
 
     def test_knows_nothing_before_the_first_fit(self, surrogate: Part[Surrogate]) -> None:
-        """Its scores are zero, and an empty history changes nothing."""
+        """All scores are zero, and fitting to an empty history changes nothing."""
         space = handful().space
         started = surrogate.start(space)
         assert not started.fitted
@@ -44,7 +44,7 @@ class SurrogateContract:
         assert not started.fitted
 
     def test_learns_nothing_from_failures_alone(self, surrogate: Part[Surrogate]) -> None:
-        """What never worked says nothing about speed."""
+        """Failures carry no information about speed."""
         history = History(_measured().space, 1)
         vectors = history.space.sample(10, np.random.default_rng(0))
         history.add(vectors, [Measurement(Status.BUILD_ERROR)] * 10)
@@ -54,7 +54,7 @@ class SurrogateContract:
         assert started.score(vectors).shape == (10,)
 
     def test_once_fitted_it_ranks_configs_it_has_not_seen(self, surrogate: Part[Surrogate]) -> None:
-        """Its favourites are among the fast ones; about 1 is the best known."""
+        """The configs with the highest scores are fast; the best known scores about 1."""
         history, unseen = _measured(), _unseen()
         started = surrogate.start(history.space)
         started.fit(history)
@@ -62,13 +62,13 @@ class SurrogateContract:
         assert scores.shape == (400,) and scores.dtype == np.float64 and np.isfinite(scores).all()
         if started.fitted:
             favourites = np.argsort(scores)[-40:]
-            # A surrogate that knows its doubt may favour what is uncertain; chance is a half.
+            # A surrogate with a spread may prefer uncertain configs; chance level is 0.5.
             least = 0.65 if started.spread(unseen.vectors).any() else 0.85
             assert _ranks(unseen.scores)[favourites].mean() > least * 400
             assert 0.3 < scores.max() < 1.5
 
     def test_same_history_same_scores_one_by_one_or_together(self, surrogate: Part[Surrogate]) -> None:
-        """Resuming a run by replay depends on it."""
+        """Resuming a run by replay depends on this."""
         history = bowl().history(100)
         first, second = surrogate.start(history.space), surrogate.start(history.space)
         first.fit(history)
@@ -80,7 +80,7 @@ class SurrogateContract:
         assert first.score(history.vectors[:0]).shape == (0,)
 
     def test_a_single_trial_is_enough_to_go_on(self, surrogate: Part[Surrogate]) -> None:
-        """Its scores are numbers."""
+        """All scores are finite."""
         history = handful().history(1)
         started = surrogate.start(history.space)
         started.fit(history)

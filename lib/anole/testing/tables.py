@@ -1,4 +1,4 @@
-"""A recorded table of a whole space, on which searches run without hardware."""
+"""Recorded latencies of a whole space, on which searches run without hardware."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Table:
 
     Attributes:
         workload: the workload that was measured.
-        space: all of its configs, or a restricted part of them.
-        latencies_s: shape (n_valid,), of the valid configs in the order of their indices; NaN is a failure.
+        space: the workload's space, or a restricted part of it.
+        latencies_s: latencies of the valid configs in the order of their indices, shape (n_valid,); NaN is a failure.
     """
 
     workload: Workload
@@ -42,7 +42,7 @@ class Table:
         return float(np.nanmin(self.latencies_s))
 
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Looks up what configs of the space took."""
+        """Looks up the measurements of configs."""
         vectors = np.array([self.space.vector(config) for config in configs])
         rows = np.searchsorted(_valid_indices(self.space), self.space.indices(vectors))
         for latency_s in self.latencies_s[rows].tolist():
@@ -54,11 +54,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a search on a table did.
+    """The trials of a search on a table.
 
     Attributes:
-        trials: in order; `elapsed_s` is the time of the search alone.
-        iterations: number of the iteration to the figures of its search.
+        trials: the trials in order; `elapsed_s` is the time of the search alone.
+        iterations: statistics of each iteration's search, by the iteration's number.
     """
 
     trials: tuple[Trial, ...]
@@ -69,7 +69,7 @@ def read_table(path: Path) -> Table:
     """Reads a table that ``benchmarks/record_table.py`` wrote.
 
     Raises:
-        StoreError: the file is no table, or it was recorded on another space than the template has now.
+        StoreError: the file is not a table, or it was recorded on a different space than the template has now.
     """
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
@@ -89,11 +89,11 @@ def read_table(path: Path) -> Table:
 
 
 def replay(table: Table, settings: TunerSettings, n_trials: int, seed: int) -> Replay:
-    """Tunes on a table as on hardware, but for the measuring.
+    """Tunes on a table instead of hardware.
 
     Args:
-        table: answers for the hardware.
-        settings: the tuner's settings; its evaluator has nothing to decide.
+        table: the recorded latencies.
+        settings: the tuner's settings; the evaluator is not used.
         n_trials: the budget.
         seed: the seed of all randomness.
     """

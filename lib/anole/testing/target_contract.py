@@ -29,9 +29,9 @@ WORKLOADS = (
 
 
 class TargetContract:
-    """Tests of a target, which a subclass names by its description.
+    """Tests of a target, whose description a subclass provides as a fixture.
 
-    What needs the hardware is skipped where it is absent, and so is what does not apply to the kind of target.
+    Tests that need absent hardware or do not apply to the kind of target are skipped.
 
     ```
     class TestMine(TargetContract):
@@ -43,7 +43,7 @@ class TargetContract:
 
     @pytest.fixture
     def description(self) -> Mapping[str, Any]:
-        """What identifies the target, with its kind."""
+        """The description of the target, with its kind."""
         raise NotImplementedError
 
     @pytest.fixture(params=WORKLOADS, ids=lambda workload: workload.operator)
@@ -58,14 +58,14 @@ class TargetContract:
 
     @pytest.fixture
     def device(self, target: Target) -> Device:
-        """The target, where it is not simulated."""
+        """The target; skips the test if it is simulated."""
         if target.place is Place.SIMULATOR:
             pytest.skip("is simulated")
         return get_device(target.description)
 
     @pytest.fixture
     def present(self, device: Device) -> Device:
-        """The target, where this machine has it."""
+        """The target; skips the test if this machine lacks it."""
         absence = device.absence()
         if absence is not None:
             pytest.skip(absence)
@@ -79,7 +79,7 @@ class TargetContract:
         return any_workload
 
     def test_every_operator_has_a_version(self, target: Target, workload: Workload) -> None:
-        """It is a part of a task's key."""
+        """The version is part of a task's key."""
         assert target.template_version(workload) >= 1
         with pytest.raises(TargetError, match="no template for 'sort'"):
             target.template_version(cast(Workload, SimpleNamespace(operator="sort")))
@@ -89,16 +89,16 @@ class TargetContract:
         assert target.takes(any_workload, 1) == (any_workload.operator in target.operators)
 
     def test_the_default_config_is_one_of_the_space(self, target: Target, workload: Workload) -> None:
-        """And obeys its constraints."""
+        """The default config is valid and obeys the constraints."""
         assert target.space(workload).rejection(target.default_config(workload)) is None
 
     def test_a_space_is_the_same_every_time(self, target: Target, workload: Workload) -> None:
-        """Recorded configs are looked up in it."""
+        """Recorded configs are looked up in the space."""
         first, again = target.space(workload), get_target(target.description).space(workload)
         assert [(knob.name, knob.values) for knob in first.knobs] == [(knob.name, knob.values) for knob in again.knobs]
 
     def test_packing_gives_the_shape_it_says(self, device: Device, workload: Workload) -> None:
-        """And loses or repeats no weight."""
+        """Packing neither loses nor repeats a weight."""
         template, config = device.template(workload), device.default_config(workload)
         packed = template.pack_weight(workload, config, np.ones(weight_shape(workload), dtype=np.float32))
         assert packed.shape == template.packed_shape(workload, config)
@@ -116,12 +116,12 @@ class TargetContract:
         assert len(first) < 40
 
     def test_builds_without_the_hardware(self, device: Device, workload: Workload, tmp_path: Path) -> None:
-        """Candidates are built beside what runs."""
+        """Candidates are built while others run."""
         device.build(workload, device.default_config(workload), tmp_path / "kernel.so")
         assert (tmp_path / "kernel.so").stat().st_size > 0
 
     def test_builds_what_its_runner_runs_right(self, present: Device, workload: Workload, tmp_path: Path) -> None:
-        """By the reference that every candidate is compared with."""
+        """The result matches the reference that every candidate is compared with."""
         config = present.default_config(workload)
         present.build(workload, config, tmp_path / "kernel.so")
         kernel = present.runner(workload).load(tmp_path / "kernel.so", config)
@@ -129,7 +129,7 @@ class TargetContract:
         assert 0 < Fixed(number=1, repeats=3).evaluate(kernel).latency_s < 1
 
     def test_the_peak_is_above_every_kernel(self, present: Device, tmp_path: Path) -> None:
-        """No kernel exceeds it."""
+        """No kernel exceeds the peak."""
         workload = next(workload for workload in WORKLOADS if workload.operator in present.operators)
         config = present.default_config(workload)
         present.build(workload, config, tmp_path / "kernel.so")
@@ -137,7 +137,7 @@ class TargetContract:
         assert present.peak_gflops() > workload.flop / latency_s / 1e9
 
     def test_what_is_simulated_is_exact(self, target: Target, workload: Workload) -> None:
-        """It is the same every time, and needs no device."""
+        """A simulated time is the same every time and needs no device."""
         if target.place is not Place.SIMULATOR:
             pytest.skip("is measured")
         config = target.default_config(workload)
@@ -147,11 +147,11 @@ class TargetContract:
             get_device(target.description)
 
     def test_only_what_can_be_observed_is_refined(self, target: Target) -> None:
-        """Its kind says so before any compiler is imported."""
+        """The kind states this without importing a compiler."""
         assert get_kind(target.description["kind"]).refinable == (target.observable() is not None)
 
     def test_something_compiles_and_runs_its_networks(self, target: Target) -> None:
-        """By the names that the target gives."""
+        """The target names the compiler and the runner."""
         assert callable(named_object(target.networks.compiler))
         runner = named_object(target.networks.runner)(target)
         assert runner.threads >= 1 and isinstance(runner.is_exact, bool)

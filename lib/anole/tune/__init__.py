@@ -1,1 +1,1 @@
-"""The stage that tunes tasks."""
+"""The tune stage: searches the best configs of tasks and records every trial."""

@@ -35,27 +35,27 @@ from anole.tune.workers import Workers
 logger = logging.getLogger(__name__)
 
 _N_RIVALS = 8
-"""Configs that a receipt names, of each kind one first: kinds suit the caches of a network differently."""
+"""Number of configs in a receipt, one of each kind first: kinds suit the caches of a network differently."""
 
 _SAMPLED = 4096
-"""Configs that are asked whether they can work, to know which share of a space cannot."""
+"""Number of sampled configs that estimate which share of a space is invalid."""
 
 
 class TaskTuning:
-    """A search that takes as many trials as it is granted, step by step, and records them.
+    """A search that runs the trials that it is granted, step by step, and records them.
 
-    A context manager; entering it opens the shard, or waits for the process that has it open.
+    A context manager; entering it opens the shard, and waits while another process has it open.
 
     Args:
         task: the task to tune.
         settings: the tuner's settings.
         seed: the tuner's seed.
         shards_dir: the folder of all shards.
-        workers: the worker processes of all tasks that are tuned side by side.
-        weight: how often the model runs it.
-        n_trials: at most so many trials of the shard count; all of them when None.
+        workers: the worker processes of all tasks that are tuned together.
+        weight: how often the model runs the task.
+        n_trials: number of trials of the shard that count at most; all of them when None.
         site: where candidates run; None where they are simulated.
-        n_builders: how many candidates are built at once, where that disturbs none that runs; all cores when None.
+        n_builders: how many candidates are built at once, where building disturbs no measurement; all cores when None.
         watch: callbacks for events, which are called after the event is recorded.
     """
 
@@ -107,34 +107,34 @@ class TaskTuning:
 
     @property
     def trials(self) -> Sequence[Trial]:
-        """Those that count by now: replayed and new ones, or what was recorded where that is enough."""
+        """The trials that count so far: replayed and new ones, or the recorded ones if these reach the limit."""
         if self._search is not None:
             return self._search.trials
         return self._recorded if self._is_complete else ()
 
     @property
     def n_trials(self) -> int:
-        """How many trials count by now."""
+        """Number of trials that count so far."""
         return len(self.trials)
 
     @property
     def n_failures(self) -> int:
-        """How many of the trials failed."""
+        """Number of these trials that failed."""
         return sum(trial.measurement.status is not Status.OK for trial in self.trials)
 
     @property
     def best_gflops(self) -> float:
-        """Of the fastest trial; 0 while there is none."""
+        """Speed of the fastest trial, in GFLOP/s; 0 if there is none."""
         return max((trial.gflops or 0.0 for trial in self.trials), default=0.0)
 
     @property
     def latency_s(self) -> float:
-        """Of all that the model spends on the task; while nothing worked, that of a very slow processor."""
+        """Seconds that one run of the model spends on the task; at 1 GFLOP/s before the first success."""
         return self.weight * self.task.workload.flop / 1e9 / (self.best_gflops or 1.0)
 
     @property
     def done(self) -> bool:
-        """Whether more trials would be in vain."""
+        """Whether no further trials are useful."""
         return self._is_complete or (self._search is not None and self._search.done)
 
     @property
@@ -143,7 +143,7 @@ class TaskTuning:
         return self.latency_s * (self._search.expected_gain if self._search is not None else 1.0)
 
     def advance(self, n_trials: int) -> None:
-        """Goes on until there are so many trials, or it is done."""
+        """Tunes until the task has `n_trials` trials in total or is done."""
         if self._is_complete:
             return
         if self._search is None:
@@ -151,7 +151,7 @@ class TaskTuning:
         tune(self._search, self._measure, n_trials, self._watch)
 
     def receipt(self, n_trials: int) -> TuningReceipt:
-        """Confirms the fastest trials, unless the shard has more than count, and returns what came of it all.
+        """Confirms the fastest trials, unless the shard has more trials than count, and returns the receipt.
 
         Args:
             n_trials: the budget.
@@ -185,7 +185,7 @@ class TaskTuning:
         )
 
     def _elsewhere(self) -> dict[str, Any]:
-        """Returns what a record says of where candidates run, unless that is this machine."""
+        """Returns the facts of the remote machine for the run's record; nothing on this machine."""
         remote = self._site.remote if self._site is not None else None
         return {} if remote is None else {"measured_at": remote.to_json()}
 
@@ -221,12 +221,12 @@ class TaskTuning:
 
 
 def _facts_of(space: Space) -> SpaceFacts:
-    """Returns what a space is like, by a sample that is the same every time."""
+    """Returns the facts of a space, estimated from a fixed sample."""
     drawn = space.vectors(space.draw(_SAMPLED, np.random.default_rng(0)))
     return SpaceFacts(space.size, _SAMPLED, space.rejections(drawn))
 
 
 def _measured(ranking: Iterable[Trial | Confirmation]) -> tuple[MeasuredConfig, ...]:
-    """Returns the configs of what worked, with their latencies."""
+    """Returns the configs that worked, with their latencies."""
     latencies = ((each.config, each.measurement.latency_s) for each in ranking)
     return tuple(MeasuredConfig(config, latency_s) for config, latency_s in latencies if latency_s is not None)

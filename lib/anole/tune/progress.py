@@ -20,11 +20,11 @@ _LOG_EVERY_SHARE = 0.1
 
 
 class Progress:
-    """Tells how many trials are done, the best of them, the failures and the time left, on standard error.
+    """Shows the number of trials, the best speed, the failures and the time left on standard error.
 
     Args:
         label: the name of the work.
-        total: how many trials there will be, those of an interrupted run included.
+        total: total number of trials, including those of an interrupted run.
     """
 
     def __init__(self, label: str, total: int) -> None:
@@ -46,10 +46,10 @@ class Progress:
         self._logged_at_s = 0.0
 
     def update(self, done: int, best_gflops: float, failures: int) -> None:
-        """Tells what is done by now.
+        """Shows the current state.
 
         Args:
-            done: trials so far, failures and those of an interrupted run included.
+            done: trials so far, including failures and those of an interrupted run.
             best_gflops: the speed of the best trial so far; 0 when there is none.
             failures: trials so far that failed.
         """

@@ -86,17 +86,17 @@ def tune_model(
     remote: Remote | None = None,
     n_builders: int | None = None,
 ) -> None:
-    """Tunes all tasks of a model by one budget and writes their receipts.
+    """Tunes all tasks of a model with one shared budget and writes their receipts.
 
-    Trials go where they are expected to save the most: where a task is slow, occurs often, and still gained in
-    its last iterations. An interrupted tuning is resumed as that of one task is.
+    Trials go to the tasks with the greatest expected saving: slow and frequent tasks that still gained in their
+    last iterations. An interrupted run is resumed as in `tune_task`.
 
     Args:
         manifest_path: the manifest of the model on its target.
         tasks_dir: the folder of the tasks that the manifest lists.
         settings: the tuner's settings.
         seed: the seed of all randomness.
-        n_trials: how many configs are measured, of all tasks together.
+        n_trials: the budget of all tasks together.
         shards_dir: the folder of all shards.
         receipts_path: where the receipts go.
         remote: the other machine that runs candidates; this machine when None.
@@ -131,13 +131,13 @@ def tune_model(
 
 
 def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | None:
-    """Returns where candidates of a task run, to be left with the stack; None where they are simulated."""
+    """Returns the site of a task's candidates, entered on the stack; None where they are simulated."""
     target = get_target(task.target)
     return None if target.place is Place.SIMULATOR else stack.enter_context(site_of(target, remote))
 
 
 def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:
-    """Returns the trials of all tasks, their speed together in GFLOP/s, 0 while nothing worked, and the failures."""
+    """Returns the number of trials, the overall speed in GFLOP/s (0 before a success) and the number of failures."""
     flop = sum(tuning.weight * tuning.task.workload.flop for tuning in tunings)
     latency_s = sum(tuning.latency_s for tuning in tunings)
     trials, failures = sum(tuning.n_trials for tuning in tunings), sum(tuning.n_failures for tuning in tunings)

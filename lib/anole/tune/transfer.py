@@ -20,22 +20,22 @@ from anole.targets import get_target
 from anole.task import Task, Workload
 
 N_SOURCES = 8
-"""How many similar tasks are learned from at most."""
+"""Number of similar tasks to learn from at most."""
 
 logger = logging.getLogger(__name__)
 
 
 def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> list[Source]:
-    """Returns, of the tasks that resemble a task most, the longest run of each.
+    """Returns the longest run of each of the tasks that are most similar to a task.
 
-    A task resembles another when it is of the same operator, by the same template, on the same target; it does
-    so the more, the less the logarithms of its shape differ. Other runs of the task itself do not count: a
-    second run would else not be one.
+    Tasks are similar if they have the same operator, template and target; the less the logarithms of their shapes
+    differ, the more similar they are. Other runs of the task itself do not count, so that repeated runs stay
+    independent.
 
     Args:
         shards_dir: the folder of all shards; a shard that cannot be read is skipped, which is logged.
         task: the task to tune.
-        n_sources: how many are wanted.
+        n_sources: number of runs at most.
     """
     relatives = dict(_relatives(shards_dir, task))
     nearest = sorted(relatives, key=lambda folder: (_distance(task.workload, relatives[folder]), folder))
@@ -51,13 +51,13 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
 
 
 def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Examples | None:
-    """Returns what runs of other tasks teach, in the features of a space.
+    """Returns the trials of other tasks' runs as examples with the features of a space.
 
-    Features are matched by name; what a source lacks is 0. A score is relative to the best of its own run.
+    Features are matched by name; features that a source lacks are 0. A score is relative to the best of its own run.
 
     Args:
         shards_dir: the folder of all shards.
-        sources: the runs; one whose shard is gone, or whose template has changed, is left out, which is logged.
+        sources: the runs; a run whose shard is gone or whose template has changed is skipped, which is logged.
         space: the space of the task to tune.
 
     Returns:
@@ -111,7 +111,7 @@ def _distance(one: Workload, other: Workload) -> float:
 
 
 def _logarithms(plain: dict[str, Any]) -> NDArray[np.float64]:
-    """Returns the logarithms of all numbers of a plain workload, in order."""
+    """Returns the base-2 logarithms of 1 + each number of a plain workload, in order."""
     flat = (value if isinstance(value, (list, tuple)) else [value] for value in plain.values())
     numbers = [number for values in flat for number in values if isinstance(number, (int, float))]
     return np.log2(np.array(numbers, dtype=np.float64) + 1)

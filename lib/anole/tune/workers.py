@@ -1,4 +1,4 @@
-"""The worker processes of the tasks that are tuned side by side, only a few of them alive at a time."""
+"""The worker processes of tasks that are tuned together; only a few tasks' processes are alive at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_OPEN = 8
 
 
 class Workers:
-    """Keeps the measurers of the tasks that were at work last open, and closes the others until they are needed again.
+    """Keeps the most recently used measurers open, and closes the others until they are needed again.
 
     A context manager; leaving it closes all of them.
     """
@@ -33,11 +33,11 @@ class Workers:
     def measurer(
         self, task_key: str, start: Callable[[], AbstractContextManager[Measurer | Simulated]]
     ) -> Measurer | Simulated:
-        """Returns the open measurer of a task, which is started where the task has none.
+        """Returns the open measurer of a task, and starts one if the task has none.
 
         Args:
             task_key: the task's key.
-            start: makes a measurer of the task, still to be entered.
+            start: makes a measurer of the task, which is not entered yet.
         """
         opened = self._open.pop(task_key, None)
         if opened is None:
@@ -48,7 +48,7 @@ class Workers:
         return opened[1]
 
     def _keep(self, n: int) -> None:
-        """Closes all but the n measurers that were at work last."""
+        """Closes all measurers except the n most recently used ones."""
         while len(self._open) > n:
             stack, _ = self._open.pop(next(iter(self._open)))
             stack.close()

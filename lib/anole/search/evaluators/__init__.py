@@ -1,8 +1,8 @@
-"""Evaluators: they decide how often a kernel is run before its time is believed."""
+"""Evaluators decide how often a kernel is run to determine its latency."""
 
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed
 from anole.search.settings import EvaluatorSettings
 
 EVALUATORS: dict[str, type[EvaluatorSettings]] = {evaluator.name: evaluator for evaluator in (Fixed, AdaptiveEvaluator)}
-"""Every evaluator by the name that models.yaml calls it."""
+"""Every evaluator by its name in models.yaml."""

@@ -1,4 +1,4 @@
-"""AdaTune's evaluator: runs a kernel until its speed no longer moves."""
+"""AdaTune's evaluator: runs a kernel until its speed is steady."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _SHORTEST_S = 1e-9
 
 @dataclass(frozen=True)
 class AdaptiveEvaluator:
-    """Micro-batches of runs, after an untimed one, until the speed since the start is steady.
+    """Times micro-batches of runs, after one untimed run, until the speed since the start is steady.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), section 4.1. The
-    latency is the mean over all runs; its standard deviation, cv and repeats are those of the micro-batches,
-    as every evaluator's are of its repeats. `stability` is what `threshold` is held against.
+    latency is the mean over all runs; the standard deviation, cv and repeats refer to the micro-batches.
+    `threshold` applies to `stability`.
 
-    The defaults are the paper's (n = 500 runs at most, B = 50), but for two that it does not state: it takes
-    two values to vary, and the paper's code waits for a third; and a slow kernel must be done before it is
-    killed.
+    The defaults are the paper's (n = 500 runs at most, B = 50), except two that it does not state:
+    `min_micro_batches` is 3, as in the paper's code, since a variation needs two values; and `max_s` lets a
+    slow kernel finish before it is killed.
 
     Attributes:
         micro_batch: runs of one micro-batch, back to back (the paper's B).
-        micro_batch_s: seconds of one micro-batch, which then has as many runs as that takes, at least one, by
-            what is known of the latency so far; null to count runs.
-        min_micro_batches: after which it may stop because the speed is steady.
-        max_micro_batches: after which it stops (the paper's n, over B).
+        micro_batch_s: seconds of one micro-batch, from which its number of runs, at least one, follows by the
+            latency so far; null uses `micro_batch`.
+        min_micro_batches: number of micro-batches before a steady speed may end the timing.
+        max_micro_batches: number of micro-batches at most (the paper's n, over B).
         threshold: coefficient of variation of the speed since the start, below which it is steady.
-        max_s: seconds of timed runs that are not exceeded, but by one run.
-        slow_factor: a kernel so many times slower than the fastest rival is left after its first micro-batch;
-            null to give all the same care.
+        max_s: seconds of timed runs at most; exceeded by one run at most.
+        slow_factor: a kernel this many times slower than the fastest rival is abandoned after its first
+            micro-batch; null treats all kernels alike.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -64,7 +64,7 @@ class AdaptiveEvaluator:
         return Timing(latency_s, std_s, std_s / float(np.mean(costs_s)), len(costs_s))
 
     def _runs(self, latency_s: float, left_s: float) -> int:
-        """Returns how many runs the next micro-batch has."""
+        """Returns the number of runs of the next micro-batch."""
         fitting = int(left_s / max(latency_s, _SHORTEST_S))
         wanted = self.micro_batch
         if self.micro_batch_s is not None:

@@ -13,14 +13,14 @@ from anole.search.settings import Range
 
 @dataclass(frozen=True)
 class Fixed:
-    """The same number of runs for every kernel, after an untimed one.
+    """Times the same number of runs for every kernel, after one untimed run.
 
-    The defaults are AutoTVM's (``LocalRunner(number=4, repeat=3)``), and so is the mean: of more than two
-    repeats the fastest and the slowest are left out. The standard deviation and cv are over all of them.
+    The defaults are AutoTVM's (``LocalRunner(number=4, repeat=3)``), and so is the mean: with
+    more than two repeats, the fastest and the slowest are left out. The standard deviation and cv are over all of them.
 
     Attributes:
         number: runs of one repeat, back to back.
-        repeats: how many repeats are timed.
+        repeats: number of timed repeats.
     """
 
     name: ClassVar[str] = "fixed"

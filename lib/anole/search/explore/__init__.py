@@ -1,4 +1,4 @@
-"""Explorers: they walk a space for configs that are worth measuring."""
+"""Explorers search a space for configs that are worth measuring."""
 
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.contextual_annealing import ContextualAnnealing
@@ -11,4 +11,4 @@ from anole.search.settings import Part
 EXPLORERS: dict[str, type[Part[Explorer]]] = {
     explorer.name: explorer for explorer in (Annealing, ContextualAnnealing, GuidedAnnealing, PPO, MAPPO, Random)
 }
-"""Every explorer by the name that models.yaml calls it."""
+"""Every explorer by its name in models.yaml."""

@@ -1,4 +1,4 @@
-"""Parallel simulated annealing on the surrogate's word, AutoTVM's explorer."""
+"""Parallel simulated annealing on the surrogate's scores: AutoTVM's explorer."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from anole.search.settings import Range
 from anole.space.space import Space, Vectors
 
 _DRAWS = 8
-"""Neighbours drawn for each chain at once, of which the first valid one is taken."""
+"""Neighbours drawn at once for each chain; the first valid one is taken."""
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Chains that walk the space side by side and hand over the best configs they came by.
+    """Parallel chains that walk the space and propose the best configs they visited.
 
     Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3. The defaults are those of
-    AutoTVM's ``SimulatedAnnealingOptimizer``, but for `n_candidates`. Unlike there, a config whose score is
-    below zero remains a candidate.
+    AutoTVM's ``SimulatedAnnealingOptimizer``, except `n_candidates`. Unlike there, a config with a score below
+    zero remains a candidate.
 
     Attributes:
-        n_chains: chains side by side; they stay where they are from one iteration to the next.
+        n_chains: number of parallel chains; they keep their positions from one iteration to the next.
         n_steps: steps of every chain in one iteration.
         start_temperature, end_temperature: the temperature falls linearly; scores are about 0 to 1.
         patience: steps without a new candidate after which the search ends early.
-        n_candidates: how many are handed over: AutoTVM's batch of 64, twice for a diverse choice among them.
+        n_candidates: number of proposed configs: twice AutoTVM's batch of 64, to allow a diverse choice.
     """
 
     name: ClassVar[str] = "annealing"
@@ -76,9 +76,9 @@ class _AnnealingExplorer:
         return frontier.candidates(steps=step)
 
     def _move(self, points: Vectors, rng: np.random.Generator) -> Vectors:
-        """Returns for each chain a valid neighbour, which differs in one random knob.
+        """Returns a valid neighbour for each chain, which differs in one random knob.
 
-        A chain that draws none stays where it is for this step.
+        A chain that draws no valid neighbour stays where it is for this step.
         """
         n_chains, n_knobs = points.shape
         if not len(self._movable):

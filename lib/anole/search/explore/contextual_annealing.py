@@ -1,4 +1,4 @@
-"""Annealing that says how much of a batch to leave to chance, by how unsure the surrogate is: AdaTune's explorer."""
+"""AdaTune's explorer: annealing that sets the random share of a batch by the surrogate's uncertainty."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from anole.space.space import Space
 
 @dataclass(frozen=True)
 class ContextualAnnealing(Annealing):
-    """Annealing on the surrogate's word, with a share of random configs that follows the surrogate's doubt.
+    """Annealing with a share of random configs that follows the surrogate's uncertainty.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), section 4.2.2: the
     share is the mean standard deviation of the predictions of random configs, relative to the best speed
-    measured (equation 3). It is 0 with a surrogate that never doubts. The walk is the paper's baseline's.
+    measured (equation 3). It is 0 with a surrogate that has no spread. The walk is that of the paper's baseline.
 
     Attributes:
-        n_probes: random configs that the surrogate's doubt is read from (the paper's K, appendix A).
+        n_probes: number of random configs that estimate the uncertainty (the paper's K, appendix A).
     """
 
     name: ClassVar[str] = "contextual"

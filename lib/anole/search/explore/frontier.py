@@ -1,4 +1,4 @@
-"""The frontier of one search: every config scored once, and the best that were never measured."""
+"""The frontier of one search: scores every config once and keeps the best unmeasured ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from anole.space.space import Vectors
 class Frontier:
     """Scores configs for an explorer and remembers the most promising.
 
-    The surrogate is asked once for each config, however often a search comes by.
+    The surrogate scores each config once, however often a search visits it.
 
     Args:
         surrogate: whose word it is, the same throughout.
         history: the measured configs, which are no candidates.
-        n_best: how many candidates are wanted.
+        n_best: number of candidates to keep.
     """
 
     def __init__(self, surrogate: Surrogate, history: History, n_best: int) -> None:
@@ -30,11 +30,11 @@ class Frontier:
         self._best: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
-        """How many configs the surrogate was asked for."""
+        """Returns the number of configs that the surrogate has scored."""
         return len(self._scores)
 
     def score(self, vectors: Vectors) -> tuple[NDArray[np.float64], bool]:
-        """Returns the scores of valid index vectors, shape (n,), and whether the best changed by them."""
+        """Returns the scores of valid index vectors, shape (n,), and whether they changed the best."""
         indices = self._space.indices(vectors).tolist()
         unseen = {index: row for row, index in enumerate(indices) if index not in self._scores}
         changed = False
@@ -45,7 +45,7 @@ class Frontier:
         return np.array([self._scores[index] for index in indices]), changed
 
     def candidates(self, **log: float) -> Candidates:
-        """Returns the best, the most promising first, with the figures of the search."""
+        """Returns the best configs, the most promising first, with the statistics of the search."""
         ranking = sorted(self._best, reverse=True)
         vectors = self._space.vectors([index for _, index in ranking])
         return Candidates(vectors, np.array([score for score, _ in ranking]), {"queries": len(self), **log})

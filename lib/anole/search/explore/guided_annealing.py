@@ -1,4 +1,4 @@
-"""Annealing that begins where the space itself expects fast configs."""
+"""Annealing that starts with the configs of most merit: the default explorer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class GuidedAnnealing(Annealing):
-    """Annealing, whose first candidates are not all drawn uniformly.
+    """Annealing whose first candidates are mostly the configs of most merit.
 
-    Before anything was measured, a template knows what its configs read, write and compute, which is worth more than
-    chance. What it does not know is left to uniform candidates, which come in between. Ours; not from a paper.
+    Before anything is measured, a template already knows what its configs read, write and compute, which predicts more
+    than chance. Uniform candidates in between cover what it does not know. Our own method, not from a paper.
 
     Attributes:
-        led_share: the share of the candidates, before the surrogate is fitted, that are those of most merit; all are
-            uniform where the space knows no merit.
+        led_share: share of the configs of most merit among the candidates before the surrogate's first fit; all
+            candidates are uniform if the space defines no merit.
     """
 
     name: ClassVar[str] = "guided_annealing"
@@ -51,6 +51,6 @@ class _GuidedExplorer:
 
 
 def _merged(first: Vectors, second: Vectors, share: float) -> Vectors:
-    """Returns the rows of both in their orders, so that of any number from the start about a share are of the first."""
+    """Interleaves the rows of both in order, so that any prefix has about `share` of its rows from `first`."""
     places = [(np.arange(len(rows)) + 0.5) / max(of, 1e-9) for rows, of in ((first, share), (second, 1.0 - share))]
     return np.concatenate([first, second])[np.argsort(np.concatenate(places), kind="stable")]

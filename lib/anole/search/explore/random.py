@@ -14,10 +14,10 @@ from anole.space.space import Space
 
 @dataclass(frozen=True)
 class Random:
-    """Draws valid configs that were not measured yet, without a surrogate.
+    """Draws valid, unmeasured configs uniformly, without a surrogate.
 
     Attributes:
-        n_candidates: how many are drawn in one iteration; the largest batch there is by default.
+        n_candidates: number of configs drawn per iteration; the default is the largest possible batch.
     """
 
     name: ClassVar[str] = "random"

@@ -1,4 +1,4 @@
-"""Samplers: they choose the few candidates that are measured."""
+"""Samplers choose the few configs that are measured."""
 
 from anole.search.roles import Sampler
 from anole.search.sample.adaptive_sampler import AdaptiveSampler
@@ -11,4 +11,4 @@ from anole.search.settings import Part
 SAMPLERS: dict[str, type[Part[Sampler]]] = {
     sampler.name: sampler for sampler in (EpsilonGreedy, ContextualGreedy, AdaptiveSampler, Confidence, First)
 }
-"""Every sampler by the name that models.yaml calls it."""
+"""Every sampler by its name in models.yaml."""

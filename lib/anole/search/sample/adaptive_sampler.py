@@ -1,4 +1,4 @@
-"""Adaptive sampling: one config for each cluster of the candidates, and as many as the knee of the loss asks for."""
+"""Adaptive sampling: one config per cluster of the candidates; the knee of the k-means loss sets their number."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class AdaptiveSampler:
-    """One config for each cluster of the candidates, never measured before, the most promising cluster first.
+    """Chooses one unmeasured config per cluster of the candidates, the most promising cluster first.
 
     Ahn et al., "Chameleon: Adaptive Code Optimization for Expedited Deep Neural Network Compilation" (ICLR
-    2020), section 3.3 and Algorithm 1; RELEASE (2019) has the same algorithm. The sampler decides by itself how
-    many configs are measured, at most a batch.
+    2020), section 3.3 and Algorithm 1; RELEASE (2019) has the same algorithm. The sampler itself decides how many
+    configs are measured, at most a batch.
 
     Attributes:
         k_min, k_max: the numbers of clusters that are tried, `k_max` excluded.
-        k_step: how far apart these are. The papers count by 1, but from one k to the next the loss hardly ever
-            falls by the threshold: that stops at 9, whatever the candidates. The authors' code counts by 8,
+        k_step: difference between these numbers. The papers use 1, but from one k to the next the loss hardly ever
+            falls by the threshold: the search then stops at 9, whatever the candidates. The authors' code uses 8,
             which mostly stops at 16, a quarter of a batch, and so fits the 2 to 4 times fewer measurements
             that they report.
         threshold: the first k that does not divide the loss by more than this is the last one, and is used.
-        representative: what stands for a cluster: its ``centroid``, rounded to a config where that is valid and
+        representative: the config that represents a cluster: its ``centroid``, rounded to a config if that is valid,
             else its nearest candidate (the papers); the candidate ``nearest`` to the centroid; or the cluster's
-            ``best`` candidate by the surrogate's word.
-        synthesis: what replaces a representative that was measured or chosen already: a config of the most
+            ``best`` candidate by the surrogate's score.
+        synthesis: the replacement of a representative that was already measured or chosen: a config of the most
             frequent values of all candidates (``mode``, the papers) or of the cluster's (``cluster``), or
             ``nearest``, the candidate nearest to the centroid, without synthesis.
-        n_best: how many candidates count, the most promising; null takes all, as the papers do.
-        max_points: how many of these are clustered, drawn uniformly, which bounds the seconds of a choice.
+        n_best: number of the most promising candidates to consider; null takes all, as the papers do.
+        max_points: at most this many of them, drawn uniformly, are clustered; bounds the time of a choice.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -86,13 +86,13 @@ class _AdaptiveSampler:
         return np.array(chosen)
 
     def _ks(self, most: int) -> range:
-        """Returns the numbers of clusters to try, of which there is at least one; none exceeds `most`."""
+        """Returns the numbers of clusters to try: at least one number, none above `most`."""
         settings = self.settings
         first = min(settings.k_min, most)
         return range(first, max(first, min(settings.k_max - 1, most)) + 1, settings.k_step)
 
     def _representative(self, centroid: NDArray[np.float32], members: Vectors, nearest: Vectors) -> Vectors:
-        """Returns what stands for a cluster, shape (1, n_knobs).
+        """Returns the config that represents a cluster, shape (1, n_knobs).
 
         Args:
             centroid: the cluster's centroid, normalized, shape (n_knobs,).
@@ -109,7 +109,7 @@ class _AdaptiveSampler:
 
 @dataclass(frozen=True)
 class Clusters:
-    """What k-means made of n points.
+    """The result of k-means on n points.
 
     Attributes:
         centroids: shape (k, n_knobs).
@@ -131,14 +131,13 @@ class Clusters:
 def find_knee(points: NDArray[np.float32], ks: Iterable[int], threshold: float, rng: np.random.Generator) -> Clusters:
     """Returns the clusters at the knee of the loss: Chameleon's threshold-based swift meta-search.
 
-    As in Algorithm 1, the clusters returned are those with which the search ends: they already have one step
-    more than paid off.
+    As in Algorithm 1, the returned clusters are those of the last step, which no longer paid off.
 
     Args:
         points: shape (n, n_knobs).
         ks: the numbers of clusters to try, ascending, at most n; at least one.
         threshold: the search ends when a step divides the loss by no more than this.
-        rng: where k-means' first centroids come from.
+        rng: draws k-means' initial centroids.
     """
     previous_loss = math.inf
     for k in ks:
@@ -150,11 +149,11 @@ def find_knee(points: NDArray[np.float32], ks: Iterable[int], threshold: float, 
 
 
 def k_means(points: NDArray[np.float32], k: int, rng: np.random.Generator) -> Clusters:
-    """Returns k clusters of points of shape (n, n_knobs), n at least k; the same on any number of cores."""
+    """Returns k clusters of points of shape (n, n_knobs), n >= k; the result does not depend on the number of cores."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    # Threads add up their parts of a centroid in the order in which they finish.
+    # With several threads, the order of a centroid's partial sums would vary.
     with threadpool_limits(1):
         found = KMeans(k, n_init=1, random_state=int(rng.integers(1 << 31))).fit(points)
     return Clusters(found.cluster_centers_, found.labels_.astype(np.int64), float(found.inertia_))

@@ -1,4 +1,4 @@
-"""Confidence sampling: candidates are drawn by what the critic thinks of them, and the doubtful ones replaced."""
+"""Confidence sampling: draws candidates by the critic's values and replaces those of low value."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class Confidence:
-    """Draws a batch by the softmax of the critic's values, and replaces what is not above the median of all.
+    """Draws a batch by the softmax of the critic's values and replaces configs that are not above the median of all.
 
-    "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. A replacement is the most probable config, were every knob
-    set as often as among those drawn, and then the next, since the first is but one; when these run out, the drawn
-    config stays. Explorers without a critic are judged by the surrogate's scores.
+    "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. Replacements are the most probable configs under the
+    drawn configs' frequencies of each knob's values, in order of probability; when these run out, the drawn config
+    stays. Without a critic, the surrogate's scores take the place of its values.
 
     Attributes:
         temperature: divides the values before the softmax. The paper has none, but its values are in units of its
@@ -53,7 +53,7 @@ class _ConfidenceSampler:
         chosen = selected[confident]
         taken = set(chain(history.visited.tolist(), self.space.indices(chosen).tolist()))
         instead = fresh(chain(synthesize(selected, self.space), selected[~confident]), taken, self.space)
-        # The doubtful ones themselves are the last resort, so that these never run out.
+        # The replaced configs themselves come last, so that the replacements never run out.
         return np.array([*chosen, *islice(instead, len(selected) - len(chosen))])
 
 

@@ -1,4 +1,4 @@
-"""Epsilon-greedy sampling in which the explorer says how much is random: AdaTune's sampler."""
+"""AdaTune's sampler: epsilon-greedy sampling in which the explorer sets the random share."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class ContextualGreedy(EpsilonGreedy):
-    """As `EpsilonGreedy`, but with the share of random configs that the explorer asks for.
+    """Like `EpsilonGreedy`, but with the share of random configs that the explorer sets.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), algorithm 1, lines 8
-    and 9. `epsilon` counts only where the explorer asks for none.
+    and 9. `epsilon` applies only if the explorer sets none.
     """
 
     name: ClassVar[str] = "contextual"

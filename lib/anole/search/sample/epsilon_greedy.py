@@ -1,4 +1,4 @@
-"""Greedy sampling: the most promising candidates, not all of a kind, and a few at random."""
+"""Epsilon-greedy sampling: promising and diverse candidates, and a few random configs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class EpsilonGreedy:
     Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3: of the best
     `diversity_ratio` * b candidates those b are chosen greedily that maximise the sum of their scores plus
     `diversity_weight` times the number of distinct knob values among them, a submodular objective. AutoTVM's
-    code ignores the scores here, and has diversity off unless it is asked for.
+    code ignores the scores here, and its diversity is off by default.
 
     Attributes:
-        epsilon: share of a batch that is drawn uniformly; AutoTVM's.
-        diversity_ratio: candidates considered for each that is chosen (the paper's lambda); 1 or null takes
-            the best as they are. The default is what RELEASE's code sets.
-        diversity_weight: what one more distinct knob value is worth (the paper's alpha), where the score of
-            the best config is 1. The default is ours, and not tuned.
+        epsilon: share of a batch that is drawn uniformly; the default is AutoTVM's.
+        diversity_ratio: candidates considered per chosen one (the paper's lambda); 1 or null takes the best
+            without regard to diversity. The default is what RELEASE's code sets.
+        diversity_weight: value of one more distinct knob value (the paper's alpha), where the score of the
+            best config is 1. The default is our own and is not tuned.
     """
 
     name: ClassVar[str] = "greedy"
@@ -49,7 +49,7 @@ class _EpsilonGreedySampler:
         n_greedy = n - int(self.settings.epsilon * n)
         ratio = self.settings.diversity_ratio or 1.0
         vectors, scores = candidates.vectors[: int(ratio * n)], candidates.scores[: int(ratio * n)]
-        # Before the first fit all scores are zero, the candidates uniform: diversity would skew them.
+        # Before the first fit all scores are zero and the candidates uniform; diversity would skew them.
         if ratio > 1 and scores.any():
             vectors = vectors[pick_diverse(vectors, scores, n_greedy, self.settings.diversity_weight)]
         greedy = vectors[:n_greedy]
@@ -65,8 +65,8 @@ def pick_diverse(vectors: Vectors, scores: NDArray[np.float64], n: int, weight: 
     Args:
         vectors: index vectors, shape (m, n_knobs).
         scores: shape (m,).
-        n: how many rows are wanted.
-        weight: what one more distinct knob value is worth.
+        n: number of rows to pick.
+        weight: value of one more distinct knob value.
     """
     widths = vectors.max(axis=0, initial=0) + 1
     values = vectors + np.cumsum(widths) - widths

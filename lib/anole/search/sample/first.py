@@ -1,4 +1,4 @@
-"""No sampling at all, for explorers whose candidates are in the order in which they should be measured."""
+"""Takes the first candidates, for explorers that order them as they should be measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class First:
-    """The candidates in the order in which they come."""
+    """Chooses the first candidates in the explorer's order."""
 
     name: ClassVar[str] = "first"
 

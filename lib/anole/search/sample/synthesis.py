@@ -1,4 +1,4 @@
-"""Sample synthesis: new configs out of the values that candidates have most often, knob by knob (Chameleon)."""
+"""Sample synthesis (Chameleon): new configs from each knob's most frequent values among the candidates."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from anole.space.space import Space, Vectors
 
 _N_CONSIDERED = 1024
-"""Configs looked at before synthesis is given up, which bounds its time where nearly all are invalid."""
+"""Configs tried before synthesis stops, which bounds its time where nearly all are invalid."""
 
 _N_AT_ONCE = 64
 
 
 def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
-    """Yields the most probable valid configs, were every knob's value drawn on its own as often as it occurs.
+    """Yields valid configs, most probable first, if each knob's value were drawn independently by its frequency.
 
     The first one is Chameleon's ``mode`` (Ahn et al., ICLR 2020, section 3.3): every knob has its most frequent
-    value. That is but one config, and soon visited; the next ones are what to measure in its place.
+    value. That is only one config, which is soon visited; the next ones replace it.
 
     Args:
         vectors: index vectors whose values are counted, shape (n, n_knobs), n at least 1.
-        space: tells which configs are valid.
+        space: the space of the configs, which decides their validity.
 
     Yields:
         Distinct index vectors, shape (n_knobs,), the most probable first.
@@ -37,12 +37,12 @@ def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
 
 
 def fresh(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -> Iterator[NDArray[np.int64]]:
-    """Yields the index vectors, shape (n_knobs,), that are not taken; what is yielded is taken from then on.
+    """Yields the index vectors, shape (n_knobs,), that are not taken, and marks each yielded one as taken.
 
     Args:
-        vectors: in the order of preference.
-        taken: indices; is added to.
-        space: where they come from.
+        vectors: index vectors in order of preference.
+        taken: indices of taken configs; modified.
+        space: the space of the configs.
     """
     for vector in vectors:
         index = int(space.indices(vector))
@@ -55,7 +55,7 @@ def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
     """Yields all combinations of the knobs' values, valid or not, the most probable first.
 
     Best-first search over ranks: a knob's rank 0 is its most frequent value. A combination's successors have
-    one knob's rank raised by 1, and only a knob from its last raised one on, so that each is met once.
+    one knob's rank raised by 1, and only the last raised knob or a later one, so that each is met once.
     """
     values, log_frequencies = zip(*(_ranked(column) for column in vectors.T), strict=True)
     n_knobs = len(values)

@@ -1,4 +1,4 @@
-"""Surrogates: they predict the speed of a config without measuring it."""
+"""Surrogates predict the speed of configs without measuring them."""
 
 from anole.search.roles import Surrogate
 from anole.search.settings import Part
@@ -9,4 +9,4 @@ from anole.search.surrogate.forest import Forest
 SURROGATES: dict[str, type[Part[Surrogate]]] = {
     surrogate.name: surrogate for surrogate in (BoostedTrees, Forest, Blind)
 }
-"""Every surrogate by the name that models.yaml calls it."""
+"""Every surrogate by its name in models.yaml."""

@@ -1,4 +1,4 @@
-"""No surrogate at all, for searches that need none."""
+"""The surrogate that predicts nothing, for searches without one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class Blind:
-    """Learns nothing; every explorer draws uniformly with it."""
+    """Learns nothing, so that every explorer draws uniformly."""
 
     name: ClassVar[str] = "none"
 

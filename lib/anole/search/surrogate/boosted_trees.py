@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BoostedTrees:
-    """XGBoost on the space's features, fitted anew in every iteration.
+    """XGBoost on the space's features, refitted in every iteration.
 
-    The defaults are those of AutoTVM's ``XGBoostCostModel``, but for `max_rounds`. Boosting stops when the
+    The defaults are those of AutoTVM's ``XGBoostCostModel``, except `max_rounds`. Boosting stops when the
     average recall of the fastest configs measured (`average_recall`) has not grown for `patience` rounds;
-    AutoTVM watches it on the training data too, since the trees only have to put the right configs in front.
+    AutoTVM also computes it on the training data, since the trees only have to rank the right configs first.
     XGBoost runs on one thread: the trees then do not depend on the machine's cores, and small batches do not
     wait for a second thread where the machine is busy.
 
     Attributes:
         objective: ``regression`` on the speed relative to the best, or ``ranking`` of pairs.
-        max_rounds: boosting rounds at most, which bounds the seconds of a fit; AutoTVM allows 8000.
+        max_rounds: boosting rounds at most, which bounds the time of a fit; AutoTVM allows 8000.
         patience: rounds without progress after which boosting stops.
-        recall_at: how many of the fastest count; AutoTVM's batch.
+        recall_at: number of the fastest configs that the recall considers; AutoTVM's batch.
     """
 
     name: ClassVar[str] = "boosted_trees"
@@ -57,7 +57,7 @@ class BoostedTrees:
 
 class _BoostedTreesSurrogate:
     def __init__(self, settings: BoostedTrees, space: Space) -> None:
-        # While the workers come up, the search has nothing else to do.
+        # Imported here, while the worker processes start and the search would only wait.
         import_module("xgboost")
         self.settings, self.space = settings, space
         self._booster: xgboost.Booster | None = None
@@ -89,7 +89,7 @@ class _BoostedTreesSurrogate:
         return np.zeros(len(vectors))
 
     def _give_up(self) -> None:
-        """Goes on without a model: one that fails costs its guidance, not the run."""
+        """Continues without a model: a failing model costs the run its guidance only."""
         self._booster = None
         logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
 
@@ -140,20 +140,20 @@ class _BoostedTreesSurrogate:
 
 
 def average_recall(predicted: NDArray[Any], scores: NDArray[Any], n_top: int) -> float:
-    """Returns how well a prediction finds the best: the mean over n = 1..n_top of recall at n.
+    """Returns the mean over n = 1..n_top of a prediction's recall at n.
 
     Recall at n is the share of the n best that are among the n predicted best. AutoTVM's ``a-recall``.
 
     Args:
         predicted: shape (m,), higher is better.
-        scores: shape (m,), the truth.
-        n_top: at most m count.
+        scores: the true scores, shape (m,).
+        n_top: largest n; limited to m.
     """
     n_top = min(n_top, len(scores))
     rank = np.empty(len(scores), dtype=np.int64)
     rank[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
     predicted_rank = np.empty(len(scores), dtype=np.int64)
     predicted_rank[np.argsort(-predicted, kind="stable")] = np.arange(len(scores))
-    # A config is found at every n beyond both of its ranks.
+    # A config counts as found at every n that exceeds both of its ranks.
     found = np.bincount(np.maximum(rank, predicted_rank), minlength=n_top)[:n_top].cumsum()
     return float((found / np.arange(1, n_top + 1)).mean())

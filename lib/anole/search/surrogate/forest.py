@@ -1,4 +1,4 @@
-"""A random forest that knows how unsure it is, scored by expected improvement: AdaTune's surrogate."""
+"""AdaTune's surrogate: a random forest with uncertainty, scored by expected improvement."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _BEST = 1.0
 """Perf(p*), the speed of the best config measured, relative to which all speeds are."""
 
 _LEAST = 1e-6
-"""An expected improvement that is as good as none, so that shares of it are not blown up."""
+"""A negligible expected improvement; the smallest divisor for relative ones."""
 
 
 @dataclass(frozen=True)
 class Forest:
-    """A random forest on the space's features, fitted anew in every iteration.
+    """A random forest on the space's features, refitted in every iteration.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), section 4.2.1, with
     the hyper-parameters of its appendix A.
 
     Attributes:
-        acquisition: what a score is. ``expected_improvement`` over the best measured, as a share of the largest
-            there is among the configs measured and as many drawn at random; or ``mean``, the predicted speed
-            relative to the best.
-        n_trees: trees, each fitted to a bootstrap of the examples.
-        max_features: features that are looked at for one split.
+        acquisition: the kind of score: ``expected_improvement`` over the best measured, as a share of the largest
+            among the measured configs and as many random ones; or ``mean``, the predicted speed relative to the
+            best.
+        n_trees: number of trees, each fitted to a bootstrap sample of the examples.
+        max_features: number of features considered for one split.
     """
 
     name: ClassVar[str] = "forest"
@@ -54,7 +54,7 @@ class Forest:
 
 class _ForestSurrogate:
     def __init__(self, settings: Forest, space: Space) -> None:
-        # While the workers come up, the search has nothing else to do.
+        # Imported here, while the worker processes start and the search would only wait.
         import_module("sklearn.ensemble")
         self.settings, self.space = settings, space
         self._trees: list[Tree] = []
@@ -93,7 +93,7 @@ class _ForestSurrogate:
         return np.zeros(len(vectors)), np.zeros(len(vectors))
 
     def _give_up(self) -> None:
-        """Goes on without a model: one that fails costs its guidance, not the run."""
+        """Continues without a model: a failing model costs the run its guidance only."""
         self._trees = []
         logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
 
@@ -117,13 +117,13 @@ class _ForestSurrogate:
 
 
 def _mean_and_std(trees: list[Tree], features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    # The trees themselves are much faster than the forest, which checks its input anew for each of them.
+    # Calling the trees directly is much faster than the forest, which checks its input again for each tree.
     predicted = np.stack([tree.predict(features)[:, 0] for tree in trees], axis=1)
     return predicted.mean(axis=1), predicted.std(axis=1)
 
 
 def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], best: float) -> NDArray[np.float64]:
-    r"""Returns by how much a prediction is expected to exceed the best, shape (n,).
+    r"""Returns the expected improvement of predictions over the best, shape (n,).
 
     $$ EI = (\mu - f^*) \Phi(Z) + \sigma \phi(Z), \quad Z = (\mu - f^*) / \sigma $$
 
@@ -132,7 +132,7 @@ def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], be
     Args:
         mean: the mean of the prediction, shape (n,).
         std: its standard deviation, shape (n,).
-        best: the best known.
+        best: the best known value.
     """
     from scipy.special import ndtr
 

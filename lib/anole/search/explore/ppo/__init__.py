@@ -1,4 +1,4 @@
-"""PPO on the surrogate's word, the explorer of RELEASE and Chameleon, and MAPPO, that of DCOC."""
+"""PPO, the explorer of RELEASE and Chameleon, and MAPPO, the explorer of DCOC; the rewards are surrogate scores."""
 
 from anole.search.explore.ppo.agents import MAPPO, PPO
 

@@ -1,4 +1,4 @@
-"""Adam, since torch's own optimizers import a compiler, which takes seconds in every process that tunes."""
+"""The Adam optimizer; torch's own optimizers import a compiler, which costs every tuning process seconds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Adam:
     Args:
         parameters: the parameters to train.
         learning_rate: the paper's alpha.
-        beta1, beta2: how fast the moments of the gradient forget.
-        epsilon: keeps a step finite; that of the public PPO codes.
+        beta1, beta2: decay rates of the gradient's moments.
+        epsilon: keeps a step finite; the value of the public PPO codes.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Takes a step down the gradients, and forgets them."""
+        """Takes one step along the gradients and clears them."""
         self._n_steps += 1
         first_bias, second_bias = 1 - self.beta1**self._n_steps, 1 - self.beta2**self._n_steps
         for parameter, first, second in self._moments:

@@ -1,4 +1,4 @@
-"""Who walks the episodes: one agent that moves all knobs (PPO), or several that each move their own (MAPPO)."""
+"""The settings of PPO, one agent that moves all knobs, and of MAPPO, several agents that each move their own."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PPO(Episodes):
-    """One agent, which moves all knobs at once.
+    """One agent that moves all knobs at once.
 
     Ahn et al., "Chameleon" (ICLR 2020), section 3.2 and tables 7 and 9; "Reinforcement Learning and Adaptive
-    Sampling for Optimized DNN Compilation" (2019), section 4.1. Where this differs: docs/methods/release.md.
+    Sampling for Optimized DNN Compilation" (2019), section 4.1. docs/methods/release.md lists the differences.
 
     Attributes:
         shared_layer: whether policy and value share their first layer, as in both papers.
-        n_hidden: units of each of the two hidden layers; the public code's 20 now and then learn only half of a space.
+        n_hidden: units of each of the two hidden layers; the public code's 20 sometimes learn only half of a space.
     """
 
     name: ClassVar[str] = "ppo"
@@ -39,7 +39,7 @@ class PPO(Episodes):
         return PPOExplorer(self, space)
 
     def networks(self, space: Space, generator: torch.Generator) -> Networks:
-        """Returns a new policy and value."""
+        """Returns a new policy network and value network."""
         from anole.search.explore.ppo.networks import ActorCritic
 
         return ActorCritic(len(space.knobs), self.n_hidden, self.shared_layer, generator)
@@ -47,10 +47,10 @@ class PPO(Episodes):
 
 @dataclass(frozen=True)
 class MAPPO(Episodes):
-    """Agents that each move their own knobs by a policy of their own, and a critic that sees all of them.
+    """Agents that each move their own knobs with their own policy, and a critic that sees all knobs.
 
     "DCOC" (ASP-DAC 2025), algorithm 1 and section 4.1; Yu et al., "The Surprising Effectiveness of PPO in
-    Cooperative, Multi-Agent Games" (2022). The target says which knobs are whose; else there is one agent.
+    Cooperative, Multi-Agent Games" (2022). The target assigns the knobs to agents; otherwise there is one agent.
 
     Attributes:
         n_hidden: units of every hidden layer: one of each policy, three of the critic.

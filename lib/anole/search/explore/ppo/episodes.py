@@ -1,4 +1,4 @@
-"""What PPO and MAPPO have in common: how their episodes walk, and how their policies learn meanwhile."""
+"""The settings that PPO and MAPPO share: how episodes walk, and how policies are trained."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes side by side, walked by policies that are trained while they walk.
+    """Parallel episodes, walked by policies that are trained at the same time.
 
     Attributes:
-        n_episodes: episodes side by side.
+        n_episodes: number of parallel episodes.
         n_steps: steps of an episode at most.
-        horizon: steps between two updates, PPO's T; the papers walk whole episodes, one after the other.
-        begin: where episodes begin: at ``random`` configs, where those of the ``last`` iteration stood, or half
+        horizon: steps between two updates, PPO's T; the papers walk whole episodes one by one.
+        begin: start of the episodes: ``random`` configs, the final configs of the ``last`` iteration, or half
             of them at the ``best`` measured configs and half at random.
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
             RELEASE's code; null lets every episode take all steps.
         n_minibatches: the number of minibatches in every epoch.
-        n_candidates: how many of the best are handed over; null for all configs of all episodes, the papers'
-            S_Theta.
+        n_candidates: number of the best configs that are proposed; null for all configs of all episodes, the
+            papers' S_Theta.
     """
 
     n_episodes: Annotated[int, Range(1, 4096)] = 128

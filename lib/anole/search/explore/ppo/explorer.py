@@ -1,4 +1,4 @@
-"""The search of PPO and MAPPO: episodes that learn, on the surrogate's word, which way the good configs are."""
+"""The search of PPO and MAPPO: episodes that learn from the surrogate's scores how to reach good configs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from anole.search.explore.ppo.update import Learner
 
 _CHUNK = 1024
-"""Configs that are scored at once; their features stay within the processor's cache."""
+"""Number of configs scored at once, so that their features stay within the processor's cache."""
 
 
 class PPOExplorer:
-    """Walks episodes from where the settings say, and hands over the best configs that they came by."""
+    """Walks episodes from the configured start and proposes the best configs that they visited."""
 
     def __init__(self, settings: Episodes, space: Space) -> None:
         self.settings, self.space = settings, space
@@ -70,7 +70,7 @@ class PPOExplorer:
         return replace(found, values=self._learner.values(self.space.normalized(found.vectors)))
 
     def _begin(self, history: History, rng: np.random.Generator) -> Vectors:
-        """Returns where the episodes begin, shape (at most n_episodes, n_knobs)."""
+        """Returns the first configs of the episodes, shape (at most n_episodes, n_knobs)."""
         n = self.settings.n_episodes
         if self.settings.begin == "last" and self._last is not None:
             return self._last
@@ -96,7 +96,7 @@ def _rewards(frontier: Frontier, rollout: Rollout) -> NDArray[np.float64]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keeps torch to one thread: the networks are small, and results do not depend on the machine's cores."""
+    """Limits torch to one thread: the networks are small, and results must not depend on the number of cores."""
     import torch
 
     n_threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation, for episodes side by side."""
+"""Generalised advantage estimation for parallel episodes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def advantages(
     discount: float,
     gae_lambda: float,
 ) -> NDArray[np.float64]:
-    """Returns how much better every action was than expected, shape (n_steps, n_episodes).
+    """Returns the advantage of every action, shape (n_steps, n_episodes).
 
     Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation" (ICLR 2016),
     equation 16: the sum over l of (discount * gae_lambda)^l delta_(t+l), with the temporal-difference error
     delta_t = r_t + discount * V(s_(t+1)) - V(s_t).
 
-    An end cuts the sum off, but not the value of the state that was reached: the config is as good as before,
-    only the search does not go on from it.
+    The end of an episode ends the sum, but keeps the value of the last state: its config is as good as before,
+    and only the search does not continue from it.
 
     Args:
         rewards: r_t, of the state that step t reached, shape (n_steps, n_episodes).

@@ -1,4 +1,4 @@
-"""The policy and value networks."""
+"""The policy and value networks of PPO and MAPPO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Networks(Protocol):
-    """Policies and a critic of configs."""
+    """Policies and a critic, which take configs as states."""
 
     @property
     def agents(self) -> Sequence[Tensor]:
@@ -24,11 +24,11 @@ class Networks(Protocol):
         """Returns the values, shape (n,), of states of shape (n, n_knobs)."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Returns all that is trained."""
+        """Returns all trainable parameters."""
 
 
 class ActorCritic(nn.Module):
-    """A policy and a value of configs; the first layer is theirs together.
+    """A policy and a value network, which can share their first layer.
 
     Chameleon, section 3.2: "the first layer of these networks that takes the current configuration as input is
     shared to foster information sharing". Depth and tanh are those of the public code.
@@ -37,7 +37,7 @@ class ActorCritic(nn.Module):
         n_knobs: the number of the space's knobs.
         n_hidden: units of every hidden layer.
         shared_layer: whether the first layer is shared; each network has its own otherwise.
-        generator: draws the first weights.
+        generator: draws the initial weights.
     """
 
     def __init__(self, n_knobs: int, n_hidden: int, shared_layer: bool, generator: torch.Generator) -> None:
@@ -64,14 +64,14 @@ class ActorCritic(nn.Module):
 
 
 class AgentsAndCritic(nn.Module):
-    """A policy for each agent, which sees the agent's knobs, and a critic that sees all of them.
+    """A policy for each agent, which sees the agent's knobs, and a critic that sees all knobs.
 
     DCOC, section 4.1: policies with one hidden layer and ReLU, a critic with three hidden layers and tanh.
 
     Args:
         agents: the positions of each agent's knobs.
         n_hidden: units of every hidden layer.
-        generator: draws the first weights.
+        generator: draws the initial weights.
     """
 
     def __init__(self, agents: Sequence[Sequence[int]], n_hidden: int, generator: torch.Generator) -> None:
@@ -99,17 +99,17 @@ class AgentsAndCritic(nn.Module):
 
 
 _UNIFORM = 0.01
-"""The gain of a policy's last layer: a policy starts close to uniform, whatever the state."""
+"""Gain of a policy's last layer; makes a new policy close to uniform in every state."""
 
 
 class _Layers:
-    """Makes linear layers whose first weights a generator draws."""
+    """Makes linear layers with initial weights from a generator."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self._generator = generator
 
     def __call__(self, n_in: int, n_out: int, gain: float) -> nn.Linear:
-        # A new Linear draws from torch's global generator, which is nobody's business here.
+        # A new Linear draws from torch's global generator, whose state must not change.
         with torch.random.fork_rng(devices=[]):
             linear = nn.Linear(n_in, n_out)
         nn.init.orthogonal_(linear.weight, gain, generator=self._generator)
@@ -127,7 +127,7 @@ def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:
 
     Args:
         logits: shape (n_actions, ...).
-        allowed: of the same shape, of bool; at least one action is allowed everywhere.
+        allowed: booleans of the same shape; at least one action is allowed everywhere.
     """
-    # Not -inf, whose product with a probability of zero is no number.
+    # Not -inf: its product with a probability of zero is NaN.
     return torch.log_softmax(logits.masked_fill(~allowed, -1e9), dim=0)

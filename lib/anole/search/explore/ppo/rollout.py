@@ -1,4 +1,4 @@
-"""Rollouts: episodes that walk a space side by side, each knob one step down, up or not at all."""
+"""Rollouts: parallel episodes that walk a space; a step moves each knob one down, one up or not at all."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """From states, shape (n, n_knobs), to the logits of decrement, stay and increment, shape (3, n, n_knobs)."""
 
 _DRAWS = 4
-"""Joint moves drawn for each episode at once, of which the first valid one is taken."""
+"""Joint moves drawn at once for each episode; the first valid one is taken."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """What n_episodes did in n_steps.
+    """The path of n_episodes over n_steps.
 
     Attributes:
         vectors: index vectors before each step and after the last, shape (n_steps + 1, n_episodes, n_knobs).
         live: which episodes took part in a step, shape (n_steps, n_episodes); the others stand still.
-        ended: which of them ended with it, shape (n_steps, n_episodes).
+        ended: which episodes ended with a step, shape (n_steps, n_episodes).
     """
 
     vectors: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Rollout:
 
     @property
     def actions(self) -> NDArray[np.int64]:
-        """What was done in every step, shape (n_steps, n_episodes, n_knobs): 0 decrement, 1 stay, 2 increment."""
+        """The actions, shape (n_steps, n_episodes, n_knobs): 0 decrement, 1 stay, 2 increment."""
         return np.diff(self.vectors, axis=0) + 1
 
 
@@ -46,20 +46,20 @@ def roll_out(
     converged_share: float | None,
     rng: np.random.Generator,
 ) -> Rollout:
-    """Walks on from index vectors until all episodes have ended, or for a number of steps.
+    """Continues episodes from index vectors until all have ended, or for `n_steps` steps.
 
-    An episode has converged, and ends, when at least a share of its knobs stays in one step. The rule is that of
-    RELEASE's code, which also counts knobs that push against a boundary: here the mask makes them stay.
+    An episode converges, and ends, when at least `converged_share` of its knobs stay in one step. The rule is that of
+    RELEASE's code, which also counts knobs that push against a boundary: here the action mask makes them stay.
 
     Args:
         space: the space that the agents walk.
-        policy: decides.
-        vectors: where the episodes stand, shape (n_episodes, n_knobs).
-        live: which of them still walk, shape (n_episodes,).
+        policy: the policy.
+        vectors: current configs of the episodes, shape (n_episodes, n_knobs).
+        live: which episodes still walk, shape (n_episodes,).
         n_steps: steps at most.
         converged_share: the share of knobs with more than one value that must have converged to end an episode; None
             ends none.
-        rng: where the randomness comes from.
+        rng: source of randomness.
     """
     movable = space.cardinalities > 1
     path = [vectors]
@@ -82,7 +82,7 @@ def roll_out(
 
 
 def allowed(space: Space, vectors: Vectors) -> NDArray[np.bool_]:
-    """Returns which actions keep every knob within its ends, shape (3, n, n_knobs)."""
+    """Returns which actions keep every knob within its bounds, shape (3, n, n_knobs)."""
     return np.stack([vectors > 0, np.ones_like(vectors, dtype=bool), vectors < space.cardinalities - 1])
 
 
@@ -93,13 +93,13 @@ def move(
 
     Args:
         space: the space that the agents walk.
-        vectors: where the episodes stand, shape (n_episodes, n_knobs).
+        vectors: current configs of the episodes, shape (n_episodes, n_knobs).
         logits: the logits of the three actions of every knob, shape (3, n_episodes, n_knobs).
-        rng: where the randomness comes from.
+        rng: source of randomness.
 
     Returns:
-        Where the episodes go, shape (n_episodes, n_knobs), and which drew a valid move, shape (n_episodes,); the
-        others stay where they are.
+        The next configs of the episodes, shape (n_episodes, n_knobs), and which episodes drew a valid move, shape
+        (n_episodes,); the others stay where they are.
     """
     n_episodes, n_knobs = vectors.shape
     masked = np.where(allowed(space, vectors), logits, -np.inf)

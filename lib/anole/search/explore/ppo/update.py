@@ -1,4 +1,4 @@
-"""The PPO update: a few epochs of clipped policy steps on what a rollout brought."""
+"""The PPO update: a few epochs of clipped policy steps on one rollout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Batch:
     Attributes:
         states: shape (n, n_knobs).
         actions: the actions taken, 0, 1 or 2 for every knob, shape (n, n_knobs).
-        allowed: which actions each knob had, shape (n, 3, n_knobs).
+        allowed: the allowed actions of each knob, shape (n, 3, n_knobs).
         log_probs: the log-probability of each agent's joint action when it was taken, shape (n, n_agents).
         values: the critic's values of the states when they were left, shape (n,).
         advantages: shape (n,).
@@ -40,7 +40,7 @@ class Batch:
 
     @property
     def returns(self) -> Tensor:
-        """What the values should have been, shape (n,)."""
+        """The estimated returns, shape (n,), to which the values are fitted."""
         return self.values + self.advantages
 
     def rows(self, rows: Tensor) -> Batch:
@@ -49,14 +49,14 @@ class Batch:
 
 
 class Learner:
-    """The agent: its networks and what trains them.
+    """The networks of the agents and their training.
 
     Schulman et al., "Proximal Policy Optimization Algorithms" (2017), algorithm 1.
 
     Args:
         settings: the settings of PPO.
         space: the space that the agents walk.
-        rng: the seed of the first weights and of the minibatches comes from it.
+        rng: draws the seed of the initial weights and of the minibatches.
     """
 
     def __init__(self, settings: Episodes, space: Space, rng: np.random.Generator) -> None:
@@ -73,16 +73,16 @@ class Learner:
 
     @torch.inference_mode()
     def values(self, states: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Returns what the critic thinks of states of shape (n, n_knobs), shape (n,)."""
+        """Returns the critic's values, shape (n,), of states of shape (n, n_knobs)."""
         values: NDArray[np.float64] = self.networks.values(torch.from_numpy(states)).double().numpy()
         return values
 
     @torch.no_grad()
     def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Batch:
-        """Returns what there is to learn from a rollout.
+        """Returns the steps of a rollout as a training batch.
 
         Args:
-            rollout: n_steps of n_episodes.
+            rollout: n_steps steps of n_episodes episodes.
             rewards: the rewards of the configs that were reached, shape (n_steps, n_episodes).
         """
         settings, live = self.settings, rollout.live
@@ -103,7 +103,7 @@ class Learner:
         return replace(batch, log_probs=log_probs)
 
     def learn(self, batch: Batch) -> dict[str, float]:
-        """Takes the epochs of one update and returns the means of their figures."""
+        """Runs the epochs of one update and returns their mean statistics."""
         figures = [self._step(batch.rows(rows)) for rows in self._minibatches(len(batch.states))]
         means = {name: float(torch.stack([figure[name] for figure in figures]).mean()) for name in figures[0]}
         return means | {"explained_variance": explained_variance(batch.values, batch.returns)}
@@ -115,7 +115,7 @@ class Learner:
             yield from order.tensor_split(min(self.settings.n_minibatches, n))
 
     def _step(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Takes one gradient step and returns its figures."""
+        """Takes one gradient step and returns its statistics."""
         settings = self.settings
         figures = losses(self.networks, batch, settings.clip)
         loss = (
@@ -137,14 +137,14 @@ def judge(networks: Networks, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
-    """Returns the parts of the objective (PPO, equations 7 and 9) and the figures of its health.
+    """Returns the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
 
-    Every agent's ratio is clipped by itself, as in MAPPO; with one agent this is PPO.
+    Every agent's ratio is clipped separately, as in MAPPO; with one agent this is PPO.
 
     Args:
         networks: the networks to train.
         batch: a minibatch, shape (n, ...).
-        clip: the paper's epsilon: how far a probability ratio counts.
+        clip: the paper's epsilon: probability ratios are clipped to [1 - clip, 1 + clip].
     """
     log_probs, entropies = judge(networks, batch)
     log_ratio = log_probs - batch.log_probs
@@ -163,6 +163,6 @@ def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """Returns which share of the returns' variance the values foretold: 1 is all, 0 no better than a constant."""
+    """Returns the share of the returns' variance that the values explain: 1 is all, 0 no better than a constant."""
     variance = returns.var(correction=0)
     return float(1 - (returns - values).var(correction=0) / variance) if variance > 0 else 0.0
