@@ -1,1 +1,1 @@
-"""Compilation: from tuned tasks to builds, self-contained folders with the best known configs."""
+"""The compile stage: makes builds, self-contained folders, from tuned tasks and their best known configs."""

@@ -1,4 +1,4 @@
-"""Networks that TVM compiles for a device, with the best configs known."""
+"""Compiles networks for a device with TVM and the best known configs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The role of what compiles whole networks for a kind of target; `anole.targets.base.NetworkHandlers` names it."""
+"""The role of compilers of whole networks; `anole.targets.base.NetworkHandlers` names one for each target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MatchedNetwork:
-    """A network, and what is known of the best configs for it.
+    """A network and the best known configs of its tasks.
 
     Attributes:
         model: its entry in models.yaml.
@@ -39,12 +39,12 @@ class MatchedNetwork:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network as it was compiled for its target.
+    """The result of compiling a network for its target.
 
     Attributes:
-        matches: its tasks, with the configs that they really have.
+        matches: the network's tasks, with the configs that were really compiled.
         runs_on, threads, memory, kernels, accelerator: see `anole.documents.build.Build`.
-        cpp_runtime: what a C++ program needs to load it; None where it is no TVM library.
+        cpp_runtime: what a C++ program needs to load the network; None if it is not a TVM library.
     """
 
     matches: list[Match]
@@ -60,7 +60,7 @@ class NetworkCompiler(Protocol):
     """Compiles a network for a target."""
 
     def __call__(self, network: MatchedNetwork, target: Any, folder: Path) -> Compiled:
-        """Writes the compiled network into a folder, which is there and empty.
+        """Writes the compiled network into an existing, empty folder.
 
         Args:
             network: the network to compile.

@@ -1,1 +1,1 @@
-"""The documents that stages leave for each other, and where each lies."""
+"""The typed documents that stages exchange, and their paths."""

@@ -1,1 +1,1 @@
-"""The evaluation of builds: whether they are right, and how fast they are."""
+"""The evaluate stage: checks that builds are correct, and measures how fast they are."""

@@ -1,4 +1,4 @@
-"""Evaluates a build on its device against PyTorch and ONNX Runtime, on the same inputs and threads, in turns."""
+"""Evaluates builds on their device against PyTorch and ONNX Runtime: same inputs, same threads, interleaved timing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _latency(name: str, error: float, times: Mapping[str, Sequence[NDArray[np.fl
         latency_std_s=float(np.std(own)),
         reference_latency_s=float(np.median(reference)),
         reference_latency_std_s=float(np.std(reference)),
-        # A shared machine often changes its speed between rounds, but seldom within one.
+        # A shared machine often changes its speed between rounds, but rarely within one.
         speedup=float(np.median([np.median(theirs) / np.median(mine) for mine, theirs in rounds])),
         relative_error=error,
         rounds=len(times["build"]),

@@ -1,4 +1,4 @@
-"""The role that checks, times and runs compiled networks; `anole.targets.base.NetworkHandlers` names its class."""
+"""The role of runners, which check, time and run builds; `anole.targets.base.NetworkHandlers` names their classes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Extraction: from a model to its tasks."""
+"""The extract stage: finds the tasks of a model."""

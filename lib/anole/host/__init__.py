@@ -1,1 +1,1 @@
-"""This machine: its processor, its cores, and the facts that records keep of it."""
+"""This machine: its processor, its cores, and the facts about it that records store."""

@@ -1,1 +1,1 @@
-"""Measuring: builds and runs candidates in isolated processes."""
+"""Measures candidates: builds and runs them in isolated processes."""

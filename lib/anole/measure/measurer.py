@@ -1,4 +1,4 @@
-"""Measures candidates of one task: built in parallel, run one at a time, each in a process of its own."""
+"""Measures candidates of one task: builds them in parallel and runs them one at a time, in separate processes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Measurer:
     """Measures candidates of one task on its target.
 
     Args:
-        task: whose candidates are measured.
+        task: the task.
         evaluator: decides how often a kernel is run.
-        target: what builds and runs them; the task's own target unless given.
-        site: where they run, which whoever gives it closes; a place on this machine, of its own, when None.
+        target: builds and runs the candidates; the task's target when None.
+        site: where candidates run, entered and left by the caller; an own site on this machine when None.
         n_builders: how many candidates are built at once.
-        limits: what a candidate may take.
-        patience: how long a device elsewhere is waited for when it is lost.
-        best_s: the least latency that was measured before, in seconds; None when nothing was.
+        limits: the limits of a candidate.
+        patience: how long to wait for a remote device that was lost.
+        best_s: the least latency measured before, in seconds; None if there is none.
 
     Raises:
         TargetError: the target's kind is unknown.
@@ -95,11 +95,11 @@ class Measurer:
             yield from Overlap(self._builders, self._bench, configs)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measures rivals together, in turns, so that all meet the same state of the machine.
+        """Measures rivals together, in turns, so that the machine's state affects all of them alike.
 
         Args:
-            configs: a handful.
-            seconds_each: wall clock to spend on each of them, at most.
+            configs: a few configs.
+            seconds_each: wall-clock seconds for each config at most.
 
         Returns:
             Their measurements, in order; each latency is the median over all turns.
@@ -118,8 +118,8 @@ class Measurer:
                 return [self._bench.run(candidate) for candidate in built]
 
     def _measure_by_turns(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Builds while nothing is timed, and times while nothing is built."""
-        # A few at a time, so that an interruption loses little that was built.
+        """Alternates between building and timing, which never overlap."""
+        # A few at a time, so that an interruption loses few builds.
         few = 8 * self._n_builders
         for first in range(0, len(configs), few):
             built = self._build_all(configs[first : first + few])
@@ -128,7 +128,7 @@ class Measurer:
                     yield self._bench.run(candidate)
 
     def _rebuilt(self, configs: Sequence[Config]) -> list[Built]:
-        """Returns candidates as they were built before, as far as that is kept; builds the others."""
+        """Returns the kept builds of candidates, and builds the others."""
         kept = [self._artifacts.find(config) for config in configs]
         others = iter(self._build_all([config for config, built in zip(configs, kept, strict=True) if built is None]))
         return [built or next(others) for built in kept]
@@ -139,7 +139,7 @@ class Measurer:
 
 
 def _default_builders(site: Site, target: Device) -> int:
-    """Returns how many candidates are built at once: one on each core that runs kernels, or on any."""
+    """Returns how many candidates are built at once: one per kernel thread if builds disturb timing, else per core."""
     return target.threads if site.is_disturbed else available_cores()
 
 
@@ -150,14 +150,14 @@ def measurer_of(
     site: Site | None = None,
     n_builders: int | None = None,
 ) -> Measurer | Simulated:
-    """Returns what measures the candidates of a task, by the kind of its target.
+    """Returns the measurer of a task's candidates, by the kind of its target.
 
     Args:
-        task: whose candidates are measured.
-        evaluator: decides how often a kernel is run, where that takes more than once.
-        best_s: the least latency that was measured before, in seconds; None when nothing was.
-        site: where they run; a place on this machine when None.
-        n_builders: how many candidates are built at once; as many as there is use for when None.
+        task: the task.
+        evaluator: decides how often a kernel is run; not used by simulators.
+        best_s: the least latency measured before, in seconds; None if there is none.
+        site: where candidates run; a site on this machine when None.
+        n_builders: how many candidates are built at once; a suitable number when None.
     """
     target = get_target(task.target)
     if target.place is Place.SIMULATOR:

@@ -12,41 +12,41 @@ from anole.targets.rpc.address import Remote
 
 
 class Site(Protocol):
-    """A place for candidates to run; a context manager that gives back what it holds.
+    """A place where candidates run; a context manager that releases what it holds.
 
     Attributes:
         is_disturbed: whether building candidates disturbs those that are timed.
-        remote: where it is, unless it is here.
+        remote: the remote device; None on this machine.
     """
 
     is_disturbed: bool
     remote: Remote | None
 
     def __enter__(self) -> Self:
-        """Returns it; nothing is held before it is needed."""
+        """Returns the site; it acquires devices only when they are needed."""
 
     def __exit__(self, *_: object) -> None:
-        """Gives back what is held."""
+        """Releases what the site holds."""
 
     def building(self) -> AbstractContextManager[None]:
-        """Holds what building candidates needs."""
+        """Returns a context that holds the locks needed to build candidates."""
 
     def timing(self) -> AbstractContextManager[None]:
-        """Holds the device alone; waits for whoever has it."""
+        """Returns a context that holds the device exclusively; waits while another process has it."""
 
     def environment(self) -> Mapping[str, str]:
-        """Returns the variables by which a process sees the device, and no other."""
+        """Returns the environment variables that make only this device visible to a process."""
 
 
 def site_of(target: Device, remote: Remote | None = None) -> Site:
-    """Returns where candidates for a target run: elsewhere, if that is said, or on this machine."""
+    """Returns the site of a target's candidates: the remote device if given, otherwise this machine."""
     if remote is not None:
         return Elsewhere(remote)
     return ProcessorSite(target) if target.place is Place.PROCESSOR else OneOfSeveral(target)
 
 
 class ProcessorSite:
-    """The processor, which is timed while nothing is built, and held no longer than that."""
+    """The processor of this machine; timing excludes building, and holds the lock only while it lasts."""
 
     is_disturbed = True
     remote: Remote | None = None
@@ -61,22 +61,22 @@ class ProcessorSite:
         pass
 
     def building(self) -> AbstractContextManager[None]:
-        """Keeps timers out, but no other builders."""
+        """Locks out timing, but not other builds."""
         return device_lock(self._unit.name, shared=True)
 
     def timing(self) -> AbstractContextManager[None]:
-        """Keeps everybody else out."""
+        """Locks out all other timing and building."""
         return device_lock(self._unit.name)
 
     def environment(self) -> Mapping[str, str]:
-        """Returns what the processor needs: nothing."""
+        """Returns the processor's variables: none."""
         return self._unit.environment
 
 
 class OneOfSeveral:
-    """One device of those that this machine has, the first that is idle; it is kept until the end.
+    """The first idle one of several devices of this machine, which is held until the site is left.
 
-    `timing` and `environment` raise TargetError where there is no such device.
+    `timing` and `environment` raise TargetError if there is no such device.
     """
 
     is_disturbed = False
@@ -98,12 +98,12 @@ class OneOfSeveral:
         return nullcontext()
 
     def timing(self) -> AbstractContextManager[None]:
-        """Claims a device the first time."""
+        """Claims a device at the first call."""
         self._claimed()
         return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
-        """Returns what hides all other devices; claims one the first time."""
+        """Returns the variables that hide all other devices; claims a device at the first call."""
         return self._claimed().environment
 
     def _claimed(self) -> Unit:
@@ -114,7 +114,7 @@ class OneOfSeveral:
 
 
 class Elsewhere:
-    """A device of another machine, which hands itself to one client at a time."""
+    """A device of another machine, which serves one client at a time."""
 
     is_disturbed = False
 
@@ -132,9 +132,9 @@ class Elsewhere:
         return nullcontext()
 
     def timing(self) -> AbstractContextManager[None]:
-        """Holds nothing: the session does."""
+        """Holds nothing: the session holds the device."""
         return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
-        """Returns nothing: the server has its own."""
+        """Returns no variables: the server has its own environment."""
         return {}

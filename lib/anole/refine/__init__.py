@@ -1,1 +1,1 @@
-"""Chooses between the best candidates of each task by timing them within the whole network."""
+"""The refine stage: selects each task's config by timing its best candidates within the whole network."""

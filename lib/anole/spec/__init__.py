@@ -1,1 +1,1 @@
-"""models.yaml as frozen dataclasses."""
+"""Reads models.yaml into frozen dataclasses."""

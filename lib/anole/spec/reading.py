@@ -1,4 +1,4 @@
-"""The reading of models.yaml: every mistake is a `SpecError` that names its YAML path."""
+"""Reads and checks models.yaml; every mistake raises a `SpecError` with its YAML path."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from anole.targets import all_kinds, get_kind
 from anole.targets.rpc.address import Remote
 
 _COUNTS = ("trials", "total_trials", "seed", "refine")
-"""What stands beside the tuner in `tuning`, all of it whole numbers."""
+"""The settings in `tuning` that do not belong to the tuner; all are whole numbers."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 _DTYPES = ("float32", "int32", "int64", "bool")
-"""What a network of torch may take, the first by default; an ONNX file names its own."""
+"""The allowed input types of a torch network, the first by default; an ONNX file names its own."""
 
 
 def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Spec:
@@ -140,7 +140,7 @@ def _build(
 
 
 def _refine(node: Node, refine: int, target: TargetSpec) -> int:
-    """Checks that a network can be timed where it is to be refined."""
+    """Checks that a network that is refined can be timed on its target."""
     if refine and (target.remote is not None or not get_kind(target.kind).refinable):
         place = "elsewhere" if target.remote is not None else f"of kind {target.kind}"
         raise node.error(
@@ -151,7 +151,7 @@ def _refine(node: Node, refine: int, target: TargetSpec) -> int:
 
 
 def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
-    """Checks what all tuners have in common; `anole.search.presets` checks the rest."""
+    """Checks the settings that all tuners share; `anole.search.presets` checks the rest."""
     for name in _COUNTS:
         if name in settings:
             settings[name].whole(least=0)
@@ -191,7 +191,7 @@ def _laid_over(below: object, above: object) -> object:
 
 
 def _number(text: str) -> object:
-    """Returns the number that a text is: Snakemake hands over what stands inside of a mapping as text."""
+    """Converts text to the number it represents, since Snakemake passes the values inside a mapping as text."""
     try:
         value = json.loads(text)
     except ValueError:

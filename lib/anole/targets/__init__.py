@@ -1,4 +1,4 @@
-"""Targets: one folder for each kind of hardware, and one line for it here."""
+"""The registry of target kinds; each built-in kind of hardware has its own folder here."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BUILT_IN = {
     "cuda": "anole.targets.cuda.settings:KIND",
     "vta": "anole.targets.vta.settings:KIND",
 }
-"""The `Kind` of every kind of target that is part of Anole, imported when it is asked for."""
+"""The location of each built-in `Kind`, which is imported on first use."""
 
 GROUP = "anole.targets"
-"""The entry points by which an installed package adds kinds of its own, each under the kind's name."""
+"""The group of entry points through which installed packages add kinds, each under the kind's name."""
 
 
 def all_kinds() -> list[str]:
-    """Returns the names of all kinds of targets, in the order of the alphabet; asks every installed package."""
+    """Returns the names of all kinds of targets, sorted, including those of installed packages."""
     return sorted({*BUILT_IN, *(entry_points(group=GROUP).names)})
 
 
@@ -33,7 +33,7 @@ def get_kind(name: str) -> Kind:
     """Returns a kind of target.
 
     Raises:
-        TargetError: it is unknown, or the package that brings it cannot be imported.
+        TargetError: it is unknown, or the package that provides it cannot be imported.
     """
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
@@ -61,7 +61,7 @@ def get_target(description: Mapping[str, Any]) -> Device | Simulator:
 
 
 def get_device(description: Mapping[str, Any]) -> Device:
-    """Returns the target that a description names, to be measured on.
+    """Returns the target that a description names, as a device to measure on.
 
     Raises:
         TargetError: its kind is unknown, or simulated.

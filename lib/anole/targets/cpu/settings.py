@@ -1,4 +1,4 @@
-"""What models.yaml may set for a processor, and the description that follows from it."""
+"""The settings of a CPU target in models.yaml, and the description made from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact")
 
 _RELATIVE_ERRORS = (1e-5, 1e-2)
-"""The least and the most that may be asked of a kernel; not every direct sum in float32 is below 1e-6."""
+"""The allowed range of `max_relative_error`; not every direct sum in float32 is below 1e-6."""
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
         remote: where candidates are measured; on this machine when None.
 
     Raises:
-        SpecError: a value is not allowed, or a processor elsewhere, which cannot be asked, is not described.
+        SpecError: a value is not allowed, or a remote processor, which cannot be detected, is not fully described.
     """
     entry = node.mapping()
     if "mcpu" in entry:
@@ -52,7 +52,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
 
 
 def _model_elsewhere(node: Node, remote: Remote) -> str:
-    """Returns what a processor elsewhere is called, all of which must be described."""
+    """Returns the name of a remote processor, and checks that the entry describes it fully."""
     entry = node.mapping()
     for name in ("mcpu", "threads"):
         if name not in entry:
@@ -75,7 +75,7 @@ def describe_cpu(
     Args:
         mcpu: LLVM's name of the processor to compile for; detected if None.
         threads: number of threads that run a kernel; all available cores if None.
-        model: name of another machine's processor, of which nothing is detected; None for this machine's.
+        model: name of another machine's processor, which disables detection; None for this machine's.
         max_relative_error: largest relative L2 error of a kernel's result; described only if it is not the default.
         exact: whether only algorithms are allowed that compute the operator exactly as defined; likewise.
 

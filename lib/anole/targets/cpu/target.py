@@ -1,4 +1,4 @@
-"""The CPU as a target."""
+"""The CPU target."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class CpuTarget:
-    """The processor of this machine, with a number of threads.
+    """A processor with a number of threads.
 
     Args:
-        description: its ``mcpu`` (LLVM's name), ``features`` and ``threads``, and what differs from the defaults of
-            ``max_relative_error`` and ``exact``.
+        description: ``mcpu`` (LLVM's name), ``features`` and ``threads``; ``max_relative_error`` and ``exact`` only
+            if they differ from their defaults.
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
@@ -55,19 +55,19 @@ class CpuTarget:
         self.exact = bool(description.get("exact", False))
 
     def observable(self) -> Self:
-        """Returns itself: TVM's virtual machine is watched from the same process."""
+        """Returns itself: kernels can be timed in TVM's virtual machine from the same process."""
         return self
 
     def absence(self) -> str | None:
-        """Returns why nothing can be run here, where another machine's processor is meant."""
+        """Returns why nothing can run here if the description is of another processor; None otherwise."""
         here, meant = processor().name, self.description["model"]
         return None if meant == here else f"cpu {meant}: this machine's processor is {here}"
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of a workload's template, the sum of the versions of the parts that it is made of.
+        """Returns the version of a workload's template, the sum of its parts' versions.
 
-        A sum can give two spaces of one layer the same number over time, when one part rises and another is dropped.
-        To mend it, as a part of the description, would change the keys of tasks; so it waits until these change anyway.
+        The sum can be the same for two spaces of a layer over time, when one part's version rises and another part is
+        dropped. A fix would change the keys of tasks, so it waits until these change anyway.
 
         Raises:
             TargetError: there is no template for its operator.
@@ -94,7 +94,7 @@ class CpuTarget:
         return dense_space.dense_space(self.unit, threads, workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config that is decent without any tuning."""
+        """Returns a valid config with reasonable speed, without tuning."""
         if isinstance(workload, Conv2d):
             return algorithms.convolution_default(self.unit, threads_fed(workload, self.threads), workload, self.exact)
         return self.space(workload).best_drawn
@@ -112,25 +112,25 @@ class CpuTarget:
         return DenseTemplate(self.unit)
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Returns a function that is no anchor, parallel and vectorised where that pays."""
+        """Returns a function without an anchor, parallelised and vectorised where that pays."""
         from anole.targets.cpu.default.schedule import Machine, schedule_default
 
         return schedule_default(func, Machine(self.threads, FLOAT_BYTES * self.unit.lanes))
 
     def compiler_target(self) -> tvm.target.Target:
-        """Returns what TVM calls this target."""
+        """Returns TVM's target."""
         from anole.targets.cpu.device.builder import llvm_target
 
         return llvm_target(self.description)
 
     def compiler_pipeline(self) -> str:
-        """Returns what TVM calls the pipeline that lowers the target's kernels."""
+        """Returns TVM's name of the pipeline that lowers the target's kernels."""
         from anole.targets.cpu.device.lowering import pipeline
 
         return pipeline()
 
     def environment(self) -> Mapping[str, str]:
-        """Returns the thread counts; TVM by itself would use half of the logical processors."""
+        """Returns the variables that set the thread counts; TVM's default is half of the logical processors."""
         return {"TVM_NUM_THREADS": str(self.threads), "OMP_NUM_THREADS": str(self.threads)}
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
@@ -140,29 +140,29 @@ class CpuTarget:
         build(self.template(workload), workload, config, self.description, artifact)
 
     def units(self) -> Sequence[Unit]:
-        """Returns the processor, of which there is one."""
+        """Returns the only unit: the processor."""
         return (Unit("cpu"),)
 
     def runner(self, workload: Workload) -> Runner:
-        """Returns what runs candidates of a workload in this process."""
+        """Returns a runner of the workload's candidates in this process."""
         from anole.targets.cpu.device.runner import CpuRunner
 
         return CpuRunner(self.template(workload), workload)
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
-        """Returns what runs candidates of a workload on the processor of a server."""
+        """Returns a runner of the workload's candidates on a server's processor."""
         from anole.targets.cpu.device.remote_runner import remote_runner
 
         return remote_runner(self.template(workload), workload, self.threads, session)
 
     def peak_gflops(self) -> float:
-        """Measures, in this process, how many multiply-adds all threads do from registers."""
+        """Measures, in this process, the multiply-add rate of all threads on registers."""
         from anole.targets.cpu.device.peak import PeakKernel
 
         return PeakKernel(self.description).gflops()
 
     def copy_bytes_per_s(self) -> float:
-        """Measures, in this process, how fast all threads copy memory."""
+        """Measures, in this process, the memory bandwidth of copies by all threads."""
         from anole.targets.cpu.device.bandwidth import CopyKernel
 
         return CopyKernel(self.description).bytes_per_s()

@@ -1,4 +1,4 @@
-"""What models.yaml may set for a GPU, and the description that follows from it."""
+"""The settings of a GPU target in models.yaml, and the description made from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
         remote: where candidates are measured; on this machine when None.
 
     Raises:
-        SpecError: a value is no text, or nothing is said of a GPU elsewhere, which cannot be asked.
+        SpecError: a value is not text, or `arch` is missing for a remote GPU, which cannot be detected.
     """
     entry = node.mapping()
     for name in _KEYS:

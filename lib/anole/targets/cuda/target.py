@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as a target; everything except running works without a GPU."""
+"""The NVIDIA GPU target; everything except running works without a GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CudaTarget:
     threads = 1
     max_relative_error = MAX_RELATIVE_ERROR
     template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 1}
-    # Parts of fixed shape are recorded once as a CUDA graph and then launched by a single call.
+    # Parts with fixed shapes are recorded once as a CUDA graph and then launched by a single call.
     compiler_options: Mapping[str, Any] = {"relax.backend.use_cuda_graph": True}
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ class CudaTarget:
         self.limits = BlockLimits.from_json(description["limits"])
 
     def observable(self) -> None:
-        """Returns None: a kernel has only been launched when the call that would be timed returns."""
+        """Returns None: calls return when a kernel is launched, so its time cannot be observed."""
         return None
 
     def absence(self) -> str | None:
@@ -86,7 +86,7 @@ class CudaTarget:
         return gemm_space.gemm_space(self.limits, workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config that should be decent without any tuning."""
+        """Returns a valid config with reasonable speed, without tuning."""
         if isinstance(workload, Conv2d):
             return algorithms.convolution_default(self.limits, workload)
         return self.space(workload).best_drawn

@@ -1,4 +1,4 @@
-"""What models.yaml may set for an accelerator, and the description that follows from it."""
+"""The settings of an accelerator target in models.yaml, and the description made from them."""
 
 from __future__ import annotations
 

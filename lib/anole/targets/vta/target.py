@@ -1,4 +1,4 @@
-"""The simulated accelerator as a target; it is exact, so measuring needs no device and runs in parallel."""
+"""The target of the simulated accelerator; it is exact, so measuring needs no device and runs in parallel."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class VtaTarget:
         return Bounds(**{name: self.description[name] for name in BOUNDS})
 
     def observable(self) -> None:
-        """Returns None: its programs are simulated one by one anyway; `anole vta report` shows them."""
+        """Returns None: programs are simulated one by one anyway; `anole vta report` shows them."""
         return None
 
     def absence(self) -> str | None:
@@ -112,7 +112,7 @@ class VtaTarget:
         return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
 
     def geometry_of(self, config: Config) -> Geometry:
-        """Returns the geometry that a config asks for."""
+        """Returns the geometry that a config selects."""
         return geometry_of(self.geometry, config)
 
 
