@@ -85,7 +85,7 @@ def test_a_built_in_name_means_what_is_built_in(install):
     [
         ("nowhere_at_all:Part", "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'"),
         ("a_part_from_outside:Lost", "cannot be imported: AttributeError"),
-        ("a_part_from_outside:function", "is no dataclass of settings"),
+        ("a_part_from_outside:function", "is not a dataclass of settings"),
         ("a_part_from_outside:Shadow", "calls itself 'annealing'; its `name` must be that of the entry point"),
     ],
 )

@@ -85,8 +85,8 @@ def test_a_whole_table_can_be_searched(recorded: Callable[..., Path]) -> None:
     [
         ({"cardinalities": [1, 2]}, r"cardinalities \[1, 2\].* record it again"),
         ({"latency_us": [1.0]}, "with 1 valid configs"),
-        ({"workload": {"height": 3}}, "is no table"),
-        ({"latency_us": ["fast"]}, "is no table"),
+        ({"workload": {"height": 3}}, "is not a table"),
+        ({"latency_us": ["fast"]}, "is not a table"),
     ],
 )
 def test_a_table_of_another_space_is_refused(
@@ -97,5 +97,5 @@ def test_a_table_of_another_space_is_refused(
 
 
 def test_a_missing_table_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"none.json: is no table \(FileNotFoundError"):
+    with pytest.raises(StoreError, match=r"none.json: is not a table \(FileNotFoundError"):
         read_table(tmp_path / "none.json")

@@ -55,7 +55,7 @@ def _load(role: str, found: EntryPoint, path: str) -> type[Any]:
     except Exception as error:
         raise SpecError(path, f"{where}, cannot be imported: {cause(error)}") from error
     if not isinstance(part, type) or not is_dataclass(part):
-        raise SpecError(path, f"{where}, is no dataclass of settings")
+        raise SpecError(path, f"{where}, is not a dataclass of settings")
     if getattr(part, "name", None) != found.name:
         raise SpecError(
             path, f"{where}, calls itself {getattr(part, 'name', None)!r}; its `name` must be that of the entry point"

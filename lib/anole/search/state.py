@@ -150,7 +150,7 @@ class Search:
             vectors = np.concatenate([vectors, fresh[: self.settings.batch - len(known)]])
             self.exhausted = not len(vectors)
         if self.exhausted:
-            logger.info("nothing more to propose after %d trials", len(self.trials))
+            logger.info("the space is exhausted after %d trials", len(self.trials))
             return
         self.batch = Batch(vectors, known)
         self.log = {"search_s": time.perf_counter() - self._iteration_began_s, **log}

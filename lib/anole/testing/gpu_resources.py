@@ -37,7 +37,7 @@ def resources(source: str, arch: str) -> Resources:
     """
     nvcc = find_nvcc()
     if nvcc is None:
-        raise TargetError("found no nvcc; a kernel's resources are what its assembler reports")
+        raise TargetError("found no nvcc, which is needed to report a kernel's resources")
     with TemporaryDirectory() as folder:
         (Path(folder) / "kernel.cu").write_text(source, encoding="utf-8")
         command = [nvcc, "-cubin", f"-arch={arch}", "-Xptxas", "-v", "-o", "kernel.cubin", "kernel.cu"]

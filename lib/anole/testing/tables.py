@@ -78,7 +78,7 @@ def read_table(path: Path) -> Table:
         latencies_s = np.array(plain["latency_us"], dtype=np.float64) / 1e6
         recorded = list(plain["cardinalities"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: is no table ({type(error).__name__}: {error})") from error
+        raise StoreError(f"{path}: is not a table ({type(error).__name__}: {error})") from error
     found, expected = (recorded, len(latencies_s)), (space.cardinalities.tolist(), len(_valid_indices(space)))
     if found != expected:
         raise StoreError(
