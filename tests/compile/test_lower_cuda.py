@@ -16,7 +16,7 @@ from anole.compile.lower import Choice, lower
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd import WinogradTemplate
-from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_default
+from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
 from anole.task import Conv2d, Workload
 from anole.testing.emulated_gpu import serial
 
@@ -44,7 +44,7 @@ def by_winograd(size: int, workload: Workload) -> Choice:
     """Winograd wherever it can be."""
     if not (isinstance(workload, Conv2d) and can_winograd(workload)):
         return by_default(workload)
-    return Choice(WinogradTemplate(), {**winograd_default(TARGET.limits, workload), "tile_size": size})
+    return Choice(WinogradTemplate(), {**winograd_space(TARGET.limits, workload).best_drawn, "tile_size": size})
 
 
 def functions(module: tvm.IRModule) -> dict[Any, tirx.PrimFunc]:

@@ -9,6 +9,7 @@ import pytest
 import tvm
 from tvm import ir, relax
 
+from anole.documents.build import TensorInfo
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network
 from anole.spec.entries import ModelSpec
@@ -27,9 +28,7 @@ def test_the_normal_form_computes_the_same(project: Path, name: str) -> None:
     for mine, theirs in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-5)
     assert [info.shape for info in imported.outputs] == [tuple(tensor.shape) for tensor in expected]
-    assert [info.to_json() for info in imported.inputs] == [
-        {"name": "x", "shape": list(SHAPES[name]), "dtype": "float32"}
-    ]
+    assert imported.inputs == (TensorInfo("x", SHAPES[name], "float32"),)
 
 
 def test_batch_norms_are_folded_and_convolutions_are_channels_last(project: Path) -> None:
