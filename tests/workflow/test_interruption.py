@@ -43,7 +43,10 @@ def kill_tuner(process: subprocess.Popen[str]) -> None:
     tuner.kill()
 
 
-@pytest.mark.parametrize("kill", [kill_everything, kill_snakemake, pytest.param(kill_tuner, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kill",
+    [kill_everything, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (kill_snakemake, kill_tuner))],
+)
 def test_tuning_goes_on_where_it_was_killed(one: Any, kill: Callable[[subprocess.Popen[str]], None]) -> None:
     (shard,) = one.shards()
     one.edit("models.yaml", "trials: 2", f"trials: {TRIALS}")
