@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 
 from anole.documents.plain import Misfit, from_plain, parse_json, shown, to_plain
 from anole.errors import DocumentError
 from anole.files import document_text, write_atomically
+from anole.keys import canonical_json
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ def with_schema(document: Any) -> dict[str, Any]:
 
 def argument_of(document: Any) -> str:
     """Returns a document as an argument of a command; equal documents give equal text."""
-    return json.dumps(to_plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return canonical_json(to_plain(document))
 
 
 def differing(one: Any, other: Any) -> list[str]:
