@@ -29,7 +29,7 @@ def run_of(task: Task, preset: str = "autotvm", seed: int = 0) -> Run:
     return Run(task.key, preset, seed, 1, {"explorer": {"chains": 128}}, 2, host, {"tvm": "0.27.0"})
 
 
-def trial_of(number: int, latency_s: float | None = 1e-3, flop: int = 10**9, **config: Any) -> Trial:
+def trial_of(number: int, latency_s: float | None = 1e-3, flop: int = CONV.workload.flop, **config: Any) -> Trial:
     """Returns a trial; a failure when there is no latency."""
     if latency_s is None:
         measurement = Measurement(Status.RUN_ERROR, f"Segmentation fault\nat trial {number}", build_s=0.1, run_s=0.2)

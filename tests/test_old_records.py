@@ -125,7 +125,7 @@ def test_merging_into_the_database_of_then_changes_nothing(old: Path) -> None:
 def test_the_database_of_then_gives_back_its_shards(old: Path, tmp_path: Path) -> None:
     taken = import_records(old / layout.DATABASE, tmp_path / "shards")
     paths = sorted((old / layout.SHARDS).glob("*/*.jsonl"))
-    assert (taken.runs, taken.trials) == (len(paths), sum(len(read_shard(path).trials) for path in paths))
+    assert (taken.new, taken.trials) == (len(paths), sum(len(read_shard(path).trials) for path in paths))
     for path in paths:
         mine, theirs = read_shard(tmp_path / "shards" / path.relative_to(old / layout.SHARDS)), read_shard(path)
         assert (mine.run.key, mine.task.key, mine.trials) == (theirs.run.key, theirs.task.key, theirs.trials)

@@ -330,8 +330,13 @@ def import_(source: Path, shards: Path) -> None:
     """
     from anole.merge.exchange import import_records
 
-    taken = import_records(source, shards)
-    click.echo(f"{source}: took over {taken.runs} runs with {taken.trials} trials; {taken.known} were known")
+    done = import_records(source, shards)
+    for path in done.kept_beside:
+        click.echo(f"{path}: differs from the records that are here; both are kept, and these are not used")
+    click.echo(
+        f"{source}: {done.new} runs are new, {done.continued} were continued, {done.known} were known and "
+        f"{len(done.kept_beside)} are kept beside others; {done.trials} trials are new"
+    )
 
 
 @main.command()

@@ -9,6 +9,9 @@ from pathlib import Path
 _LISTED = 24
 """So many names are listed at most; of more only those that are like what was found are told."""
 
+_SHOWN = 60
+"""Number of characters of a value that a message shows."""
+
 
 class AnoleError(Exception):
     """Base class of all errors that Anole raises on purpose; the command line prints them without a traceback."""
@@ -70,6 +73,10 @@ class StoreError(AnoleError):
     """A shard or the database cannot be read or written."""
 
 
+class ShardInUseError(StoreError):
+    """Another process has the shard open; it can be used when that process ends."""
+
+
 class StreamError(AnoleError):
     """A program for an accelerator is malformed or deadlocks; the message names the instruction."""
 
@@ -84,6 +91,12 @@ def suggestion(found: str, allowed: Collection[str]) -> str:
     guess = f"did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
     listed = f"allowed: {', '.join(allowed) or 'nothing'}" if len(allowed) <= _LISTED else ""
     return " ".join(filter(None, (guess, listed))) or f"none of the {len(allowed)} allowed names is like it"
+
+
+def shown(value: object) -> str:
+    """Returns a value as a message shows it: on one line, printable and not too long."""
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def cause(error: BaseException, line: int = -1) -> str:

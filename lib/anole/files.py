@@ -1,15 +1,21 @@
-"""File access: reading with clear errors, and atomic writing."""
+"""File access: bounded reading with clear errors, and writing that is on the disk when it returns."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from anole.errors import StoreError
+
+MOST_BYTES = 1 << 30
+"""Larger files are not read: the largest shards and documents have a few megabytes."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -19,9 +25,27 @@ def read_bytes(path: Path) -> bytes:
         StoreError: the file cannot be read.
     """
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def read_regular(path: Path) -> bytes:
+    """Returns the content of a regular file of at most `MOST_BYTES`; a pipe or a device is not waited for.
+
+    Raises:
+        OSError: the file is missing, cannot be read, is too large or is not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if found.st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; at most {MOST_BYTES} are allowed", str(path))
+        return stream.read()
 
 
 def sync(path: Path) -> None:
@@ -46,26 +70,43 @@ def document_text(plain: Mapping[str, Any]) -> str:
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_atomically(path: Path, text: str) -> bool:
-    """Writes a text file by rename, and only if its content differs.
+def replace_durably(temporary: Path, path: Path) -> None:
+    """Gives a complete file or folder another name of the same folder, in place of the file that has this name.
+
+    After a power loss the name holds either all of the old content or all of the new content.
+
+    Raises:
+        OSError: it cannot be renamed, or writing to the disk fails.
+    """
+    sync(temporary)
+    os.replace(temporary, path)
+    sync(path.parent)
+
+
+def write_atomically(path: Path, content: str | bytes) -> bool:
+    """Writes a file by rename, and only if its content differs.
 
     An unchanged file keeps its modification time, so that jobs that depend on it do not run again.
 
     Returns:
         Whether the file was written.
+
+    Raises:
+        OSError: the file cannot be written; the old one is unchanged.
     """
-    if path.exists() and path.read_text() == text:
-        return False
+    data = content.encode() if isinstance(content, str) else content
+    with suppress(OSError):
+        if read_regular(path) == data:
+            return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, "w") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        temporary.chmod(0o644)
+        replace_durably(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
     return True

@@ -89,6 +89,21 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Remeasurement:
+    """A trial that was measured again, because a fault of the machine may have made it fail.
+
+    Attributes:
+        number: the trial's number.
+        gflops: billions of floating-point operations a second; None for a failure.
+    """
+
+    number: int
+    measurement: Annotated[Measurement, FLAT]
+    gflops: float | None
+    created_at: Time
+
+
+@dataclass(frozen=True)
 class Confirmation:
     """A top config measured again, interleaved with its rivals and with more repeats.
 

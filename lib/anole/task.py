@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+from anole.errors import shown
 from anole.keys import canonical_json, content_key
 
 
@@ -131,15 +132,27 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
     return {"operator": workload.operator, **json.loads(canonical_json(asdict(workload)))}
 
 
-def workload_from_json(plain: Mapping[str, Any]) -> Workload:
+def workload_from_json(plain: object) -> Workload:
     """Returns the workload of a plain form that `workload_to_json` made.
 
     Raises:
-        KeyError: the operator is unknown.
+        ValueError: the operator is unknown, or a field is missing, of a wrong type or out of range.
     """
-    operator = WORKLOADS[plain["operator"]]
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
-    return operator(**{name: value for name, value in fields.items() if name != "operator"})
+    if not isinstance(plain, Mapping):
+        raise ValueError(f"the workload is {shown(plain)}, not an object")
+    operator = plain.get("operator")
+    if not isinstance(operator, str) or operator not in WORKLOADS:
+        raise ValueError(f"the operator is {shown(operator)}, not one of {', '.join(WORKLOADS)}")
+    cls = WORKLOADS[operator]
+    known = {each.name for each in fields(cls)}
+    if unknown := set(plain) - known - {"operator"}:
+        raise ValueError(f"{operator} has no field {min(unknown, key=str)!r}; it has {', '.join(sorted(known))}")
+    workload = cls(**{each.name: _field(each, plain[each.name]) for each in fields(cls) if _is_given(each, plain)})
+    if isinstance(workload, Conv2d) and min(workload.out_height, workload.out_width) < 1:
+        raise ValueError(f"a {workload.out_height}x{workload.out_width} output of {workload.label} is not possible")
+    if not 0 < workload.flop < _MOST_FLOP:
+        raise ValueError(f"{operator} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are possible")
+    return workload
 
 
 @dataclass(frozen=True)
@@ -170,8 +183,17 @@ class Task:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the task of a plain form that `to_json` made."""
-        return cls(workload_from_json(plain["workload"]), plain["target"], plain["template_version"])
+        """Returns the task of a plain form that `to_json` made.
+
+        Raises:
+            ValueError: it is none; the message names the field.
+        """
+        workload, target, version = (plain.get(name) for name in ("workload", "target", "template_version"))
+        if not isinstance(target, Mapping) or not isinstance(target.get("kind"), str):
+            raise ValueError(f"the target is {shown(target)}, not an object with a kind")
+        if type(version) is not int or version < 0:
+            raise ValueError(f"the template_version is {shown(version)}, not a whole number")
+        return cls(workload_from_json(workload), target, version)
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -179,3 +201,37 @@ class Task:
             "target": dict(self.target),
             "template_version": self.template_version,
         }
+
+
+_MOST_SIZE, _MOST_FLOP = 1 << 31, 1 << 63
+
+_MAY_BE_ZERO = ("padding",)
+
+
+def _is_given(field: Field[Any], plain: Mapping[str, Any]) -> bool:
+    """Returns whether a field stands in a plain form.
+
+    Raises:
+        ValueError: it must and does not.
+    """
+    if field.name not in plain and field.default is MISSING:
+        raise ValueError(f"{field.name} is missing")
+    return field.name in plain
+
+
+def _field(field: Field[Any], found: Any) -> Any:
+    """Returns the value of a workload's field of its plain form: a size, several sizes, a flag or a text."""
+    if field.type in ("str", "bool"):
+        if type(found).__name__ != field.type:
+            raise ValueError(
+                f"{field.name} is {shown(found)}, not {'text' if field.type == 'str' else 'true or false'}"
+            )
+        return found
+    sizes = [found] if field.type == "int" else found
+    n = 1 if field.type == "int" else str(field.type).count("int")
+    least = 0 if field.name in _MAY_BE_ZERO else 1
+    right = isinstance(sizes, list) and len(sizes) == n
+    if not right or not all(type(size) is int and least <= size < _MOST_SIZE for size in sizes):
+        wanted = "a whole number" if field.type == "int" else f"a list of {n} whole numbers"
+        raise ValueError(f"{field.name} is {shown(found)}, not {wanted} from {least} to {_MOST_SIZE - 1}")
+    return found if field.type == "int" else tuple(found)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from anole.documents.build import read_build
-from anole.documents.document import with_schema
+from anole.documents.document import checked_text, with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import Origin, read_listed_task, read_manifest
 from anole.documents.receipt import read_receipts
@@ -14,7 +14,10 @@ from anole.errors import DocumentError
 
 
 def edit(path: Path, **change: object) -> Path:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    """Changes fields of a document, which then has the right checksum."""
+    plain = json.loads(path.read_text())
+    del plain["crc"]
+    path.write_text(checked_text({**plain, **change}))
     return path
 
 
@@ -25,7 +28,7 @@ def manifest(project) -> Path:
 
 def test_a_manifest_leads_to_its_tasks(project, manifest: Path) -> None:
     document = read_manifest(manifest)
-    assert with_schema(document) == json.loads(manifest.read_text())
+    assert manifest.read_text() == checked_text(with_schema(document))
     assert document.weights == {project.CONV.key: 4}
     assert document.model_spec.source == "torchvision:resnet18"
     assert read_listed_task(manifest, project.CONV.key).to_json() == project.CONV.to_json()
@@ -49,6 +52,16 @@ def test_what_is_not_an_object_is_refused(manifest: Path, text: str) -> None:
         read_manifest(manifest)
     assert str(caught.value).startswith(f"{manifest}: ")
     assert "`snakemake --forcerun extract` writes it again" in str(caught.value)
+
+
+def test_a_document_whose_checksum_is_wrong_is_refused(manifest: Path) -> None:
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"weight": 4', '"weight": 5'))
+    with pytest.raises(DocumentError, match=r"its checksum is wrong: the file was changed; `snakemake --forcerun extr"):
+        read_manifest(manifest)
+    old = {name: value for name, value in json.loads(text).items() if name != "crc"}
+    manifest.write_text(json.dumps(old))
+    assert read_manifest(manifest).weights, "documents of older versions have no checksum"
 
 
 @pytest.mark.parametrize(

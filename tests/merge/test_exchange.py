@@ -1,4 +1,4 @@
-"""Records made elsewhere: taken over whole, and never in place of longer ones."""
+"""Records made elsewhere: imported whole, and never in place of others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from anole.errors import StoreError
-from anole.merge.exchange import TakenOver, import_records
+from anole.errors import ShardInUseError, StoreError
+from anole.merge.exchange import Imported, import_records
 from anole.record import Source
 from anole.store.shard import Shard, read_shard, shard_path
 
@@ -22,14 +22,14 @@ def test_all_that_is_known_of_all_runs_is_taken_over(project, tmp_path, form) ->
     project.fill()
     project.merge()
     taken = import_records(project.database if form == "database" else project.shards, tmp_path / "here")
-    assert taken == TakenOver(runs=4, known=0, trials=15)
+    assert taken == Imported(new=4, trials=15)
     here, there = contents(tmp_path / "here"), contents(project.shards)
     if form == "database":
         # There what is known of a space belongs to the task, and so to all of its runs.
         here = {name: replace(content, space=there[name].space) for name, content in here.items()}
     assert here == there
     again = import_records(project.database, tmp_path / "here")
-    assert again == TakenOver(runs=0, known=4, trials=0)
+    assert again == Imported(known=4)
 
 
 def test_what_a_run_learned_from_is_taken_over(project, tmp_path) -> None:
@@ -42,21 +42,47 @@ def test_what_a_run_learned_from_is_taken_over(project, tmp_path) -> None:
     assert contents(tmp_path / "here") == contents(project.shards)
 
 
-def test_the_longer_state_of_a_run_is_kept(project, new_project, tmp_path) -> None:
+def test_a_run_that_went_on_elsewhere_is_continued(project, new_project) -> None:
     other, run = new_project(), project.run_of(project.CONV)
-    project.tune(run, project.CONV, [3e-3, 2e-3])
-    other.tune(run, project.CONV, [3e-3, 2e-3, 1e-3])
-    assert import_records(project.shards, other.shards) == TakenOver(0, 1, 0)
-    assert import_records(other.shards, project.shards) == TakenOver(1, 0, 3)
-    assert len(read_shard(shard_path(project.shards, run)).trials) == 3
+    path = project.tune(run, project.CONV, [3e-3, 2e-3])
+    import_records(project.shards, other.shards)
+    other.tune(run, project.CONV, [1e-3], [0.9e-3])
+    assert import_records(project.shards, other.shards) == Imported(known=1)
+    assert import_records(other.shards, project.shards) == Imported(continued=1, trials=1)
+    assert read_shard(path) == read_shard(shard_path(other.shards, run))
+    project.tune(run, project.CONV, [0.5e-3])
+    assert len(read_shard(path).trials) == 4
 
 
-def test_a_run_that_is_being_tuned_is_left_alone(project, new_project) -> None:
+@pytest.mark.parametrize("form", ["database", "folder"])
+def test_of_two_states_of_a_run_both_are_kept(project, new_project, form) -> None:
     other, run = new_project(), project.run_of(project.CONV)
-    other.tune(run, project.CONV, [3e-3])
-    with Shard.open(project.shards, run, project.CONV):
-        with pytest.raises(StoreError, match="is in use"):
+    path = project.tune(run, project.CONV, [3e-3, 2e-3])
+    mine = path.read_bytes()
+    theirs = read_shard(other.tune(run, project.CONV, [3.1e-3, 2e-3, 1e-3]))
+    other.merge()
+    done = import_records(other.database if form == "database" else other.shards, project.shards)
+    (beside,) = done.kept_beside
+    assert done == Imported(kept_beside=(beside,), trials=3)
+    assert beside == path.with_name(f"{run.key}.{theirs.digest[:12]}.jsonl")
+    assert path.read_bytes() == mine
+    assert read_shard(beside).trials == theirs.trials
+    for source in (other.database, other.shards):
+        assert import_records(source, project.shards) == Imported(known=1)
+
+
+def test_a_run_that_is_being_tuned_is_left_alone_and_the_others_are_imported(project, new_project) -> None:
+    other = new_project()
+    busy, free = project.run_of(project.CONV), project.run_of(project.DENSE)
+    for run, task in ((busy, project.CONV), (free, project.DENSE)):
+        other.tune(run, task, [3e-3])
+    with Shard.open(project.shards, busy, project.CONV) as shard:
+        with pytest.raises(ShardInUseError, match="1 runs are being tuned here and were not imported"):
             import_records(other.shards, project.shards)
+        assert len(read_shard(shard_path(project.shards, free)).trials) == 1
+        shard.append_trial(project.trial_of(0, 3.3e-3))
+    assert len(import_records(other.shards, project.shards).kept_beside) == 1
+    assert len(read_shard(shard_path(project.shards, busy)).trials) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,23 +19,35 @@ from hypothesis import strategies as st
 import anole
 from anole.documents.plain import to_plain
 from anole.errors import StoreError
-from anole.record import Confirmation, Measurement, Status, Trial
-from anole.store.content import parse_shard, whole_lines
+from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, Trial
+from anole.store.content import SCHEMA, encode_shard, parse_shard
+from anole.store.lines import Chain, whole_lines, without_checksum
+from anole.store.sealing import seal_shards
 from anole.store.shard import Shard, read_shard, shard_path
 
+from ..record_project import CONV
+
 seconds = st.floats(0, 1e6)
-measurements = st.builds(
+failures = st.builds(
     Measurement,
-    status=st.sampled_from(Status),
+    status=st.sampled_from([status for status in Status if status is not Status.OK]),
     error=st.none() | st.text(),
-    latency_s=st.none() | seconds,
+    build_s=seconds,
+    run_s=seconds,
+    relative_error=st.none() | seconds,
+)
+successes = st.builds(
+    Measurement,
+    status=st.just(Status.OK),
+    latency_s=st.floats(1e-9, 1e6),
     latency_std_s=st.none() | seconds,
     cv=st.none() | seconds,
     repeats=st.integers(0, 1000),
     build_s=seconds,
     run_s=seconds,
 )
-values = st.integers() | st.text() | st.booleans() | st.lists(st.integers(1, 512), max_size=4)
+measurements = failures | successes
+values = st.integers(-(2**63), 2**63 - 1) | st.text() | st.booleans() | st.lists(st.integers(1, 512), max_size=4)
 configs = st.dictionaries(st.text(), values, max_size=5)
 times = st.datetimes().map(lambda time: time.isoformat(timespec="milliseconds") + "Z")
 
@@ -41,18 +55,15 @@ times = st.datetimes().map(lambda time: time.isoformat(timespec="milliseconds") 
 @st.composite
 def trial_lists(draw: st.DrawFn) -> list[Trial]:
     distinct = draw(st.lists(configs, max_size=6, unique_by=lambda config: json.dumps(config, sort_keys=True)))
+    found = [draw(measurements) for _ in distinct]
     return [
-        Trial(
-            number,
-            draw(st.integers(0, 9)),
-            config,
-            draw(measurements),
-            draw(seconds),
-            draw(seconds),
-            draw(times),
-        )
+        Trial(number, draw(st.integers(0, 9)), config, found[number], draw(seconds), speed(found[number]), draw(times))
         for number, config in enumerate(distinct)
     ]
+
+
+def speed(measurement: Measurement) -> float | None:
+    return speed_of(measurement.latency_s) if measurement.latency_s else None
 
 
 confirmations = st.builds(Confirmation, configs, measurements, st.integers(0, 1000), st.integers(0, 10), times)
@@ -164,6 +175,8 @@ OTHER_TASK = {
 
 
 def edit(line: int, **change: object) -> Callable[[list[bytes]], None]:
+    """Returns what changes fields of a line that has no checksum."""
+
     def apply(lines: list[bytes]) -> None:
         lines[line - 1] = json.dumps({**json.loads(lines[line - 1]), **change}).encode()
 
@@ -171,21 +184,34 @@ def edit(line: int, **change: object) -> Callable[[list[bytes]], None]:
 
 
 def put(line: int, text: bytes) -> Callable[[list[bytes]], None]:
+    """Returns what puts another text in place of a line."""
     return lambda lines: lines.__setitem__(line - 1, text)
+
+
+def rewritten(path: Path, damage: Callable[[list[bytes]], None], *, schema: int = SCHEMA) -> None:
+    """Damages the lines of a shard and then gives them right checksums, or none for the first schema."""
+    lines = [without_checksum(text) for text in path.read_bytes().split(b"\n")[:-1]]
+    if schema == 1:
+        edit(1, schema=1)(lines)
+    damage(lines)
+    if schema > 1:
+        chain = Chain.of(json.loads(lines[0]).get("key", ""))
+        lines = [chain.seal(text) if text.endswith(b"}") else text for text in lines]
+    path.write_bytes(b"\n".join([*lines, b""]))
 
 
 @pytest.mark.parametrize(
     ("damage", "line", "problem"),
     [
-        (put(3, b'{"kind":"trial",'), 3, "is not JSON"),
-        (put(3, b""), 3, "is not JSON"),
-        (put(3, b"\xff\xfe"), 3, "is not JSON"),
-        (put(3, b"[1]"), 3, "[1] is not of the kind trial or confirmation or iteration"),
+        (put(3, b'{"kind":"trial",'), 3, "cannot be read"),
+        (put(3, b""), 3, "cannot be read"),
+        (put(3, b"\xff\xfe"), 3, "cannot be read"),
+        (put(3, b'{"a":1}'), 3, "is not of the kind trial or again or confirmation or iteration"),
         (put(3, b'{"kind":"trail"}'), 3, "is not of the kind"),
         (put(1, b'{"kind":"trial"}'), 1, "is not of the kind run"),
         (edit(3, number="0"), 3, "trial: number is '0', not a whole number"),
         (edit(3, latency_s="fast"), 3, "latency_s is 'fast', not a number or null"),
-        (edit(3, latency_s=float("nan")), 3, "is not JSON"),
+        (edit(3, latency_s=float("nan")), 3, "cannot be read"),
         (edit(3, config=None), 3, "config is None, not an object"),
         (edit(3, status="great"), 3, "status is 'great', not one of ok, rejected"),
         (edit(3, created_at="now"), 3, "created_at is 'now'"),
@@ -198,14 +224,30 @@ def put(line: int, text: bytes) -> Callable[[list[bytes]], None]:
         (edit(1, task={"workload": {"operator": "lstm"}}), 1, "the task cannot be read"),
         (edit(1, task=OTHER_TASK), 1, "but the task dense 2->3 has the key"),
         (edit(1, preset=None), 1, "run: preset is None, not text"),
+        (edit(1, seed=10**30), 1, "does not fit into 64 bits"),
+        (edit(1, seed=2**63), 1, "does not fit into 64 bits"),
+        (edit(3, latency_s=0.0), 3, "latency_s is 0.0; 1e-10 to 1e+06 are possible"),
+        (edit(3, latency_s=-1.0), 3, "latency_s is -1.0"),
+        (edit(3, latency_s=1e-300), 3, "latency_s is 1e-300"),
+        (edit(3, latency_s=None), 3, "the status is ok and latency_s is None"),
+        (edit(3, status="run_error"), 3, "the status is run_error and latency_s is 0.003"),
+        (edit(3, gflops=77.0), 3, "gflops is 77.0; 231211008 operations in 0.003 s are 77.07"),
+        (edit(3, gflops=None), 3, "gflops is None where the latency is 0.003"),
+        (edit(3, run_s=-0.1), 3, "run_s is -0.1"),
+        (edit(3, iteration=-1), 3, "iteration is -1"),
+        (put(3, b'{"kind":"trial","latency_s":1e999}'), 3, "cannot be read"),
+        (put(3, b'{"kind":"trial","config":"\\ud800"}'), 3, "cannot be read"),
+        (put(3, b'{"kind":"trial","config":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), 3, "cannot be read"),
+        (put(3, b'{"kind":"trial","config":' + b"[" * 100 + b"]" * 100 + b"}"), 3, "cannot be read"),
+        (put(5, b'{"kind":"again","number":7}'), 5, "again: status is missing"),
+        (edit(5, after_trials=-1), 5, "after_trials is -1"),
     ],
 )
+@pytest.mark.parametrize("schema", [1, SCHEMA])
 def test_a_corrupt_line_is_named_and_nothing_is_changed(
-    project, tuned: Path, damage: Callable[[list[bytes]], None], line: int, problem: str
+    project, tuned: Path, damage: Callable[[list[bytes]], None], line: int, problem: str, schema: int
 ) -> None:
-    lines = tuned.read_bytes().split(b"\n")
-    damage(lines)
-    tuned.write_bytes(b"\n".join(lines))
+    rewritten(tuned, damage, schema=schema)
     damaged = tuned.read_bytes()
     run = project.run_of(project.CONV)
     for attempt in (lambda: read_shard(tuned), lambda: Shard.open(project.shards, run, project.CONV)):
@@ -225,15 +267,14 @@ def test_the_cure_that_the_message_gives_works(project, tuned: Path) -> None:
     cure = str(caught.value).split("(")[-1].split(")")[0]
     subprocess.run(cure, shell=True, check=True)
     assert len(read_shard(tuned).trials) == 1
+    assert tuned.with_name(f"{tuned.name}.damaged").read_bytes() == b"\n".join(lines)
     project.tune(project.run_of(project.CONV), project.CONV, [None, 2e-3])
     assert len(read_shard(tuned).trials) == 3
 
 
 def test_a_newer_schema_is_refused(tuned: Path) -> None:
-    lines = tuned.read_bytes().split(b"\n")
-    edit(1, schema=2)(lines)
-    tuned.write_bytes(b"\n".join(lines))
-    with pytest.raises(StoreError, match=r"newer Anole \(schema 2; this one reads 1\)"):
+    rewritten(tuned, edit(1, schema=3))
+    with pytest.raises(StoreError, match=r"newer Anole \(schema 3; this one reads 2\)"):
         read_shard(tuned)
 
 
@@ -244,7 +285,8 @@ def test_what_would_be_corrupt_is_not_written(project, tuned: Path) -> None:
         for trial, problem in [
             (project.trial_of(1), "trial 1 comes where 2 is the next"),
             (replace(fresh, config=first.config), "measures a config again"),
-            (replace(fresh, gflops=float("nan")), "a trial cannot be stored"),
+            (replace(fresh, gflops=float("nan")), "cannot be stored: gflops is nan"),
+            (replace(fresh, elapsed_s=float("nan")), "cannot be stored: elapsed_s is nan"),
             (replace(fresh, config={"tile_f": {1, 2}}), "a trial cannot be stored"),
         ]:
             with pytest.raises(StoreError, match=problem):
@@ -261,7 +303,7 @@ def test_figures_that_are_not_finite_and_text_that_is_not_unicode_are_stored(pro
     with Shard.open(project.shards, run, project.CONV) as shard:
         shard.append_iteration(0, {"loss": float("nan"), "steps": 3.0})
         shard.append_iteration(0, {"loss": float("inf"), "steps": 4.0})
-        shard.append_trial(replace(project.trial_of(0), measurement=failure))
+        shard.append_trial(replace(project.trial_of(0, None), measurement=failure))
     content = read_shard(shard_path(project.shards, run))
     assert content.iterations == {0: {"loss": None, "steps": 4.0}}
     assert content.trials[0].measurement.error == "tool said ?"
@@ -334,6 +376,123 @@ def test_a_full_disk_loses_nothing_acknowledged(project, tuned: Path) -> None:
     assert tuned.read_bytes() == data
     project.tune(run, project.CONV, [1e-3])
     assert len(read_shard(tuned).trials) == 3
+
+
+def test_each_line_is_bound_to_its_place_and_its_run(project, tuned: Path) -> None:
+    data = tuned.read_bytes()
+    lines = data.splitlines(keepends=True)
+    other = project.tune(project.run_of(project.CONV, seed=1), project.CONV, [3e-3, None], [2.9e-3])
+    changes = {
+        "swapped": [lines[0], lines[2], lines[1], *lines[3:]],
+        "left out": [*lines[:1], *lines[2:]],
+        "doubled": [*lines[:2], lines[1], *lines[2:]],
+        "of another run": [*lines[:4], other.read_bytes().splitlines(keepends=True)[4]],
+        "without checksum": [*lines[:4], without_checksum(lines[4][:-1]) + b"\n"],
+    }
+    for change in changes.values():
+        tuned.write_bytes(b"".join(change))
+        with pytest.raises(StoreError, match=r"has a wrong checksum|has no checksum"):
+            read_shard(tuned)
+    tuned.write_bytes(data)
+    assert len(read_shard(tuned).trials) == 2
+
+
+def test_a_whole_last_line_with_a_damaged_newline_is_not_dropped(tuned: Path) -> None:
+    data = tuned.read_bytes()
+    for after in (b"\x0b", b"J", b" x"):
+        tuned.write_bytes(data[:-1] + after)
+        with pytest.raises(StoreError, match=":5: "):
+            read_shard(tuned)
+
+
+def test_a_last_line_of_which_blocks_were_never_written_is_torn(project, tuned: Path) -> None:
+    lines = tuned.read_bytes().splitlines(keepends=True)
+    last, size = lines[-1], len(lines[-1])
+    for torn in (b"\0" * size, last[: size // 2].ljust(size, b"\0"), b"\0" * (size // 2) + last[size // 2 :]):
+        tuned.write_bytes(b"".join(lines[:-1]) + torn)
+        assert len(read_shard(tuned).trials) == 2
+        assert not read_shard(tuned).confirmations
+    Shard.open(project.shards, project.run_of(project.CONV), project.CONV).close()
+    assert tuned.read_bytes() == b"".join(lines[:-1])
+
+
+def test_a_trial_that_is_measured_again_keeps_its_place(project, tuned: Path) -> None:
+    run, before = project.run_of(project.CONV), tuned.read_bytes()
+    again = Remeasurement(1, Measurement(Status.OK, None, 2e-3, repeats=5), speed_of(2e-3), "2026-11-22T00:00:00Z")
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        for wrong in (replace(again, number=2), replace(again, gflops=None)):
+            with pytest.raises(StoreError):
+                shard.append_again(wrong)
+        failed = shard.trials[1]
+        shard.append_again(again)
+        mended = shard.trials
+    assert tuned.read_bytes().startswith(before)
+    content = read_shard(tuned)
+    assert content.trials == mended
+    assert (failed.measurement.status, mended[1].measurement) == (Status.RUN_ERROR, again.measurement)
+    assert (mended[1].config, mended[1].iteration) == (failed.config, failed.iteration)
+
+
+def test_old_shards_are_read_marked_and_sealed(project, tuned: Path) -> None:
+    rewritten(tuned, lambda lines: None, schema=1)
+    old = read_shard(tuned)
+    assert not old.sealed
+    assert seal_shards(project.shards) == 1
+    assert seal_shards(project.shards) == 0
+    assert read_shard(tuned) == replace(old, sealed=True)
+    assert all(b'"crc":"' in line for line in tuned.read_bytes().splitlines())
+
+
+def test_what_is_appended_to_an_old_shard_protects_its_old_lines(project, tuned: Path) -> None:
+    rewritten(tuned, lambda lines: None, schema=1)
+    project.tune(project.run_of(project.CONV), project.CONV, [1e-3])
+    assert len(read_shard(tuned).trials) == 3
+    assert not read_shard(tuned).sealed
+    data = tuned.read_bytes()
+    tuned.write_bytes(data.replace(b'"created_at":"2026-11-21T10:00:00', b'"created_at":"2026-11-21T10:00:01'))
+    with pytest.raises(StoreError, match="has a wrong checksum"):
+        read_shard(tuned)
+    tuned.write_bytes(data)
+    assert seal_shards(project.shards) == 1
+    assert read_shard(tuned).sealed
+
+
+def test_whoever_waited_for_a_shard_that_was_replaced_opens_the_new_one(project, tuned: Path) -> None:
+    run, opened = project.run_of(project.CONV), threading.Event()
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        waiting = threading.Thread(target=append_one, args=(project, run, opened))
+        waiting.start()
+        opened.wait()
+        time.sleep(0.1)
+        longer = replace(shard.content, trials=(*shard.trials, project.trial_of(2)))
+        shard.replace(encode_shard(longer, tuned))
+    waiting.join()
+    assert [trial.number for trial in read_shard(tuned).trials] == [0, 1, 2, 3]
+
+
+def append_one(project, run: Run, opened: threading.Event) -> None:
+    opened.set()
+    with Shard.open(project.shards, run, project.CONV, wait=True) as shard:
+        shard.append_trial(project.trial_of(len(shard.trials)))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda path: path.unlink(), "removed or replaced"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"{}\n"), "changed"),
+    ],
+)
+def test_a_shard_that_another_program_changes_while_it_is_open_is_told(project, tuned: Path, change, problem) -> None:
+    with Shard.open(project.shards, project.run_of(project.CONV), project.CONV) as shard:
+        change(tuned)
+        with pytest.raises(StoreError, match=f"another program has {problem} it"):
+            shard.append_trial(project.trial_of(2))
+
+
+def speed_of(latency_s: float) -> float:
+    """Returns the GFLOP/s of the tests' convolution."""
+    return CONV.workload.flop / latency_s / 1e9
 
 
 WRITER = """

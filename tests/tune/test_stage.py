@@ -281,7 +281,8 @@ def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None
     costs = [(trial.measurement.latency_s or 0.0) / max(worth(trial.config), 1e-9) for trial in trials]
     assert receipt["latency_s"] / max(worth(receipt["config"]), 1e-9) == min(costs)
     again = simulated(tmp_path / "again", hardware="search", area_max=1.5).tune(30)
-    assert {**again, "elapsed_s": 0} == {**receipt, "elapsed_s": 0}
+    differs = ("elapsed_s", "crc")
+    assert {**again, **dict.fromkeys(differs)} == {**receipt, **dict.fromkeys(differs)}
 
 
 def test_tasks_of_a_simulator_may_share_a_budget(tmp_path: Path) -> None:

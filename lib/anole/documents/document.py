@@ -1,20 +1,24 @@
-"""How a document is read and written: JSON of a known schema, from one dataclass."""
+"""How a document is read and written: JSON of a known schema with a checksum, from one dataclass."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from zlib import crc32
 
-from anole.documents.plain import Misfit, from_plain, parse_json, shown, to_plain
-from anole.errors import DocumentError
-from anole.files import document_text, write_atomically
+from anole.documents.plain import Misfit, from_plain, parse_json, to_plain
+from anole.errors import DocumentError, shown
+from anole.files import document_text, read_regular, write_atomically
 from anole.keys import canonical_json
 
 T = TypeVar("T")
 
 SCHEMA = 1
 """The version of all documents; a reader refuses newer ones."""
+
+_CHECKSUM = "crc"
 
 
 def read_document(path: Path, cls: type[T], stage: str) -> T:
@@ -32,13 +36,13 @@ def read_document(path: Path, cls: type[T], stage: str) -> T:
 
 
 def read_plain(path: Path, stage: str) -> dict[str, Any]:
-    """Reads a JSON object.
+    """Reads a JSON object and compares its checksum, which documents of older versions lack.
 
     Raises:
         DocumentError: the file is missing or broken, or a newer version wrote it.
     """
     try:
-        plain = parse_json(path.read_bytes())
+        plain = parse_json(read_regular(path))
     except FileNotFoundError as error:
         raise DocumentError(path, "there is no such file", stage) from error
     except OSError as error:
@@ -50,6 +54,9 @@ def read_plain(path: Path, stage: str) -> dict[str, Any]:
     found = plain.get("schema", SCHEMA)
     if not isinstance(found, int) or found > SCHEMA:
         raise DocumentError(path, f"found schema {shown(found)}; this version of Anole reads {SCHEMA}", stage)
+    checksum = plain.pop(_CHECKSUM, None)
+    if checksum is not None and checksum != _checksum(plain):
+        raise DocumentError(path, "its checksum is wrong: the file was changed", stage)
     return plain
 
 
@@ -72,7 +79,12 @@ def write_document(path: Path, document: Any) -> None:
 
 def text_of(document: Any) -> str:
     """Returns the text of a document's file."""
-    return document_text(with_schema(document))
+    return checked_text(with_schema(document))
+
+
+def checked_text(plain: Mapping[str, Any]) -> str:
+    """Returns the text of a JSON file that holds an object and its checksum."""
+    return document_text({**plain, _CHECKSUM: _checksum(plain)})
 
 
 def with_schema(document: Any) -> dict[str, Any]:
@@ -83,6 +95,11 @@ def with_schema(document: Any) -> dict[str, Any]:
 def argument_of(document: Any) -> str:
     """Returns a document as an argument of a command; equal documents give equal text."""
     return canonical_json(to_plain(document))
+
+
+def _checksum(plain: Mapping[str, Any]) -> str:
+    """Returns the CRC-32 of an object's canonical JSON, in hexadecimal."""
+    return f"{crc32(canonical_json(plain).encode()):08x}"
 
 
 def differing(one: Any, other: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import types
 import typing
@@ -14,6 +15,7 @@ from functools import cache, partial
 from types import NoneType
 from typing import Annotated, Any, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from anole.errors import shown
 from anole.record import FLAT, LATER
 
 T = TypeVar("T")
@@ -27,8 +29,16 @@ _WORDS = {
     bool: "true or false",
     NoneType: "null",
 }
+_LARGEST = 1 << 63
+"""Whole numbers of records and documents fit into 64 bits, as the database stores them."""
+
+_DEEPEST = 64
+"""Number of lists and objects within each other that a JSON text may have."""
+
+_UNUSUAL = re.compile(rb"\d{21}|[eE]\+?\d\d\d|\\ud")
+"""Occurs in every text with a number that is out of range or with half of a surrogate pair, and rarely elsewhere."""
+
 _PLAIN = frozenset({str, int, float, bool, NoneType})
-_SHOWN = 60
 
 
 class Misfit(ValueError):
@@ -99,15 +109,20 @@ def parse_json(text: bytes) -> Any:
     """Returns the value of a JSON text in UTF-8.
 
     Raises:
-        ValueError: it is not such a text, or it holds NaN or an infinity.
+        ValueError: it is not such a text, it is nested too deeply, or it holds NaN, an infinity, a number that is out
+            of range or half of a surrogate pair.
     """
-    return json.loads(text.decode(), parse_constant=_refuse)
-
-
-def shown(value: object) -> str:
-    """Returns a value as a message shows it: on one line and not too long."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    is_unusual = _UNUSUAL.search(text) is not None
+    whole, real = (_whole, _finite) if is_unusual else (None, None)
+    try:
+        value = json.loads(text.decode(), parse_constant=_refuse, parse_int=whole, parse_float=real)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if is_unusual:
+        json.dumps(value, ensure_ascii=False).encode()
+    if text.count(b"[") + text.count(b"{") > _DEEPEST:
+        _refuse_deep(value)
+    return value
 
 
 @dataclass(frozen=True)
@@ -133,6 +148,8 @@ class _Rule:
         kind = type(found)
         if kind not in self.types:
             return f"{place} is {shown(found)}, not {self._named()}"
+        if kind is int and not -_LARGEST <= cast(int, found) < _LARGEST:
+            return f"{place} is {shown(found)}, which does not fit into 64 bits"
         if kind is str:
             if self.pattern is not None and not self.pattern.fullmatch(cast(str, found)):
                 return f"{place} is {shown(found)}, not of the form {self.pattern.pattern}"
@@ -245,6 +262,31 @@ def _made(cls: type, plain: dict[str, Any]) -> Any:
             continue
         values[column.name] = value if column.make is None else column.make(value)
     return cls(**values)
+
+
+def _whole(digits: str) -> int:
+    value = int(digits)
+    if not -_LARGEST <= value < _LARGEST:
+        raise ValueError(f"{shown(digits)} does not fit into 64 bits")
+    return value
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{shown(digits)} is out of range")
+    return value
+
+
+def _refuse_deep(value: Any) -> None:
+    """Raises ValueError for a value with more than `_DEEPEST` levels of lists and objects."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
+        level = [each for values in inner for each in values]
+        if not level:
+            return
+    raise ValueError(f"it has more than {_DEEPEST} levels of lists and objects")
 
 
 def _refuse(constant: str) -> NoReturn:

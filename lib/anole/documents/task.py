@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anole.documents.document import read_plain
-from anole.errors import DocumentError, cause
-from anole.files import document_text, write_atomically
+from anole.documents.document import checked_text, read_plain
+from anole.errors import DocumentError
+from anole.files import write_atomically
 from anole.task import Task
 
 
@@ -19,14 +19,13 @@ def read_task(path: Path) -> Task:
     plain = read_plain(path, "extract")
     try:
         task = Task.from_json(plain)
-        key = task.key
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DocumentError(path, f"is not a task ({cause(error)})", "extract") from error
-    if path.stem != key:
-        raise DocumentError(path, f"holds a task with the key {key}", "extract")
+    except ValueError as error:
+        raise DocumentError(path, f"is not a task: {error}", "extract") from error
+    if path.stem != task.key:
+        raise DocumentError(path, f"holds a task with the key {task.key}", "extract")
     return task
 
 
 def write_task(path: Path, task: Task) -> None:
     """Writes a task, unless the file holds it already."""
-    write_atomically(path, document_text(task.to_json()))
+    write_atomically(path, checked_text(task.to_json()))

@@ -16,7 +16,8 @@ from anole.files import read_bytes
 from anole.merge.folding import Recording, fold_build, fold_evaluation, fold_manifest, fold_run, recordings
 from anole.merge.migrations import create_views, migrations, unknown_migrations
 from anole.merge.replacement import replaced
-from anole.store.content import parse_shard, whole_lines
+from anole.store.content import parse_shard
+from anole.store.lines import whole_lines
 
 
 @dataclass(frozen=True)

@@ -5,86 +5,128 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anole.errors import StoreError
+from anole.errors import ShardInUseError, StoreError
 from anole.files import read_bytes, write_atomically
 from anole.merge.record_rows import Row, plain_of, record_of
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
-from anole.store.content import SCHEMA, Head, Iteration, ShardContent, WarmStart, encode_line, parse_shard, whole_lines
-from anole.store.shard import Shard, shard_path
+from anole.store.content import (
+    SCHEMA,
+    Head,
+    Iteration,
+    ShardContent,
+    WarmStart,
+    encode_line,
+    encode_shard,
+    parse_shard,
+)
+from anole.store.lines import Chain, whole_lines
+from anole.store.shard import Shard, copy_path, shard_path, shard_paths
 
 _TASK_JSON = frozenset({"workload", "target"})
 """Columns of the table ``task`` that hold JSON."""
 
 
 @dataclass(frozen=True)
-class TakenOver:
+class Imported:
     """The result of an import.
 
     Attributes:
-        runs: number of imported runs: those that were new, or longer than the local ones.
-        known: number of runs that were already here, as long or longer.
-        trials: number of trials of the imported runs.
+        new: number of runs that were not here.
+        continued: number of runs that were here with a part of these records, and now have all of them.
+        known: number of runs whose records were already here.
+        kept_beside: files of the runs that differ from those that are here; nothing reads them but a merge without
+            the run's own shard.
+        trials: number of trials that were not here.
     """
 
-    runs: int
-    known: int
-    trials: int
+    new: int = 0
+    continued: int = 0
+    known: int = 0
+    kept_beside: tuple[Path, ...] = ()
+    trials: int = 0
 
 
-def import_records(source: Path, shards_dir: Path) -> TakenOver:
-    """Imports all runs of a database or of a folder of shards; of two states of a run, the longer one is kept.
+def import_records(source: Path, shards_dir: Path) -> Imported:
+    """Imports all runs of a database or of a folder of shards; nothing that is already here is lost.
 
-    A tuner that is working on one of the runs is not disturbed, because it holds the lock of the run's shard.
+    A run that is here with other records, because two machines tuned it, stays as it is; the imported state is kept
+    in a file beside it. A tuner that is working on a run is not disturbed, because it holds the lock of its shard.
 
     Args:
         source: a ``tuning.sqlite``, or a folder such as ``db/shards``.
         shards_dir: the folder of all local shards.
 
     Raises:
-        StoreError: the source is missing or corrupt, or a local shard is in use or cannot be written.
+        StoreError: the source is missing or corrupt, or a local shard is corrupt, is in use or cannot be written. What
+            was imported before that stays, and importing again is harmless.
     """
-    runs = known = trials = 0
-    for content, data in _shards(source) if source.is_dir() else _runs(source):
-        if _take_over(content, data, shards_dir):
-            runs, trials = runs + 1, trials + len(content.trials)
-        else:
-            known += 1
-    return TakenOver(runs, known, trials)
+    result, in_use = Imported(), []
+    for content in _shards(source) if source.is_dir() else _runs(source):
+        try:
+            result = _import(content, shards_dir, result)
+        except ShardInUseError:
+            in_use.append(shard_path(shards_dir, content.run))
+    if in_use:
+        raise ShardInUseError(
+            f"{source}: {len(in_use)} runs are being tuned here and were not imported, such as {in_use[0]}; all others "
+            "were. Import again when they are done"
+        )
+    return result
 
 
-def _take_over(content: ShardContent, data: bytes, shards_dir: Path) -> bool:
-    """Writes a run's shard, unless the local one holds as many trials and confirmations."""
-    with Shard.open(shards_dir, content.run, content.task) as mine:
-        longer = (len(content.trials), len(content.confirmations)) > (len(mine.trials), len(mine.confirmations))
-        if longer:
-            write_atomically(shard_path(shards_dir, content.run), data.decode())
-    return longer
+def _import(content: ShardContent, shards_dir: Path, result: Imported) -> Imported:
+    """Stores the state of a run, and returns the result with it."""
+    path = shard_path(shards_dir, content.run)
+    mine = parse_shard(path, whole_lines(read_bytes(path))) if path.exists() else None
+    if mine is not None and mine.continues(content):
+        return replace(result, known=result.known + 1)
+    if mine is not None and not content.continues(mine):
+        return _keep_beside(content, shards_dir, result)
+    with Shard.open(shards_dir, content.run, content.task) as shard:
+        n_trials = len(shard.trials)
+        if not content.continues(shard.content):
+            return _keep_beside(content, shards_dir, result)
+        shard.replace(encode_shard(content, path))
+    which = "continued" if n_trials else "new"
+    counted = {which: getattr(result, which) + 1, "trials": result.trials + len(content.trials) - n_trials}
+    return replace(result, **counted)
 
 
-def _shards(folder: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yields the content and the lines of every shard in a folder."""
-    for path in sorted(folder.glob("*/*.jsonl")):
-        data = whole_lines(read_bytes(path))
-        content = parse_shard(path, data)
+def _keep_beside(content: ShardContent, shards_dir: Path, result: Imported) -> Imported:
+    path = copy_path(shards_dir, content)
+    if path.exists():
+        return replace(result, known=result.known + 1)
+    try:
+        write_atomically(path, encode_shard(content, path))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+    return replace(result, kept_beside=(*result.kept_beside, path), trials=result.trials + len(content.trials))
+
+
+def _shards(folder: Path) -> Iterator[ShardContent]:
+    """Yields the content of every shard in a folder."""
+    for path in shard_paths(folder):
+        content = parse_shard(path, whole_lines(read_bytes(path)))
         if content is not None:
-            yield content, data
+            yield content
 
 
-def _runs(database: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yields the content of every run in a database, and the lines that its shard would have."""
+def _runs(database: Path) -> Iterator[ShardContent]:
+    """Yields the content of every run in a database."""
     if not database.is_file():
         raise StoreError(f"{database}: there is no such database or folder of shards")
     try:
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
             for run in connection.execute("select * from run order by key").fetchall():
-                data = b"".join(encode_line(line, database) for line in _lines(connection, dict(run)))
+                chain = Chain.of(run["key"])
+                data = b"".join(encode_line(line, chain, database) for line in _lines(connection, dict(run)))
                 content = parse_shard(database, data)
                 assert content is not None, "a run has a first line"
-                yield content, data
+                yield content
     except sqlite3.Error as error:
         raise StoreError(f"{database}: is not a database of trials: {error}") from error
 

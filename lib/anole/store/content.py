@@ -1,25 +1,29 @@
-"""The content of a shard, and the reader and writer of its lines."""
+"""The content of a shard: the records of its lines, read strictly."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, cast
 
-from anole.documents.plain import Misfit, from_plain, parse_json, shown, to_plain
-from anole.errors import StoreError
+from anole.documents.plain import Misfit, from_plain, parse_json, to_plain
+from anole.errors import StoreError, shown
 from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
-from anole.record import FLAT, Confirmation, Run, Source, SpaceFacts, Trial
+from anole.record import FLAT, Config, Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
+from anole.store import checks
+from anole.store.lines import Chain, checksum_of, whole_lines, without_checksum
 from anole.task import Task
 
 T = TypeVar("T")
 
-SCHEMA = 1
-"""Schema version of the lines; a reader rejects newer versions."""
+SCHEMA = 2
+"""Schema version of the lines; a reader rejects newer versions. Every line has a checksum since version 2."""
 
 SearchLog = Mapping[str, float | None]
 """Figures of one iteration's search (steps, queries, losses); None stands for a figure that is not finite."""
@@ -59,6 +63,7 @@ class WarmStart:
 LINES: Mapping[str, type] = {
     "run": Head,
     "trial": Trial,
+    "again": Remeasurement,
     "confirmation": Confirmation,
     "iteration": Iteration,
     "space": SpaceFacts,
@@ -68,19 +73,23 @@ LINES: Mapping[str, type] = {
 
 _KINDS = {cls: kind for kind, cls in LINES.items()}
 
+_LONGEST_LINE = 1 << 24
+"""Number of bytes within which a shard's first line ends."""
+
 
 @dataclass(frozen=True)
 class ShardContent:
     """The content of one run's shard.
 
     Attributes:
-        trials: the trials, ordered by their numbers 0, 1, 2 and so on.
+        trials: the trials, ordered by their numbers 0, 1, 2 and so on, each with its latest measurement.
         configs: the canonical JSON of each trial's config, all different.
         confirmations: the confirmations, oldest first.
         iterations: the search figures of each iteration, by its number.
         started_at: when the shard was created.
         sources: the runs of similar tasks that the run learned from; None if it did not look for any.
         space: facts about the task's space; None if they were not computed.
+        sealed: whether every line has a checksum, as all have that this version writes.
     """
 
     run: Run
@@ -92,6 +101,41 @@ class ShardContent:
     started_at: str
     sources: tuple[Source, ...] | None = None
     space: SpaceFacts | None = None
+    sealed: bool = True
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over what was recorded, in hexadecimal; the same however it is stored.
+
+        It leaves out the facts of the space, which belong to the task, and what trials that were measured again were
+        before.
+        """
+        digest = sha256()
+        for record in self.records():
+            if not isinstance(record, SpaceFacts):
+                digest.update(canonical_json([_KINDS[type(record)], to_plain(record)]).encode(errors="replace"))
+        return digest.hexdigest()
+
+    def records(self) -> Iterator[Any]:
+        """Yields the records of a shard with this content, in the order of its lines."""
+        yield Head(SCHEMA, self.started_at, self.run.key, self.run, self.task.to_json())
+        if self.space is not None:
+            yield self.space
+        if self.sources is not None:
+            yield WarmStart(self.sources)
+        for number, log in sorted(self.iterations.items()):
+            yield Iteration(number, log)
+        yield from self.trials
+        yield from self.confirmations
+
+    def continues(self, other: ShardContent) -> bool:
+        """Returns whether this is a later state of the same run: it holds all that the other one holds."""
+        n_trials, n_confirmations = len(other.trials), len(other.confirmations)
+        return (
+            self.run.key == other.run.key
+            and self.trials[:n_trials] == other.trials
+            and self.confirmations[:n_confirmations] == other.confirmations
+        )
 
 
 def read_shard(path: Path) -> ShardContent:
@@ -114,29 +158,19 @@ def read_head(path: Path) -> tuple[Run, Task] | None:
     """
     try:
         with path.open("rb") as file:
-            first = file.readline()
+            first = file.readline(_LONGEST_LINE)
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     content = parse_shard(path, whole_lines(first))
     return None if content is None else (content.run, content.task)
 
 
-def whole_lines(data: bytes) -> bytes:
-    """Returns a shard's bytes without a last line that a crash truncated; the result ends with a newline.
-
-    No proper prefix of a JSON object is valid JSON, so a line that lacks only its newline differs from a torn one.
-    """
-    end = data.rfind(b"\n") + 1
-    tail = data[end:]
-    try:
-        parse_json(tail)
-    except ValueError:
-        return data[:end]
-    return data + b"\n"
-
-
 def parse_shard(path: Path, data: bytes) -> ShardContent | None:
     """Parses the complete lines of a shard.
+
+    Args:
+        path: the file, for messages.
+        data: its bytes, as `whole_lines` returns them.
 
     Returns:
         Their content, or None if there are no lines.
@@ -144,11 +178,13 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
     Raises:
         StoreError: a line is corrupt; the message says which, what was found and how to repair the file.
     """
-    lines = [_Line(path, number, text) for number, text in enumerate(data.split(b"\n")[:-1], start=1)]
+    lines = _lines(path, data)
     if not lines:
         return None
     head = lines[0].read(Head)
+    sealed = _verify(lines, head)
     run, task = _run_and_task(lines[0], head)
+    flop = task.workload.flop
     trials: list[Trial] = []
     confirmations: list[Confirmation] = []
     iterations: dict[int, SearchLog] = {}
@@ -156,39 +192,76 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
     space: SpaceFacts | None = None
     measured: dict[str, int] = {}
     for line in lines[1:]:
-        match line.read(Trial, Confirmation, Iteration, SpaceFacts, WarmStart):
+        match line.read(Trial, Remeasurement, Confirmation, Iteration, SpaceFacts, WarmStart):
             case Trial() as trial:
-                first = measured.setdefault(canonical_json(trial.config), line.number)
+                first = measured.setdefault(line.canonical(trial.config), line.number)
                 if first != line.number:
                     line.fail(f"the config of line {first} is measured again")
                 if trial.number != len(trials):
                     line.fail(f"trial {trial.number} stands where trial {len(trials)} is expected")
+                line.require(checks.trial_problem(trial, flop))
                 trials.append(trial)
+            case Remeasurement() as again:
+                if not 0 <= again.number < len(trials):
+                    line.fail(f"trial {again.number} is measured again; there are {len(trials)}")
+                line.require(checks.remeasurement_problem(again, flop))
+                trials[again.number] = remeasured(trials[again.number], again)
             case Confirmation() as confirmation:
+                line.canonical(confirmation.config)
+                line.require(checks.confirmation_problem(confirmation))
                 confirmations.append(confirmation)
             case Iteration(number, log):
                 iterations[number] = log
             case SpaceFacts() as facts:
+                line.require(checks.space_problem(facts))
                 space = facts
             case WarmStart(sources=found):
                 sources = found
-    return ShardContent(
-        run, task, tuple(trials), tuple(measured), tuple(confirmations), iterations, head.started_at, sources, space
-    )
+    known = tuple(trials), tuple(measured), tuple(confirmations)
+    return ShardContent(run, task, *known, iterations, head.started_at, sources, space, sealed)
 
 
-def encode_line(record: Any, path: Path) -> bytes:
-    """Returns the line of a record of one of the classes in `LINES`, with its newline.
+def remeasured(trial: Trial, again: Remeasurement) -> Trial:
+    """Returns a trial with its new measurement."""
+    return replace(trial, measurement=again.measurement, gflops=again.gflops, created_at=again.created_at)
+
+
+def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
+    """Returns the line of a record of one of the classes in `LINES`, with its checksum and its newline.
+
+    Args:
+        record: the record.
+        chain: the checksum up to this line; on return, up to and including it.
+        path: the shard's path, for messages.
 
     Raises:
-        StoreError: the record holds a value that JSON cannot represent; the message names the shard's path.
+        StoreError: the record holds a value that could not be read back; the chain is unchanged.
     """
     try:
         plain = {"kind": _KINDS[type(record)], **to_plain(record)}
-        text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(errors="replace")
+        parse_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: a {_KINDS[type(record)]} cannot be stored: {error}") from error
-    return text.encode(errors="replace") + b"\n"
+    return chain.seal(text) + b"\n"
+
+
+def encode_shard(content: ShardContent, path: Path) -> bytes:
+    """Returns the bytes of a shard with this content.
+
+    Raises:
+        StoreError: a record holds a value that JSON cannot represent.
+    """
+    chain = Chain.of(content.run.key)
+    return b"".join(encode_line(record, chain, path) for record in content.records())
+
+
+def seal_lines(content: ShardContent, data: bytes) -> bytes:
+    """Returns a shard's whole lines with checksums, where lines of an older version have none."""
+    chain = Chain.of(content.run.key)
+    head, *others = [without_checksum(text) for text in data.split(b"\n")[:-1]]
+    head = json.dumps({**json.loads(head), "schema": SCHEMA}, separators=(",", ":"), ensure_ascii=False).encode()
+    return b"".join(chain.seal(text) + b"\n" for text in (head, *others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +269,11 @@ class _Line:
     path: Path
     number: int
     text: bytes
+    n_after: int
 
     def read(self, *classes: type[T]) -> T:
         """Returns the line's record, which must be of one of the classes."""
-        try:
-            plain = parse_json(self.text)
-        except ValueError:
-            self.fail(f"{shown(self.text.decode(errors='replace'))} is not JSON")
+        plain = self.plain()
         kind = plain.get("kind") if isinstance(plain, dict) else None
         cls = LINES.get(kind) if isinstance(kind, str) else None
         if cls not in classes:
@@ -216,14 +287,59 @@ class _Line:
         except Misfit as error:
             self.fail(f"{kind}: {error}")
 
+    def plain(self) -> Any:
+        """Returns the line's JSON value."""
+        try:
+            return parse_json(self.text)
+        except ValueError as error:
+            self.fail(f"{shown(self.text.decode(errors='replace'))} cannot be read: {error}")
+
+    def canonical(self, config: Config) -> str:
+        """Returns the canonical JSON of a config, which must hold finite numbers only."""
+        try:
+            return canonical_json(config)
+        except ValueError as error:
+            self.fail(f"config: {error}")
+
+    def require(self, problem: str | None) -> None:
+        """Raises the error of this line if there is a problem."""
+        if problem is not None:
+            self.fail(problem)
+
     def fail(self, problem: str) -> NoReturn:
         """Raises the error of this line, which says how to repair the file."""
         if self.number == 1:
             cure = "move the file away, and the task is tuned again"
         else:
-            command = f"sed -i '{self.number},$d' {shlex.quote(str(self.path))}"
-            cure = f"cut it there ({command}), and what follows is measured again"
+            command = f"sed -i.damaged '{self.number},$d' {shlex.quote(str(self.path))}"
+            cure = (
+                f"cut it there ({command}), which keeps a copy of the whole; what this line and the {self.n_after} "
+                "after it held is measured again"
+            )
         raise StoreError(f"{self.path}:{self.number}: {problem}; nothing was changed. To mend it, {cure}.")
+
+
+def _lines(path: Path, data: bytes) -> list[_Line]:
+    texts = data.split(b"\n")[:-1]
+    return [_Line(path, number, text, len(texts) - number) for number, text in enumerate(texts, start=1)]
+
+
+def _verify(lines: Sequence[_Line], head: Head) -> bool:
+    """Compares all checksums; a shard of the first schema may have none up to some line.
+
+    Returns:
+        Whether every line has a checksum.
+    """
+    chain, required, is_all = Chain.of(head.key), head.schema > 1, True
+    for line in lines:
+        has_one = checksum_of(line.text) is not None
+        problem = "has no checksum" if required and not has_one else None
+        if not chain.follow(line.text):
+            problem = "has a wrong checksum: it was changed, or it belongs to another place or another run"
+        if problem is not None:
+            line.fail(f"{shown(line.plain())} {problem}")
+        required, is_all = required or has_one, is_all and has_one
+    return is_all
 
 
 def _run_and_task(line: _Line, head: Head) -> tuple[Run, Task]:
@@ -231,8 +347,8 @@ def _run_and_task(line: _Line, head: Head) -> tuple[Run, Task]:
     try:
         task = Task.from_json(head.task)
         label = task.label
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        line.fail(f"the task cannot be read ({type(error).__name__}: {error})")
+    except ValueError as error:
+        line.fail(f"the task cannot be read ({error})")
     if run.key != head.key:
         line.fail(f"the run's key is {head.key}, its settings have the key {run.key}")
     if task.key != run.task_key:

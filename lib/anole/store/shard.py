@@ -6,15 +6,16 @@ import fcntl
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from anole.errors import StoreError
-from anole.files import sync
+from anole.errors import ShardInUseError, StoreError
+from anole.files import sync, write_atomically
 from anole.keys import canonical_json
-from anole.record import Confirmation, Run, Source, SpaceFacts, Trial, utc_now
+from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial, utc_now
+from anole.store import checks
 from anole.store.content import (
     SCHEMA,
     Head,
@@ -26,18 +27,37 @@ from anole.store.content import (
     parse_shard,
     read_head,
     read_shard,
-    whole_lines,
+    remeasured,
 )
+from anole.store.lines import Chain, whole_lines
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Shard", "ShardContent", "read_head", "read_shard", "shard_path"]
+__all__ = ["Shard", "ShardContent", "copy_path", "is_copy", "read_head", "read_shard", "shard_path", "shard_paths"]
+
+_DIGEST_DIGITS = 12
 
 
 def shard_path(directory: Path, run: Run) -> Path:
     """Returns the path of a run's shard, which consists of the task's key and the run's key."""
     return directory / run.task_key / f"{run.key}.jsonl"
+
+
+def copy_path(directory: Path, content: ShardContent) -> Path:
+    """Returns the path of another state of a run, which is kept beside the shard of this project."""
+    return directory / content.run.task_key / f"{content.run.key}.{content.digest[:_DIGEST_DIGITS]}.jsonl"
+
+
+def is_copy(path: Path) -> bool:
+    """Returns whether a file holds another state of a run, as `copy_path` names it."""
+    return len(path.suffixes) > 1
+
+
+def shard_paths(directory: Path) -> Iterator[Path]:
+    """Yields the paths of all shards in a folder, and of other states of their runs, in order."""
+    paths = sorted(directory.glob("*/*.jsonl"))
+    return (path for path in paths if not path.name.startswith("."))
 
 
 class Shard:
@@ -51,16 +71,17 @@ class Shard:
         space: facts about the task's space; None until they are computed.
     """
 
-    def __init__(self, path: Path, descriptor: int, content: ShardContent, end: int) -> None:
+    def __init__(self, path: Path, descriptor: int, content: ShardContent, chain: Chain, end: int) -> None:
         self.path = path
         self.run, self.task, self.started_at = content.run, content.task, content.started_at
         self._descriptor: int | None = descriptor
         self._end = end
+        self._chain = chain
         self._trials = list(content.trials)
         self._confirmations = list(content.confirmations)
         self._iterations = dict(content.iterations)
         self.sources, self.space = content.sources, content.space
-        self._measured = set(content.configs)
+        self._measured = dict.fromkeys(content.configs)
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task, *, wait: bool = False) -> Self:
@@ -80,17 +101,12 @@ class Shard:
         if run.task_key != task.key:
             raise StoreError(f"a run of the task {run.task_key} cannot store trials of the task {task.key}")
         path = shard_path(directory, run)
+        descriptor = _locked(path, wait)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        try:
-            _lock(descriptor, path, wait)
-            content, end = _resume_or_begin(descriptor, path, run, task)
+            content, chain, end = _resume_or_begin(descriptor, path, run, task)
             if content.run.key != run.key:
                 raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name")
-            return cls(path, descriptor, content, end)
+            return cls(path, descriptor, content, chain, end)
         except OSError as error:
             os.close(descriptor)
             raise _unwritable(path, error) from error
@@ -119,15 +135,31 @@ class Shard:
         Raises:
             StoreError: the file cannot be written, the number is not the next one, or the config was measured before.
         """
-        line = encode_line(trial, self.path)
-        config = canonical_json(trial.config)
+        try:
+            config = canonical_json(trial.config)
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{self.path}: a trial cannot be stored: {error}") from error
         if trial.number != len(self._trials):
             raise StoreError(f"{self.path}: trial {trial.number} comes where {len(self._trials)} is the next")
         if config in self._measured:
             raise StoreError(f"{self.path}: trial {trial.number} measures a config again: {config}")
-        self._append(line)
+        self._require(checks.trial_problem(trial, self.task.workload.flop))
+        self._append(trial)
         self._trials.append(trial)
-        self._measured.add(config)
+        self._measured[config] = None
+
+    def append_again(self, remeasurement: Remeasurement) -> None:
+        """Stores a new measurement of a recorded trial; the earlier one stays in the file.
+
+        Raises:
+            StoreError: the file cannot be written, or there is no such trial.
+        """
+        number = remeasurement.number
+        if not 0 <= number < len(self._trials):
+            raise StoreError(f"{self.path}: trial {number} is measured again; there are {len(self._trials)}")
+        self._require(checks.remeasurement_problem(remeasurement, self.task.workload.flop))
+        self._append(remeasurement)
+        self._trials[number] = remeasured(self._trials[number], remeasurement)
 
     def append_confirmation(self, confirmation: Confirmation) -> None:
         """Stores a confirmation.
@@ -135,7 +167,8 @@ class Shard:
         Raises:
             StoreError: the file cannot be written.
         """
-        self._append(encode_line(confirmation, self.path))
+        self._require(checks.confirmation_problem(confirmation))
+        self._append(confirmation)
         self._confirmations.append(confirmation)
 
     def append_iteration(self, number: int, log: Mapping[str, float]) -> None:
@@ -147,7 +180,7 @@ class Shard:
             StoreError: the file cannot be written.
         """
         figures = {name: value if math.isfinite(value) else None for name, value in log.items()}
-        self._append(encode_line(Iteration(number, figures), self.path))
+        self._append(Iteration(number, figures))
         self._iterations[number] = figures
 
     def append_sources(self, sources: Sequence[Source]) -> None:
@@ -156,7 +189,7 @@ class Shard:
         Raises:
             StoreError: the file cannot be written.
         """
-        self._append(encode_line(WarmStart(tuple(sources)), self.path))
+        self._append(WarmStart(tuple(sources)))
         self.sources = tuple(sources)
 
     def append_space(self, facts: SpaceFacts) -> None:
@@ -165,8 +198,29 @@ class Shard:
         Raises:
             StoreError: the file cannot be written.
         """
-        self._append(encode_line(facts, self.path))
+        self._append(facts)
         self.space = facts
+
+    @property
+    def content(self) -> ShardContent:
+        """Everything that the run has recorded."""
+        known = tuple(self._trials), tuple(self._measured), tuple(self._confirmations)
+        return ShardContent(self.run, self.task, *known, self._iterations, self.started_at, self.sources, self.space)
+
+    def replace(self, data: bytes) -> None:
+        """Replaces the file by a later state of the run, at once and durably, and closes it.
+
+        Whoever waits for the lock then finds another file under the name, and opens that.
+
+        Raises:
+            StoreError: the file cannot be written; the old one is unchanged.
+        """
+        try:
+            write_atomically(self.path, data)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Closes the file and releases its lock; closing twice is harmless."""
@@ -182,9 +236,15 @@ class Shard:
     ) -> None:
         self.close()
 
-    def _append(self, line: bytes) -> None:
+    def _require(self, problem: str | None) -> None:
+        if problem is not None:
+            raise StoreError(f"{self.path}: cannot be stored: {problem}")
+
+    def _append(self, record: Any) -> None:
         if self._descriptor is None:
             raise StoreError(f"{self.path}: is closed")
+        self._refuse_change()
+        line = encode_line(record, self._chain, self.path)
         try:
             _write_durably(self._descriptor, line, self._end)
         except OSError as error:
@@ -194,6 +254,39 @@ class Shard:
                 "and running again continues after them"
             ) from error
         self._end += len(line)
+        self._refuse_change()
+
+    def _refuse_change(self) -> None:
+        """Raises StoreError if another program has touched the file, which the lock does not prevent."""
+        assert self._descriptor is not None
+        found = os.fstat(self._descriptor)
+        if not found.st_nlink or found.st_size != self._end:
+            self.close()
+            change = "changed" if found.st_nlink else "removed or replaced"
+            raise StoreError(f"{self.path}: another program has {change} it while it was tuned; running again goes on")
+
+
+def _locked(path: Path, wait: bool) -> int:
+    """Opens a shard, or creates it, and locks it.
+
+    Raises:
+        StoreError: it cannot be opened for writing, or is in use.
+    """
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        try:
+            _lock(descriptor, path, wait)
+            if _is_named(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # While this process waited, another one replaced the file.
+        os.close(descriptor)
 
 
 def _lock(descriptor: int, path: Path, wait: bool) -> None:
@@ -202,28 +295,47 @@ def _lock(descriptor: int, path: Path, wait: bool) -> None:
     except BlockingIOError as error:
         problem = "is in use: another process is tuning this task with these settings"
         if not wait:
-            raise StoreError(f"{path}: {problem}") from error
+            raise ShardInUseError(f"{path}: {problem}") from error
         logger.warning("%s: %s; waiting for it to end", path, problem)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[ShardContent, int]:
-    """Returns the file's content and its end, after truncating a torn last line or writing the head."""
-    data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+def _is_named(descriptor: int, path: Path) -> bool:
+    """Returns whether an open file still has its name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[ShardContent, Chain, int]:
+    """Returns the file's content, checksum and end, after truncating a torn last line or writing the head."""
+    data = _read_all(descriptor)
     whole = whole_lines(data)
     content = parse_shard(path, whole)
+    chain = Chain.of(run.key)
     if content is None:
         content = ShardContent(run, task, (), (), (), {}, utc_now())
-        whole = encode_line(Head(SCHEMA, content.started_at, run.key, run, task.to_json()), path)
+        whole = encode_line(Head(SCHEMA, content.started_at, run.key, run, task.to_json()), chain, path)
         os.ftruncate(descriptor, 0)
         _write_durably(descriptor, whole, 0)
         sync(path.parent)
         sync(path.parent.parent)
-    elif whole != data:
+        return content, chain, len(whole)
+    if whole != data:
         kept = min(len(data), len(whole))
         os.ftruncate(descriptor, kept)
         _write_durably(descriptor, whole[kept:], kept)
-    return content, len(whole)
+    for text in whole.split(b"\n")[:-1]:
+        chain.follow(text)
+    return content, chain, len(whole)
+
+
+def _read_all(descriptor: int) -> bytes:
+    data = b""
+    while found := os.pread(descriptor, 1 << 24, len(data)):
+        data += found
+    return data
 
 
 def _write_durably(descriptor: int, data: bytes, offset: int) -> None:

@@ -1,0 +1,72 @@
+"""What records must satisfy beyond their types: only a success has a latency, and no figure is impossible."""
+
+from __future__ import annotations
+
+import math
+
+from anole.record import Confirmation, Measurement, Remeasurement, SpaceFacts, Status, Trial
+
+_LEAST_S, _MOST_S = 1e-10, 1e6
+"""No kernel runs for less time than a tenth of a nanosecond, or for more than ten days."""
+
+_TOLERANCE = 1e-9
+"""Relative difference by which rounding may change a speed."""
+
+
+def trial_problem(trial: Trial, flop: int) -> str | None:
+    """Says what is impossible about a trial of a task that takes `flop` operations, or returns None."""
+    if trial.iteration < 0:
+        return f"iteration is {trial.iteration}"
+    return _negative("elapsed_s", trial.elapsed_s) or _timed_problem(trial, flop)
+
+
+def remeasurement_problem(remeasurement: Remeasurement, flop: int) -> str | None:
+    """Says what is impossible about a trial's new measurement, or returns None."""
+    return _timed_problem(remeasurement, flop)
+
+
+def confirmation_problem(confirmation: Confirmation) -> str | None:
+    """Says what is impossible about a confirmation, or returns None."""
+    for name in ("after_trials", "rank"):
+        if getattr(confirmation, name) < 0:
+            return f"{name} is {getattr(confirmation, name)}"
+    return _measurement_problem(confirmation.measurement)
+
+
+def space_problem(facts: SpaceFacts) -> str | None:
+    """Says what is impossible about the facts of a space, or returns None."""
+    if facts.size < 0 or facts.sampled <= 0:
+        return f"a space of {facts.size} configs, of which {facts.sampled} were sampled"
+    bad = {reason: n for reason, n in facts.rejections.items() if type(n) is not int or not 0 <= n <= facts.sampled}
+    return f"rejections of {facts.sampled} samples are {bad}" if bad else None
+
+
+def _timed_problem(record: Trial | Remeasurement, flop: int) -> str | None:
+    problem = _measurement_problem(record.measurement)
+    if problem is not None:
+        return problem
+    latency_s, gflops = record.measurement.latency_s, record.gflops
+    expected = None if latency_s is None else flop / latency_s / 1e9
+    if expected is None or gflops is None:
+        return None if gflops is expected else f"gflops is {gflops} where the latency is {latency_s}"
+    if not math.isclose(gflops, expected, rel_tol=_TOLERANCE):
+        return f"gflops is {gflops}; {flop} operations in {latency_s} s are {expected}"
+    return None
+
+
+def _measurement_problem(measurement: Measurement) -> str | None:
+    latency_s = measurement.latency_s
+    if (measurement.status is Status.OK) != (latency_s is not None):
+        return f"the status is {measurement.status} and latency_s is {latency_s}; only ok has a latency"
+    if latency_s is not None and not _LEAST_S <= latency_s <= _MOST_S:
+        return f"latency_s is {latency_s}; {_LEAST_S:g} to {_MOST_S:g} are possible"
+    if measurement.repeats < 0:
+        return f"repeats is {measurement.repeats}"
+    names = ("latency_std_s", "cv", "build_s", "run_s", "relative_error")
+    problems = (_negative(name, getattr(measurement, name)) for name in names)
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _negative(name: str, value: float | None) -> str | None:
+    """Says that a figure is negative or not finite, or returns None."""
+    return None if value is None or 0.0 <= value < math.inf else f"{name} is {value}"

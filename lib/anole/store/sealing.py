@@ -1,0 +1,37 @@
+"""Gives checksums to the shards that an older version wrote without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anole.errors import StoreError
+from anole.files import read_bytes, write_atomically
+from anole.store.content import parse_shard, seal_lines
+from anole.store.lines import whole_lines
+from anole.store.shard import Shard, is_copy, shard_paths
+
+
+def seal_shards(directory: Path) -> int:
+    """Rewrites the shards of a folder that lack checksums; what they hold stays the same.
+
+    Returns:
+        The number of rewritten shards.
+
+    Raises:
+        StoreError: a shard is corrupt, is in use or cannot be written; the shards before it are rewritten.
+    """
+    return sum(_seal(directory, path) for path in shard_paths(directory))
+
+
+def _seal(directory: Path, path: Path) -> bool:
+    content = parse_shard(path, whole_lines(read_bytes(path)))
+    if content is None or content.sealed:
+        return False
+    if is_copy(path):
+        try:
+            return write_atomically(path, seal_lines(content, whole_lines(read_bytes(path))))
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+    with Shard.open(directory, content.run, content.task) as shard:
+        shard.replace(seal_lines(shard.content, whole_lines(read_bytes(path))))
+    return True
