@@ -111,9 +111,12 @@ def test_a_missing_task_is_told_how_to_mend() -> None:
     ("text", "problem"),
     [
         ("", "is not JSON"),
-        ("{}", "is not a task (KeyError: 'workload')"),
+        ("{}", "is not a task: the target is None, not an object with a kind"),
         ("[1]", "holds [1], not an object"),
-        ('{"workload": {"operator": "conv9d"}}', "is not a task (KeyError: 'conv9d')"),
+        (
+            '{"workload": {"operator": "conv9d"}, "target": {"kind": "cpu"}, "template_version": 1}',
+            "is not a task: the operator is 'conv9d', not one of conv2d, dense, batch_matmul",
+        ),
     ],
 )
 def test_a_broken_task_is_refused(empty_project: Path, text: str, problem: str) -> None:

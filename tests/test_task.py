@@ -40,3 +40,48 @@ def test_keys_stay_while_operators_are_added(workload: Workload, key: str) -> No
 def test_transposing_is_another_task() -> None:
     plain, transposed = (BatchMatmul(8, 128, 64, 128, transpose) for transpose in (False, True))
     assert Task(plain, TARGET, 1).key != Task(transposed, TARGET, 1).key
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"operator": "lstm"}, "the operator is 'lstm', not one of conv2d, dense, batch_matmul"),
+        ({"operator": None}, "the operator is None"),
+        ({"batch": 10**30}, "batch is 1000000000000000000000000000000, not a whole number from 1 to 2147483647"),
+        ({"batch": 0}, "batch is 0, not"),
+        ({"batch": -1}, "batch is -1, not"),
+        ({"batch": None}, "batch is None, not"),
+        ({"batch": "1"}, "batch is '1', not"),
+        ({"batch": True}, "batch is True, not"),
+        ({"batch": 1.0}, "batch is 1.0, not"),
+        ({"strides": [0, 1]}, r"strides is \[0, 1\], not a list of 2 whole numbers"),
+        ({"strides": [1]}, r"strides is \[1\], not"),
+        ({"strides": [[1], 1]}, r"strides is \[\[1\], 1\], not"),
+        ({"dilation": [0, 0]}, "dilation is"),
+        ({"padding": [0, 0, 0, -1]}, "padding is"),
+        ({"groups": 0}, "groups is 0"),
+        ({"groups": 65}, "conv2d has 0 floating-point operations"),
+        ({"kernel": [59, 3]}, "a 0x56 output of conv2d 64->64 k59x3 s1 56x56 is not possible"),
+        ({"height": 2**30, "width": 2**30}, "floating-point operations; 1 to 2\\^63 - 1 are possible"),
+        ({"dtype": 3}, "dtype is 3, not text"),
+        ({"colour": 3}, "conv2d has no field 'colour'"),
+    ],
+)
+def test_an_impossible_workload_is_refused(change: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        workload_from_json({**workload_to_json(CONV), **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"workload": None}, "the workload is None, not an object"),
+        ({"workload": {"operator": "dense", "batch": 1}}, "in_features is missing"),
+        ({"target": None}, "the target is None, not an object with a kind"),
+        ({"target": {"kind": 3}}, "the target is {'kind': 3}, not an object with a kind"),
+        ({"template_version": "1"}, "the template_version is '1', not a whole number"),
+    ],
+)
+def test_an_impossible_task_is_refused(change: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Task.from_json({**Task(CONV, TARGET, 1).to_json(), **change})

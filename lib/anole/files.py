@@ -78,6 +78,8 @@ def replace_durably(temporary: Path, path: Path) -> None:
     Raises:
         OSError: it cannot be renamed, or writing to the disk fails.
     """
+    for inner in temporary.rglob("*") if temporary.is_dir() else ():
+        sync(inner)
     sync(temporary)
     os.replace(temporary, path)
     sync(path.parent)

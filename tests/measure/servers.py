@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 START_S = 60.0
@@ -38,6 +40,11 @@ class Process:
         while not listens(self.port):
             assert self._process.poll() is None and time.monotonic() < ends_s, self._log.read_text()
             time.sleep(0.05)
+
+    @property
+    def process(self) -> psutil.Process:
+        """The running process."""
+        return psutil.Process(self._process.pid)
 
     def kill(self) -> None:
         """Ends it and all that it started, without a word to anybody."""

@@ -50,7 +50,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 @pytest.fixture(scope="module")
 def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """A server that outlives crashes."""
-    serve = ("anole", "serve", "--host", HOST, "--port", "{port}", "--threads", "1")
+    serve = ("anole", "serve", "--port", "{port}", "--threads", "1")
     process = Process(tmp_path_factory.mktemp("lent"), *serve)
     process.start()
     yield process
@@ -86,6 +86,12 @@ def measurer(remote: Remote, limits: Limits | None = None, patience: Patience = 
 
 def statuses(measured: list[Measurement]) -> list[Status]:
     return [measurement.status for measurement in measured]
+
+
+def test_a_server_listens_to_its_own_machine_unless_a_host_is_given(lent: Process) -> None:
+    processes = [lent.process, *lent.process.children(recursive=True)]
+    listening = [each.laddr for process in processes for each in process.net_connections("tcp") if not each.raddr]
+    assert {address.ip for address in listening if address.port == lent.port} == {HOST}
 
 
 def test_measures_and_confirms_as_on_this_machine(single: Process, configs: list[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from anole.documents.build import Build, TensorInfo, write_build
 from anole.errors import BuildError
+from anole.files import replace_durably
 from anole.targets.base import CppRuntime
 
 _SNIPPETS = files("anole.compile").joinpath("snippets")
@@ -61,7 +62,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         # The folder is replaced as a whole, so that nobody ever sees an incomplete one.
         if folder.exists():
             os.replace(folder, replaced)
-        os.replace(made, folder)
+        replace_durably(made, folder)
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     finally:

@@ -12,6 +12,8 @@ from anole.targets.rpc.address import Remote
 
 logger = logging.getLogger(__name__)
 
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
 
 def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
     """Serves until it is interrupted.
@@ -29,6 +31,8 @@ def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
     Raises:
         TargetError: the port is taken.
     """
+    if host in _LOOPBACK:
+        logger.info("serves clients of this machine only; --host 0.0.0.0 serves all that reach this machine")
     os.environ.update({"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)})
     while True:
         _serve_once(host, port, tracker)
