@@ -9,6 +9,8 @@ from anole.record import Confirmation, Measurement, Remeasurement, SpaceFacts, S
 _LEAST_S, _MOST_S = 1e-10, 1e6
 """No kernel runs for less time than a tenth of a nanosecond, or for more than ten days."""
 
+_FIGURES = ("latency_std_s", "cv", "build_s", "run_s", "relative_error")
+
 _TOLERANCE = 1e-9
 """Relative difference by which rounding may change a speed."""
 
@@ -62,9 +64,11 @@ def _measurement_problem(measurement: Measurement) -> str | None:
         return f"latency_s is {latency_s}; {_LEAST_S:g} to {_MOST_S:g} are possible"
     if measurement.repeats < 0:
         return f"repeats is {measurement.repeats}"
-    names = ("latency_std_s", "cv", "build_s", "run_s", "relative_error")
-    problems = (_negative(name, getattr(measurement, name)) for name in names)
-    return next((problem for problem in problems if problem is not None), None)
+    for name in _FIGURES:
+        problem = _negative(name, getattr(measurement, name))
+        if problem is not None:
+            return problem
+    return None
 
 
 def _negative(name: str, value: float | None) -> str | None:

@@ -11,11 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, cast
 
-from anole.documents.plain import Misfit, from_plain, parse_json, to_plain
+from anole.documents.plain import Misfit, from_plain, parse_json, parse_record, to_plain
 from anole.errors import StoreError, shown
 from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
-from anole.record import FLAT, Config, Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
+from anole.record import FLAT, Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
 from anole.store import checks
 from anole.store.lines import Chain, checksum_of, whole_lines, without_checksum
 from anole.task import Task
@@ -211,6 +211,7 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
                 line.require(checks.confirmation_problem(confirmation))
                 confirmations.append(confirmation)
             case Iteration(number, log):
+                line.canonical(log)
                 iterations[number] = log
             case SpaceFacts() as facts:
                 line.require(checks.space_problem(facts))
@@ -290,16 +291,16 @@ class _Line:
     def plain(self) -> Any:
         """Returns the line's JSON value."""
         try:
-            return parse_json(self.text)
+            return parse_json(self.text) if self.number == 1 else parse_record(self.text)
         except ValueError as error:
             self.fail(f"{shown(self.text.decode(errors='replace'))} cannot be read: {error}")
 
-    def canonical(self, config: Config) -> str:
-        """Returns the canonical JSON of a config, which must hold finite numbers only."""
+    def canonical(self, mapping: Mapping[str, Any]) -> str:
+        """Returns the canonical JSON of a config or a log, which must hold finite numbers only."""
         try:
-            return canonical_json(config)
+            return canonical_json(mapping)
         except ValueError as error:
-            self.fail(f"config: {error}")
+            self.fail(str(error))
 
     def require(self, problem: str | None) -> None:
         """Raises the error of this line if there is a problem."""

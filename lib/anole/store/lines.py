@@ -45,9 +45,8 @@ class Chain:
 
 def checksum_of(text: bytes) -> bytes | None:
     """Returns the checksum that a line holds; None for a line without one."""
-    if text[-_SIZE : -_SIZE + len(_BEFORE)] != _BEFORE or not text.endswith(_AFTER):
-        return None
-    return text[-_DIGITS - len(_AFTER) : -len(_AFTER)]
+    end = text[-_SIZE:]
+    return end[len(_BEFORE) : -len(_AFTER)] if end.startswith(_BEFORE) and end.endswith(_AFTER) else None
 
 
 def without_checksum(text: bytes) -> bytes:

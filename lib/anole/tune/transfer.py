@@ -15,7 +15,7 @@ from anole.errors import ConfigError, StoreError
 from anole.record import Source, Trial
 from anole.search.roles import Examples
 from anole.space.space import Space
-from anole.store.shard import ShardContent, read_head, read_shard
+from anole.store.shard import ShardContent, is_copy, read_head, read_shard, shard_paths
 from anole.targets import get_target
 from anole.task import Task, Workload
 
@@ -41,7 +41,8 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
     nearest = sorted(relatives, key=lambda folder: (_distance(task.workload, relatives[folder]), folder))
     sources: list[Source] = []
     for folder in nearest:
-        runs = [content for path in sorted(folder.glob("*.jsonl")) if (content := _read(path)) is not None]
+        paths = (path for path in sorted(folder.glob("*.jsonl")) if not is_copy(path))
+        runs = [content for path in paths if (content := _read(path)) is not None]
         longest = max(runs, key=_n_working, default=None)
         if longest is not None and _n_working(longest):
             sources.append(Source(longest.task.key, longest.run.key, len(longest.trials)))
@@ -78,8 +79,8 @@ def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Exa
 def _relatives(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
     """Yields the folders of the shards of similar tasks, with their workloads."""
     kin = (task.workload.operator, task.template_version, dict(task.target))
-    for path in sorted(shards_dir.glob("*/*.jsonl")):
-        if path.parent.name == task.key:
+    for path in shard_paths(shards_dir):
+        if path.parent.name == task.key or is_copy(path):
             continue
         try:
             head = read_head(path)
