@@ -14,8 +14,13 @@ migrations = Migrations("anole")
 
 def unknown_migrations(db: Database) -> list[str]:
     """Returns the names of the migrations that a newer Anole applied; this version must not write such a database."""
-    known = {migration.name for migration in migrations.pending(Database(memory=True))}
+    known = known_migrations()
     return [migration.name for migration in migrations.applied(db) if migration.name not in known]
+
+
+def known_migrations() -> frozenset[str]:
+    """Returns the names of all migrations of this version."""
+    return frozenset(migration.name for migration in migrations.pending(Database(memory=True)))
 
 
 def create_views(db: Database) -> None:
