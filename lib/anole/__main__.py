@@ -306,9 +306,7 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 @click.option("--database", type=_PATH, help=f"Where the database is written.  [default: {layout.DATABASE}]")
 @click.option("--stamp", type=_PATH, help="Where to write what was merged, once the database holds it.")
 @_SPEC
-def merge(
-    builds: tuple[str, ...], shards: Path | None, database: Path | None, stamp: Path | None, spec: Path
-) -> None:
+def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, stamp: Path | None, spec: Path) -> None:
     """Merge all trials and BUILDS into the database.
 
     BUILDS are names or folders of builds; the default is all builds in models.yaml.

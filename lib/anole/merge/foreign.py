@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 
 from sqlite_utils import Database
 
-from anole.documents.plain import Misfit, from_plain, json_fields, parse_json, shown
-from anole.errors import StoreError
+from anole.documents.plain import Misfit, from_plain, json_fields, parse_json
+from anole.errors import StoreError, shown
 from anole.keys import canonical_json
 from anole.merge.migrations import known_migrations, migrations
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
@@ -280,8 +280,7 @@ def _records(
         records.append(_of_row(SpaceFacts, spaces[run["task_key"]], f"{place}: table space"))
     sources = groups["warm_start"].of(key) if "warm_start" in groups else []
     if sources:
-        renamed = ({"run_key": row["source_run_key"], "task_key": row["source_task_key"], **_rest(row)} for row in sources)
-        records.append(WarmStart(tuple(_of_row(Source, row, f"{place}: table warm_start") for row in renamed)))
+        records.append(WarmStart(tuple(_source(row, f"{place}: table warm_start") for row in sources)))
     for table, cls in (("iteration", Iteration), ("trial", Trial), ("confirmation", Confirmation)):
         for number, row in enumerate(groups[table].of(key)):
             row_place = f"{place}: table {table}, row {number}"
@@ -291,8 +290,13 @@ def _records(
     return records
 
 
-def _rest(row: Row) -> Row:
-    return {"trials": row.get("trials")}
+def _source(row: Row, place: str) -> Source:
+    renamed = {
+        "run_key": row.get("source_run_key"),
+        "task_key": row.get("source_task_key"),
+        "trials": row.get("trials"),
+    }
+    return _record(Source, renamed, place)
 
 
 def _of_row(cls: type[T], row: Row, place: str) -> T:

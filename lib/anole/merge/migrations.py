@@ -272,6 +272,24 @@ def refinements(db: Database) -> None:
     )
 
 
+@migrations()
+def checksums(db: Database) -> None:
+    """Adds the checksums of what the database holds, and whether the lines of a run's shard have any."""
+    _execute(
+        db,
+        """
+        alter table run add column sealed integer not null default 0 check (sealed in (0, 1));
+
+        create table checksum (
+            kind text not null,
+            key text not null,
+            sha256 text not null,
+            primary key (kind, key)
+        ) strict;
+        """,
+    )
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):
