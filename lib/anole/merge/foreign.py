@@ -112,7 +112,8 @@ def opened(database: Path) -> Iterator[sqlite3.Connection]:
             yield connection
         if _identity(os.stat(database)) != _identity(before):
             raise StoreError(f"{database}: was changed while it was read; try again when nobody writes to it")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        # Python's module raises errors of its own, such as for a name that is not in UTF-8.
         raise StoreError(f"{database}: {_problem(error)}") from error
     except OSError as error:
         raise StoreError(f"{database}: cannot be read: {error.strerror}") from error
@@ -158,10 +159,10 @@ def _restrain(connection: sqlite3.Connection, size_bytes: int) -> None:
         connection.execute(f"pragma {pragma}")
 
 
-def _problem(error: sqlite3.Error) -> str:
+def _problem(error: Exception) -> str:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
         return "reading it takes far longer than a file of its size may; it is damaged or was made to harm"
-    return f"is damaged, or is not a database of trials: {error}"
+    return f"is damaged, or is not a database of trials: {' '.join(str(error).split())}"
 
 
 def _tables(connection: sqlite3.Connection, database: Path) -> dict[str, list[str]]:
@@ -291,11 +292,7 @@ def _records(
 
 
 def _source(row: Row, place: str) -> Source:
-    renamed = {
-        "run_key": row.get("source_run_key"),
-        "task_key": row.get("source_task_key"),
-        "trials": row.get("trials"),
-    }
+    renamed = {name.removeprefix("source_"): value for name, value in row.items() if name != "run_key"}
     return _record(Source, renamed, place)
 
 
