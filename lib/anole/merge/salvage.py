@@ -29,6 +29,8 @@ def salvage(db: Database, damaged: Path) -> list[str]:
     Returns:
         What may be missing now, a sentence for each.
     """
+    # A row that refers to a missing one is refused at once, and not when all is committed.
+    db.execute("pragma defer_foreign_keys = off")
     try:
         with opened(damaged) as old:
             lost = _salvage_entities(db, old)
