@@ -132,7 +132,7 @@ def test_neither_order_nor_partition_nor_repetition_of_copies_matters(
     assert len(straight["run"]) == len({run for part in parts for run in part})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_whatever_the_database_held_it_equals_the_local_shards_then(
     new_project: Callable, states: list[tuple[Path, list[bytes]]], dump: Callable, data: st.DataObject

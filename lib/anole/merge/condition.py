@@ -22,11 +22,25 @@ def damage_of(path: Path) -> str | None:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("pragma cell_size_check = on")
             return _wrong_tables(connection) or _wrong_pages(connection) or _wrong_references(connection)
-    except sqlite3.OperationalError:
-        # A full disk or a lock is no damage.
-        raise
-    except sqlite3.DatabaseError as error:
-        return str(error)
+    except (sqlite3.Error, UnicodeError) as error:
+        if not is_damage(error):
+            raise
+        return " ".join(str(error).split())
+
+
+def is_ours(path: Path) -> bool:
+    """Returns whether a database that SQLite can open has tables of Anole, and not others of the same names."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        return bool(_tables(_expected(connection)))
+
+
+def is_damage(error: Exception) -> bool:
+    """Returns whether an error tells that a file is damaged, and not that a disk is full or that a file is in use.
+
+    Text that is not in UTF-8 gives an error without a code, and a definition that cannot be read a general one.
+    """
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _wrong_pages(connection: sqlite3.Connection) -> str | None:
@@ -35,36 +49,50 @@ def _wrong_pages(connection: sqlite3.Connection) -> str | None:
 
 
 def _wrong_tables(connection: sqlite3.Connection) -> str | None:
-    """Compares the tables and columns with those that the migrations make; more columns are the user's."""
-    for name, expected in _expected(connection).items():
+    """Compares the tables with those that the migrations make; more columns are the user's."""
+    expected = _expected(connection)
+    for name in _tables(expected):
         kinds = connection.execute("select type from pragma_table_list where schema = 'main' and name = ?", [name])
         if kinds.fetchall() != [("table",)]:
             return f"there is no table {name}"
-        missing = expected - _columns(connection, name)
-        if missing:
-            return f"table {name} has no column {min(missing)[0]} of its type"
+        wanted, found = _columns(expected, name), _columns(connection, name)
+        if wanted - found:
+            return f"table {name} has no column {min(wanted - found)[0]} of its type"
+        if wanted == found and _definition(connection, name) != _definition(expected, name):
+            return f"table {name} has another definition"
     return None
 
 
 def _wrong_references(connection: sqlite3.Connection) -> str | None:
-    for name in _expected(connection):
+    for name in _tables(_expected(connection)):
         row = connection.execute(f"pragma foreign_key_check({name})").fetchone()
         if row is not None:
             return f"a row of table {name} refers to a row of {row[2]} that is not there"
     return None
 
 
-def _expected(connection: sqlite3.Connection) -> dict[str, set[tuple[object, ...]]]:
-    """Returns the columns of each table that the migrations made which the file says it has."""
-    kinds = "select 1 from pragma_table_list where name = '_sqlite_migrations' and type = 'table'"
-    if connection.execute(kinds).fetchone() is None:
-        return {}
-    applied = {name for (name,) in connection.execute(_NAMED)}
+def _expected(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Returns an empty database after the migrations that a database says it has had."""
     db = Database(memory=True)
-    pending = [migration.name for migration in migrations.pending(db)]
-    first_missing = next((name for name in pending if name not in applied), None)
-    migrations.apply(db, stop_before=first_missing)
-    return {name: _columns(db.conn, name) for name in db.table_names() if name != "_sqlite_migrations"}
+    kinds = "select 1 from pragma_table_list where name = '_sqlite_migrations' and type = 'table'"
+    if connection.execute(kinds).fetchone() is not None:
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        applied = {name for (name,) in connection.execute(_NAMED)}
+        names = [migration.name for migration in migrations.pending(db)]
+        missing = next((name for name in names if name not in applied), None)
+        if missing != names[0]:
+            migrations.apply(db, stop_before=missing)
+    return db.conn
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    own = "select name from sqlite_master where type = 'table' and name <> '_sqlite_migrations'"
+    return [name for (name,) in connection.execute(own)]
+
+
+def _definition(connection: sqlite3.Connection, table: str) -> list[str]:
+    sql = "select sql from sqlite_master where type = 'table' and name = ?"
+    return [" ".join(text.split()) for (text,) in connection.execute(sql, [table])]
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[tuple[object, ...]]:

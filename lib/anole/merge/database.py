@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from anole.documents.build import FILE, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import StoreError
 from anole.merge.checksums import changed_since, entities, store
-from anole.merge.condition import damage_of
+from anole.merge.condition import damage_of, is_damage, is_ours
 from anole.merge.folding import fold_build, fold_evaluation, fold_manifest, naming
 from anole.merge.merged import Changes, Merged
 from anole.merge.migrations import create_views, migrations, unknown_migrations
@@ -93,6 +94,10 @@ def _merge(file: HeldDatabase, sources: _Sources, trusted: bool) -> Merged:
                 return _fold(db, file.path, sources, trusted)
         except _ChangedError as error:
             damage = str(error)
+        except (sqlite3.Error, UnicodeError) as error:
+            if trusted or not is_ours(file.path) or not is_damage(error):
+                raise
+            damage = " ".join(str(error).split())
     with file.replaced(anew=True) as db:
         merged = _fold(db, file.path, sources, True, salvaged=file.path)
         aside = file.kept_aside()

@@ -16,11 +16,10 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import replace_durably, sync
+from anole.merge.condition import is_damage
 
 _PATIENCE_S = 10.0
 """Seconds to wait for another program's transaction."""
-
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class HeldDatabase:
@@ -125,10 +124,10 @@ def _transaction(path: Path) -> Iterator[str | None]:
         try:
             connection.execute("pragma journal_mode = delete")
             connection.execute("begin immediate")
-        except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGED:
+        except (sqlite3.Error, UnicodeError) as error:
+            if not is_damage(error):
                 raise
-            damage = str(error)
+            damage = " ".join(str(error).split())
         yield damage
         if connection.in_transaction:
             connection.execute("rollback")
