@@ -76,9 +76,9 @@ def test_a_changed_row_that_no_file_holds_is_not_believed(merged: Any) -> None:
     assert result.replaced == (
         f"{merged.database}: is damaged (the run {key} is not as it was merged); it was kept as {aside.name}, and made "
         "anew from shards and documents",
-        f"{merged.database}: 1 of its rows of the kind run are not as they were merged, and are missing",
-        f"{merged.database}: 1 of its rows of the kind build are not as they were merged, and are missing",
-        f"{merged.database}: 1 of its rows of the kind evaluation are not as they were merged, and are missing",
+        f"{merged.database}: 1 of its runs without a file here are not as they were merged, and are missing",
+        f"{merged.database}: 1 of its builds without a file here are not as they were merged, and are missing",
+        f"{merged.database}: 1 of its evaluations without a file here are not as they were merged, and are missing",
     )
     assert merged.rows("select count(*) as n from run where key = ?", key) == [{"n": 0}]
     assert merged.rows("select name from model order by name") == [{"name": "resnet18"}, {"name": "resnet34"}]

@@ -106,7 +106,9 @@ def _runs(database: Path) -> Iterator[ShardContent]:
         try:
             content = parse_shard(database, b"".join(encode_line(record, chain, database) for record in records))
         except StoreError as error:
-            problem = str(error).removeprefix(f"{database}:").partition("; nothing was changed")[0]
-            raise StoreError(f"{database}: run {key}: record {problem.strip()}") from error
+            # Its cure is that of a shard's line, and a database has none.
+            problem = str(error).removeprefix(f"{database}:").partition("; nothing was changed")[0].strip()
+            place = "record " if problem[0].isdigit() else ""
+            raise StoreError(f"{database}: run {key}: {place}{problem}") from error
         assert content is not None, "a run has a first line"
         yield content

@@ -74,7 +74,7 @@ def _counted(lost: list[Entity]) -> Iterator[str]:
         yield "runs without a shard here are missing: the file has no checksums that can be read"
         return
     for kind, n_lost in Counter(kind for kind, _ in lost).items():
-        yield f"{n_lost} of its rows of the kind {kind} are not as they were merged, and are missing"
+        yield f"{n_lost} of its {kind}s without a file here are not as they were merged, and are missing"
 
 
 def _salvage_own(db: Database, old: sqlite3.Connection) -> Iterator[str]:
