@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 from anole.errors import StoreError
 from anole.merge.seal import seal_path
+
+ENDLESS = "with recursive n (i) as (select 1 union all select i + 1 from n)"
 
 Dump = dict[str, list[tuple[Any, ...]]]
 
@@ -176,6 +179,34 @@ def test_what_only_a_damaged_file_holds_is_carried_over(merged: Any, dump: Calla
     for table in set(before) - {"schema", "broken"}:
         assert after[table] == before[table], table
     assert merged.rows("select * from noted") == [{"text": "mine"}]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            f"alter table run rename to old; create view run as {ENDLESS} select i as key, old.* from n, old;",
+            "1 of its runs without a file here",
+        ),
+        (
+            "pragma legacy_alter_table = on; alter table checksum rename to old; drop table warm_start; "
+            f"create view checksum as {ENDLESS} select i as kind, i as key, i as sha256 from n;",
+            "runs without a shard here are missing",
+        ),
+        (
+            "drop table warm_start; create table own (text); pragma writable_schema = on; "
+            f"update sqlite_master set sql = 'create table own as {ENDLESS} select i from n' where name = 'own';",
+            "your own tables could not be read",
+        ),
+    ],
+)
+def test_a_database_that_was_made_to_harm_ends_soon(merged: Any, script: str, said: str) -> None:
+    began_s = time.monotonic()
+    execute(merged.database, script)
+    result = merged.merge()
+    assert "is damaged" in result.replaced[0]
+    assert said in " ".join(result.replaced)
+    assert time.monotonic() - began_s < 20
 
 
 def test_a_merge_that_fails_leaves_the_damaged_file(merged: Any) -> None:

@@ -43,8 +43,10 @@ def salvage(db: Database, damaged: Path) -> list[str]:
 def _salvage_entities(db: Database, old: sqlite3.Connection) -> list[Entity]:
     """Copies every entity that the new database lacks and whose checksum is right; returns the others."""
     try:
-        known = stored(old)
+        known = stored(old) if _is_table(old, "checksum") else None
     except sqlite3.Error:
+        known = None
+    if known is None:
         return [("run", "?")]
     lost = []
     for kind in KINDS:
@@ -112,6 +114,11 @@ def _copy_object(db: Database, old: sqlite3.Connection, kind: str, name: str, sq
         marks = ", ".join("?" for _ in columns)
         rows = old.execute(f"select {names} from {quoted}")
         db.conn.executemany(f"insert into {quoted} ({names}) values ({marks})", map(tuple, rows))
+
+
+def _is_table(connection: sqlite3.Connection, name: str) -> bool:
+    kinds = connection.execute("select type from pragma_table_list where schema = 'main' and name = ?", [name])
+    return [kind for (kind,) in kinds] == ["table"]
 
 
 @contextmanager
