@@ -89,6 +89,21 @@ def test_a_changed_row_that_no_file_holds_is_not_believed(merged: Any) -> None:
     assert merged.merge().replaced == ()
 
 
+def test_a_run_that_a_build_needs_is_carried_over_before_the_build_is_merged(project: Any, dump: Callable) -> None:
+    project.fill()
+    project.merge()
+    before = dump(project.database)
+    shutil.rmtree(project.shards / project.WIDE.key)
+    (project.folder / "work/evaluations/resnet18-cpu.json").unlink()
+    execute(project.database, "update evaluation set speedup = 99 where build = 'resnet18-cpu' and reference = 'torch'")
+    result = project.merge()
+    assert [text.split(": ", 1)[1] for text in result.replaced[1:]] == [
+        "1 of its evaluations without a file here are not as they were merged, and are missing"
+    ]
+    after = dump(project.database)
+    assert {table for table in before if after[table] != before[table]} == {"evaluation", "checksum"}
+
+
 @pytest.mark.parametrize(
     "script",
     [
@@ -254,7 +269,7 @@ def bits(content: bytes, n: int) -> list[bytes]:
     return flipped
 
 
-@pytest.mark.parametrize("n", [60, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_no_flipped_bit_is_accepted_as_other_content(merged: Any, dump: Callable, n: int) -> None:
     content, before = merged.database.read_bytes(), dump(merged.database)
     fresh = merged.folder / "fresh.sqlite"

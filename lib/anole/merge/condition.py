@@ -60,6 +60,9 @@ def _wrong_tables(connection: sqlite3.Connection) -> str | None:
             return f"table {name} has no column {min(wanted - found)[0]} of its type"
         if wanted == found and _definition(connection, name) != _definition(expected, name):
             return f"table {name} has another definition"
+    for (name,) in expected.execute("select name from sqlite_master where type = 'index' and sql is not null"):
+        if _definition(connection, name) not in ([], _definition(expected, name)):
+            return f"index {name} has another definition"
     return None
 
 
@@ -90,9 +93,9 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in connection.execute(own)]
 
 
-def _definition(connection: sqlite3.Connection, table: str) -> list[str]:
-    sql = "select sql from sqlite_master where type = 'table' and name = ?"
-    return [" ".join(text.split()) for (text,) in connection.execute(sql, [table])]
+def _definition(connection: sqlite3.Connection, name: str) -> list[str]:
+    sql = "select sql from sqlite_master where type in ('table', 'index') and name = ?"
+    return [" ".join(text.split()) for (text,) in connection.execute(sql, [name])]
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[tuple[object, ...]]:

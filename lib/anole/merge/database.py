@@ -18,7 +18,7 @@ from anole.merge.folding import fold_build, fold_evaluation, fold_manifest, nami
 from anole.merge.merged import Changes, Merged
 from anole.merge.migrations import create_views, migrations, unknown_migrations
 from anole.merge.replacement import HeldDatabase, held
-from anole.merge.salvage import salvage
+from anole.merge.salvage import salvage_others, salvage_runs
 from anole.merge.seal import Seal, read_seal, sources_sha256, write_seal
 from anole.merge.shards import fold_shards
 from anole.store.shard import shard_paths
@@ -113,13 +113,15 @@ def _fold(db: Database, path: Path, sources: _Sources, trusted: bool, salvaged: 
         db.execute("pragma defer_foreign_keys = on")
         migrations.apply(db)
         fold_shards(db, sources.shards_dir, changes, trusted=trusted)
+        missing = [] if salvaged is None else salvage_runs(db, salvaged)
         _fold_documents(db, sources, changes)
         create_views(db)
         if has_checksums and not trusted:
             _refuse_changed(db, changes)
         store(db.conn, changes.entities if has_checksums else entities(db.conn))
         if salvaged is not None:
-            changes.replaced += [f"{path}: {missing}" for missing in salvage(db, salvaged)]
+            missing += salvage_others(db, salvaged)
+        changes.replaced += [f"{path}: {sentence}" for sentence in dict.fromkeys(missing)]
     return _merged(db, changes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,50 +16,70 @@ from anole.merge.checksums import KINDS, checksum, columns_of, store, stored
 from anole.merge.foreign import opened
 from anole.merge.merged import Entity
 
+_NOTHING = "runs without a shard here are missing: the file has no checksums that can be read"
+
 _CREATES = re.compile(r"\s*create\s+(table|view|(unique\s+)?index)\b", re.IGNORECASE)
 
 
-def salvage(db: Database, damaged: Path) -> list[str]:
-    """Copies runs, models, builds and evaluations with their checksums, and the user's own tables, indexes and views.
+def salvage_runs(db: Database, damaged: Path) -> list[str]:
+    """Copies the tasks and runs that a new database lacks, each only if its checksum is right.
 
     Args:
-        db: the new database, with everything that shards and documents tell.
+        db: the new database, with everything that shards tell.
         damaged: the damaged file.
 
     Returns:
         What may be missing now, a sentence for each.
     """
+    return _salvaged(db, damaged, ("task", "run"), own=False)
+
+
+def salvage_others(db: Database, damaged: Path) -> list[str]:
+    """Copies the models, builds and evaluations that a new database lacks, and the user's tables, indexes and views.
+
+    Args:
+        db: the new database, with everything that shards and documents tell and the runs of the damaged file.
+        damaged: the damaged file.
+
+    Returns:
+        What may be missing now, a sentence for each.
+    """
+    return _salvaged(db, damaged, [kind for kind in KINDS if kind not in ("task", "run")], own=True)
+
+
+def _salvaged(db: Database, damaged: Path, kinds: Iterable[str], *, own: bool) -> list[str]:
     # A row that refers to a missing one is refused at once, and not when all is committed.
     db.execute("pragma defer_foreign_keys = off")
     try:
         with opened(damaged) as old:
-            lost = _salvage_entities(db, old)
-            return [*_counted(lost), *_salvage_own(db, old)]
+            known = _checksums(old)
+            if known is None:
+                return [_NOTHING, *(_salvage_own(db, old) if own else ())]
+            lost = (entity for kind in kinds for entity in _salvage_kind(db, old, kind, known))
+            return [*_counted(lost), *(_salvage_own(db, old) if own else ())]
     except StoreError as error:
         problem = str(error).removeprefix(f"{damaged}: ")
         return [f"nothing else could be read from it ({problem}): runs without a shard here, your own tables"]
 
 
-def _salvage_entities(db: Database, old: sqlite3.Connection) -> list[Entity]:
-    """Copies every entity that the new database lacks and whose checksum is right; returns the others."""
+def _checksums(old: sqlite3.Connection) -> dict[Entity, str] | None:
     try:
-        known = stored(old) if _is_table(old, "checksum") else None
+        return stored(old) if _is_table(old, "checksum") else None
     except sqlite3.Error:
-        known = None
-    if known is None:
-        return [("run", "?")]
-    lost = []
-    for kind in KINDS:
-        for entity in sorted(each for each in known if each[0] == kind and checksum(db.conn, each) is None):
-            try:
-                with _tried(db):
-                    if checksum(old, entity) != known[entity]:
-                        raise sqlite3.IntegrityError("other content")
-                    _copy(db, old, entity)
-                    store(db.conn, [entity])
-            except (sqlite3.Error, UnicodeError):
-                lost.append(entity)
-    return lost
+        return None
+
+
+def _salvage_kind(db: Database, old: sqlite3.Connection, kind: str, known: dict[Entity, str]) -> Iterator[Entity]:
+    """Copies every entity of a kind that the new database lacks and whose checksum is right; yields the others."""
+    for entity in sorted(each for each in known if each[0] == kind and checksum(db.conn, each) is None):
+        try:
+            with _tried(db):
+                if checksum(old, entity) != known[entity]:
+                    raise sqlite3.IntegrityError("other content")
+                _copy(db, old, entity)
+                store(db.conn, [entity])
+        except (sqlite3.Error, UnicodeError):
+            yield entity
 
 
 def _copy(db: Database, old: sqlite3.Connection, entity: Entity) -> None:
@@ -71,10 +91,7 @@ def _copy(db: Database, old: sqlite3.Connection, entity: Entity) -> None:
         db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", map(tuple, rows))
 
 
-def _counted(lost: list[Entity]) -> Iterator[str]:
-    if lost == [("run", "?")]:
-        yield "runs without a shard here are missing: the file has no checksums that can be read"
-        return
+def _counted(lost: Iterable[Entity]) -> Iterator[str]:
     for kind, n_lost in Counter(kind for kind, _ in lost).items():
         yield f"{n_lost} of its {kind}s without a file here are not as they were merged, and are missing"
 
