@@ -29,7 +29,7 @@ rule all:
     default_target: True
     input:
         expand("builds/{build}", build=pipeline.spec.builds),
-        "db/tuning.sqlite",
+        "work/merged.json",
 
 
 rule tuned:

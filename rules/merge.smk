@@ -1,10 +1,16 @@
+# Snakemake removes, restores and backs up the output of a rule. So the database is not an output: the stamp is, and
+# without its database it is worth nothing.
+if not layout.DATABASE.exists():
+    layout.MERGED.unlink(missing_ok=True)
+
+
 rule merge:
     input:
         all_receipts,
         builds=expand("builds/{build}", build=pipeline.spec.builds),
         evaluations=expand("work/evaluations/{build}.json", build=pipeline.spec.builds),
     output:
-        update("db/tuning.sqlite"),
+        "work/merged.json",
     log:
         "logs/merge.log",
     conda:
@@ -12,4 +18,5 @@ rule merge:
     params:
         builds=list(pipeline.spec.builds),
     shell:
-        "python -m anole merge {params.builds} --shards db/shards --database {output} 2> {log}"
+        "python -m anole merge {params.builds} --shards db/shards --database db/tuning.sqlite "
+        "--stamp {output} 2> {log}"

@@ -144,6 +144,16 @@ def test_merging_nothing_makes_an_empty_database(
     assert (empty_project / "db/tuning.sqlite").exists()
 
 
+def test_a_damaged_database_is_told_and_no_error(empty_project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert run("merge", "any", "--stamp", "work/stamp.json").exit_code == 0
+    stamp = json.loads((empty_project / "work/stamp.json").read_text())
+    assert (stamp["database"], stamp["builds"], stamp["merged"]["runs"]) == ("db/tuning.sqlite", [], 0)
+    (empty_project / "db/tuning.sqlite").write_text("nothing that SQLite wrote")
+    assert run("merge", "any", "--stamp", "work/stamp.json").exit_code == 0
+    assert "db/tuning.sqlite: is damaged (file is not a database); it was kept as tuning.sqlite.damaged-" in caplog.text
+    assert json.loads((empty_project / "work/stamp.json").read_text())["merged"]["replaced"]
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_disk_that_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(*_: object) -> None:

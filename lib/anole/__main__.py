@@ -304,8 +304,9 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 @click.argument("builds", nargs=-1)
 @click.option("--shards", type=_PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
 @click.option("--database", type=_PATH, help=f"Where the database is written.  [default: {layout.DATABASE}]")
+@click.option("--stamp", type=_PATH, help="Where to write what was merged, once the database holds it.")
 @_SPEC
-def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, spec: Path) -> None:
+def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, stamp: Path | None, spec: Path) -> None:
     """Merge all trials and BUILDS into the database.
 
     BUILDS are names or folders of builds; the default is all builds in models.yaml.
@@ -314,10 +315,10 @@ def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, s
     from anole.spec.reading import load_spec
 
     given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
-    shards, database = _enter_project(spec, shards, database)
+    shards, database, stamp = _enter_project(spec, shards, database, stamp)
     names = given or [Path(build) for build in load_spec(Path(spec.name)).builds]
     folders = [path if path.is_absolute() else layout.build_path(path.name) for path in names]
-    merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE)
+    merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE, stamp)
 
 
 @main.command(name="import")

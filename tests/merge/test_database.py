@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 from anole.documents.plain import from_plain, to_plain
 from anole.errors import DocumentError, StoreError
 from anole.merge.database import Merged, merge_files
-from anole.record import Confirmation, Trial
-from anole.store.shard import read_shard
+from anole.record import Confirmation, Remeasurement, Trial
+from anole.store.content import ShardContent, encode_shard, parse_shard, seal_lines
+from anole.store.lines import without_checksum
+from anole.store.shard import Shard, read_shard
 
-LATER = "2026-11-21T23:00:00.000Z"
+LATER = "2030-01-01T00:00:00.000Z"
 
 
 def test_a_merge_tells_all_that_the_files_tell(project) -> None:
@@ -58,7 +61,7 @@ def test_documents_are_told_in_full(project) -> None:
     ]
     (build,) = project.rows("select * from build where name = 'resnet18-cpu'")
     manifest = json.loads((project.folder / "builds/resnet18-cpu/build.json").read_text())
-    assert json.loads(build["manifest"]) == manifest
+    assert json.loads(build["manifest"]) == {name: manifest[name] for name in manifest if name != "crc"}
     assert build["coverage_flop_share"] == manifest["coverage"]["share"] < 1
     tuned, default = project.rows("select * from build_task where build = 'resnet18-cpu' order by position")
     assert (tuned["matched"], tuned["run_key"]) == ("tuned", project.run_of(project.CONV).key)
@@ -80,7 +83,7 @@ def test_an_empty_project_gives_an_empty_database(project) -> None:
 
 @pytest.fixture(scope="module")
 def states(new_project: Callable) -> list[tuple[Path, list[bytes]]]:
-    """For each of three runs its shard's place, and the states in which it may be found."""
+    """For each of three runs its shard's place, and the states in which it may be found, the newest last."""
     project = new_project()
     found = []
     for task, preset in ((project.CONV, "autotvm"), (project.CONV, "random"), (project.DENSE, "autotvm")):
@@ -88,18 +91,17 @@ def states(new_project: Callable) -> list[tuple[Path, list[bytes]]]:
         path = project.tune(run, task, [3e-3, None, 2e-3, 2.5e-3], [2.1e-3])
         grown = path.read_bytes()
         path.unlink()
-        anew = project.tune(run, task, [4e-3, 1e-3]).read_bytes()
-        head, rest = anew.split(b"\n", 1)
-        head = json.dumps({**json.loads(head), "started_at": LATER}).encode()
+        content = read_shard(project.tune(run, task, [4e-3, 1e-3]))
+        anew = encode_shard(replace(content, started_at=LATER), path)
         young = b"".join(grown.splitlines(keepends=True)[:4])
         torn = grown[:-20]
-        found.append((path.relative_to(project.shards), [young, torn, grown, head + b"\n" + rest]))
+        found.append((path.relative_to(project.shards), [young, torn, grown, anew]))
     return found
 
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_neither_order_nor_partition_nor_repetition_matters(
+def test_neither_order_nor_partition_nor_repetition_of_copies_matters(
     new_project: Callable, states: list[tuple[Path, list[bytes]]], dump: Callable, data: st.DataObject
 ) -> None:
     project = new_project()
@@ -112,7 +114,7 @@ def test_neither_order_nor_partition_nor_repetition_matters(
         folders.append(project.folder / f"part{index}")
         for run, state in part.items():
             place, contents = states[run]
-            path = folders[-1] / place
+            path = folders[-1] / place.with_suffix(f".{state:012x}.jsonl")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(contents[state])
     shuffled = data.draw(st.permutations(folders + folders[:1]))
@@ -130,12 +132,127 @@ def test_neither_order_nor_partition_nor_repetition_matters(
     assert len(straight["run"]) == len({run for part in parts for run in part})
 
 
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_whatever_the_database_held_it_equals_the_local_shards_then(
+    new_project: Callable, states: list[tuple[Path, list[bytes]]], dump: Callable, data: st.DataObject
+) -> None:
+    project = new_project()
+    for _ in range(2):
+        for place, contents in states:
+            for path in (project.shards / place, (project.shards / place).with_suffix(".0123456789ab.jsonl")):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data.draw(st.sampled_from(contents)))
+        project.merge()
+    fresh = project.folder / "fresh.sqlite"
+    for path in project.shards.glob("*/*.0123456789ab.jsonl"):
+        path.unlink()
+    project.merge(database=fresh)
+    assert dump(project.database) == dump(fresh)
+
+
+def test_a_local_shard_wins_over_a_longer_newer_state_in_the_database(project) -> None:
+    run = project.run_of(project.CONV)
+    path = project.tune(run, project.CONV, [3e-3, 2e-3, 1e-3])
+    project.merge()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    merged = project.merge()
+    assert (merged.changed_runs, merged.trials) == (1, 2)
+    assert merged.replaced == (
+        f"{path}: 1 trials that the database held are not in this shard; it holds what the shard does",
+    )
+    project.tune(run, project.CONV, [1.5e-3])
+    assert project.merge().replaced == ()
+    assert [row["latency_s"] for row in project.rows("select latency_s from trial order by number")] == [
+        3e-3,
+        2e-3,
+        1.5e-3,
+    ]
+    path.unlink()
+    project.tune(run, project.CONV, [4e-3])
+    encoded = encode_shard(replace(read_shard(path), started_at="2020-01-01T00:00:00.000Z"), path)
+    path.write_bytes(encoded.replace(b"2026-11-21T10:00:00", b"2026-11-21T10:00:01"))
+    path.write_bytes(seal_lines(read_unsealed(path), path.read_bytes()))
+    assert "3 trials that the database held" in project.merge().replaced[0]
+    assert project.rows("select latency_s from trial") == [{"latency_s": 4e-3}]
+
+
+def read_unsealed(path: Path) -> ShardContent:
+    """Reads a shard whose lines were edited by hand."""
+    text = b"".join(without_checksum(line) + b"\n" for line in path.read_bytes().splitlines())
+    content = parse_shard(path, text.replace(b'"schema":2', b'"schema":1'))
+    assert content is not None
+    return content
+
+
+def test_a_trial_that_is_measured_again_is_not_said_to_be_lost(project) -> None:
+    run = project.run_of(project.CONV)
+    project.tune(run, project.CONV, [3e-3, None])
+    project.merge()
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        trial = project.trial_of(1, 1e-3, project.CONV.workload.flop)
+        shard.append_again(Remeasurement(1, trial.measurement, trial.gflops, LATER))
+    assert project.merge() == Merged(changed_runs=1, runs=1, trials=2)
+    assert [row["latency_s"] for row in project.rows("select latency_s from trial order by number")] == [3e-3, 1e-3]
+
+
+def test_a_shard_that_was_restored_at_equal_size_is_merged(project) -> None:
+    path = project.tune(project.run_of(project.CONV), project.CONV, [3e-3])
+    good = path.read_bytes()
+    content = read_shard(path)
+    (trial,) = content.trials
+    measurement = replace(trial.measurement, run_s=0.3)
+    path.write_bytes(encode_shard(replace(content, trials=(replace(trial, measurement=measurement),)), path))
+    project.merge()
+    path.write_bytes(good)
+    assert len(good) == project.rows("select shard_bytes from run")[0]["shard_bytes"]
+    assert project.merge().changed_runs == 1
+    assert project.rows("select run_s from trial") == [{"run_s": 0.2}]
+
+
+def test_a_copy_counts_only_without_a_local_shard_and_is_said_to_be_ignored(project, new_project: Callable) -> None:
+    run, other = project.run_of(project.CONV), new_project()
+    local = project.tune(run, project.CONV, [3e-3])
+    copy = local.with_name(f"{run.key}.0123456789ab.jsonl")
+    copy.write_bytes(other.tune(run, project.CONV, [1e-3, 2e-3]).read_bytes())
+    ignored = (f"{copy}: is not merged: there is a local shard of its run",)
+    assert project.merge() == Merged(changed_runs=1, runs=1, trials=1, ignored=ignored)
+    assert project.merge().ignored == ignored
+    local.write_bytes(b"")
+    assert project.merge().trials == 2
+    newer = local.with_name(f"{run.key}.ba9876543210.jsonl")
+    newer.write_bytes(encode_shard(replace(read_shard(copy), started_at=LATER), newer))
+    assert project.merge().ignored == (f"{copy}: is not merged: {newer.name} is a newer state of its run",)
+    newer.unlink()
+    assert project.merge().ignored == (f"{copy}: is not merged: the database holds a newer state of its run",)
+
+
+def test_a_shard_under_the_name_of_another_run_is_refused(project) -> None:
+    path = project.tune(project.run_of(project.CONV), project.CONV, [3e-3])
+    other = project.run_of(project.CONV, seed=1)
+    path.rename(path.with_name(f"{other.key}.jsonl"))
+    with pytest.raises(StoreError, match=r"holds the run .*, not the one in its name"):
+        project.merge()
+
+
+def test_shards_without_checksums_and_runs_without_shards_are_counted(project) -> None:
+    path = project.tune(project.run_of(project.CONV), project.CONV, [3e-3])
+    old = b"".join(without_checksum(line) + b"\n" for line in path.read_bytes().splitlines())
+    path.write_bytes(old.replace(b'"schema":2', b'"schema":1'))
+    other = project.tune(project.run_of(project.DENSE), project.DENSE, [3e-3])
+    assert project.merge() == Merged(changed_runs=2, runs=2, trials=2, unsealed_runs=1)
+    assert project.rows("select sealed from run order by sealed") == [{"sealed": 0}, {"sealed": 1}]
+    other.unlink()
+    assert project.merge() == Merged(changed_runs=0, runs=2, trials=2, unsealed_runs=1, runs_without_shard=1)
+
+
 def test_merging_twice_changes_nothing(project, dump: Callable) -> None:
     project.fill()
     project.merge()
-    before = dump(project.database)
+    before, inode = dump(project.database), project.database.stat().st_ino
     assert project.merge() == Merged(changed_runs=0, runs=4, trials=15)
-    assert dump(project.database) == before
+    assert (dump(project.database), project.database.stat().st_ino) == (before, inode)
 
 
 def test_a_run_that_grew_is_followed_and_what_vanished_stays(project) -> None:
@@ -145,12 +262,30 @@ def test_a_run_that_grew_is_followed_and_what_vanished_stays(project) -> None:
     shutil.rmtree(project.shards / project.WIDE.key)
     project.tune(project.run_of(project.DENSE), project.DENSE, [1e-3])
     os.remove(project.folder / "builds/resnet34-cpu/build.json")
-    assert project.merge() == Merged(changed_runs=1, runs=4, trials=16)
+    assert project.merge() == Merged(changed_runs=1, runs=4, trials=16, runs_without_shard=1)
     assert len(project.rows("select * from model_latency")) == 4
     assert len(project.rows("select * from best_trial")) == 3
 
 
-def test_the_newer_build_and_evaluation_win_whenever_they_come(project, dump: Callable) -> None:
+def test_the_documents_that_are_merged_win_over_newer_ones_in_the_database(project) -> None:
+    project.fill()
+    project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z", preset="anole")
+    evaluation = project.evaluate("resnet18-cpu", 0.015, created_at="2026-11-22T01:00:00.000Z")
+    project.merge()
+    folder = project.compile("resnet18", [(project.CONV, 4, None)], preset="random").parent
+    evaluation.unlink()
+    merged = project.merge()
+    assert merged.replaced == (f"{folder}/build.json: the database held a build of this name that was compiled later",)
+    assert project.rows("select * from model_latency where build = 'resnet18-cpu'") == []
+    project.evaluate("resnet18-cpu", 0.016)
+    assert project.merge().replaced == ()
+    project.evaluate("resnet18-cpu", 0.014, created_at="2026-11-21T11:30:00.000Z")
+    assert project.merge().replaced == (f"{evaluation}: the database held a later evaluation of this build",)
+    found = project.rows("select preset, latency_s from model_latency where build = 'resnet18-cpu'")
+    assert found == [{"preset": "random", "latency_s": 0.014}] * 2
+
+
+def test_of_documents_that_are_merged_together_the_newer_ones_win(project, dump: Callable) -> None:
     project.fill()
     old = project.folder / "old"
     shutil.copytree(project.folder / "builds", old / "builds")
@@ -159,12 +294,17 @@ def test_the_newer_build_and_evaluation_win_whenever_they_come(project, dump: Ca
     project.evaluate("resnet18-cpu", 0.015, created_at="2026-11-22T01:00:00.000Z")
     project.merge()
     newer = dump(project.database)
-    builds, evaluations = sorted(old.glob("builds/*")), sorted(old.glob("work/evaluations/*.json"))
-    merge_files(project.shards, [], builds, evaluations, project.database)
-    assert dump(project.database) == newer
-    found = project.rows("select preset, latency_s from model_latency where build = 'resnet18-cpu'")
-    assert found == [{"preset": "anole", "latency_s": 0.015}] * 2
-    assert len(project.rows("select * from build_task where build = 'resnet18-cpu'")) == 1
+    manifests = sorted(project.folder.glob("work/models/*/*.json"))
+    builds, evaluations = (
+        sorted(project.folder.glob("**/builds/*")),
+        sorted(project.folder.glob("**/evaluations/*.json")),
+    )
+    for step in (1, -1):
+        both = project.folder / f"both{step}.sqlite"
+        merged = merge_files(project.shards, manifests, builds[::step], evaluations[::step], both)
+        assert dump(both) == newer
+        of_18 = f"{old}/builds/resnet18-cpu: is not merged: {project.folder}/builds/resnet18-cpu has the same name "
+        assert len(merged.ignored) == 4 and any(text.startswith(of_18) for text in merged.ignored)
 
 
 def test_what_was_tried_within_a_network_is_told_of_the_newest_build(project) -> None:
@@ -233,8 +373,10 @@ def corrupt_shard(project) -> str:
 
 
 def too_large_a_number(project) -> str:
-    path = project.tune(project.run_of(project.CONV, seed=1 << 64), project.CONV, [1e-3])
-    return f"{path}: does not fit into the database: "
+    path = project.tune(project.run_of(project.CONV, seed=77), project.CONV, [1e-3])
+    old = b"".join(without_checksum(line) + b"\n" for line in path.read_bytes().splitlines())
+    path.write_bytes(old.replace(b'"schema":2', b'"schema":1').replace(b'"seed":77', b'"seed":%d' % (1 << 64)))
+    return f"{path}:1: "
 
 
 def corrupt_build(project) -> str:
@@ -293,14 +435,14 @@ def test_a_merge_that_fails_names_the_file_and_leaves_the_database_as_it_was(
 ) -> None:
     project.fill()
     project.merge()
-    before = project.database.read_bytes()
+    before = {path: path.read_bytes() for path in project.database.parent.iterdir()}
+    assert len(before) == 2
     project.tune(project.run_of(project.CONV, seed=3), project.CONV, [1e-3])
     message = damage(project)
     with pytest.raises((StoreError, DocumentError)) as caught:
         project.merge()
     assert str(caught.value).startswith(message)
-    assert project.database.read_bytes() == before
-    assert [path.name for path in project.database.parent.iterdir()] == ["tuning.sqlite"]
+    assert {path: path.read_bytes() for path in project.database.parent.iterdir()} == before
 
 
 def test_a_foreign_table_of_the_same_name_is_not_touched(project) -> None:

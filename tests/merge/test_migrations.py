@@ -55,7 +55,7 @@ def test_a_database_of_a_newer_version_is_left_alone(project) -> None:
     with pytest.raises(StoreError, match=r"written by a newer Anole \(colours is not known here\)"):
         project.merge()
     assert project.database.read_bytes() == before
-    assert [path.name for path in project.database.parent.iterdir()] == ["tuning.sqlite"]
+    assert sorted(path.name for path in project.database.parent.iterdir()) == ["tuning.sqlite", "tuning.sqlite.seal"]
 
 
 def test_every_table_is_strict_and_keyed(db: Database) -> None:

@@ -3,13 +3,22 @@ from __future__ import annotations
 import resource
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import replacement
-from anole.merge.replacement import replaced
+from anole.merge.replacement import held
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Database]:
+    with held(path) as file, file.replaced() as db:
+        yield db
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def measured(pipeline: Pipeline, task: Task, *gflops: float | None) -> Run:
 def finished(pipeline: Pipeline, build: str) -> None:
     """Leaves everything that a build leaves."""
     paths = [*pipeline.receipts(pipeline.spec.builds[build]), layout.build_path(build) / "build.json"]
-    for path in (*paths, layout.evaluation_path(build), layout.DATABASE):
+    for path in (*paths, layout.evaluation_path(build), layout.DATABASE, layout.MERGED):
         (pipeline.project / path).parent.mkdir(parents=True, exist_ok=True)
         (pipeline.project / path).write_text("{}")
 
@@ -134,8 +134,10 @@ def test_when_all_is_there_nothing_is_to_do(pipeline: Pipeline, plan: Callable[[
     finished(pipeline, "two-cpu-random")
     assert plan().steps == ()
     assert all(task.tuned for task in plan().tasks)
-    (pipeline.project / layout.DATABASE).unlink()
-    assert steps(plan()) == [("merge", "db/tuning.sqlite")]
+    for path in (layout.DATABASE, layout.MERGED):
+        (pipeline.project / path).unlink()
+        assert steps(plan()) == [("merge", "db/tuning.sqlite")]
+        (pipeline.project / path).write_text("{}")
 
 
 def test_a_missing_receipt_compiles_only_the_builds_that_need_it(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:

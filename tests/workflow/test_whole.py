@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
+
+from anole.store.shard import Shard
 
 pytestmark = pytest.mark.workflow
 
@@ -75,3 +80,66 @@ def test_stages_by_hand_do_what_the_rules_do(whole: Any) -> None:
     assert whole.anole("compile", "chain-cpu-random").returncode == 0
     assert whole.anole("merge").returncode == 0
     assert query(whole, "select distinct matched from build_task") == [("tuned",)]
+
+
+@pytest.fixture
+def grown(whole: Any) -> Any:
+    """The project after one run has grown, before that is merged."""
+    content = next(iter(whole.shards().values()))
+    with Shard.open(whole.folder / "db/shards", content.run, content.task) as shard:
+        shard.append_iteration(99, {"steps": 1.0})
+    (whole.folder / "work/merged.json").unlink()
+    return whole
+
+
+def database_of(project: Any) -> list[tuple[bytes, int]]:
+    """Returns the bytes of the database and of its seal, and which files they are."""
+    paths = [project.folder / "db" / name for name in ("tuning.sqlite", "tuning.sqlite.seal")]
+    return [(path.read_bytes(), path.stat().st_ino) for path in paths]
+
+
+def is_merged(project: Any) -> bool:
+    return query(project, "select count(*) from iteration where number = 99") == [(1,)]
+
+
+def test_a_merge_that_fails_leaves_the_database_byte_for_byte(grown: Any) -> None:
+    before, shard = database_of(grown), next(iter(grown.shards()))
+    whole = shard.read_bytes()
+    shard.write_bytes(whole.replace(b"trial", b"trail", 1))
+    outcome = grown.snakemake()
+    assert (outcome.code, list(outcome.jobs)) == (1, ["merge"])
+    assert "trail" in outcome.output and "To mend it" in outcome.output
+    assert database_of(grown) == before
+    assert not (grown.folder / "work/merged.json").exists()
+    shard.write_bytes(whole)
+    outcome = grown.snakemake()
+    assert (outcome.code, list(outcome.jobs), is_merged(grown)) == (0, ["merge"], True)
+    stamp = json.loads((grown.folder / "work/merged.json").read_text())
+    assert (stamp["database"], stamp["builds"]) == ("db/tuning.sqlite", ["chain-cpu-random", "more-cpu-random"])
+    assert (stamp["merged"]["changed_runs"], stamp["merged"]["trials"]) == (1, 6)
+
+
+@pytest.mark.parametrize("moment", ["during", pytest.param("after", marks=pytest.mark.slow)])
+def test_a_snakemake_that_is_killed_leaves_the_database_as_a_merge_wrote_it(grown: Any, moment: str) -> None:
+    before, log = database_of(grown), grown.folder / "logs/merge.log"
+    awaited = {"during": log, "after": grown.folder / "work/merged.json"}[moment]
+    log.unlink()
+    process = grown.start()
+    while not awaited.exists():
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)
+    after = database_of(grown)
+    assert after[0] == before[0] or is_merged(grown)
+    outcome = grown.snakemake()
+    assert (outcome.code, is_merged(grown)) == (0, True), outcome.output
+
+
+def test_a_database_that_was_deleted_is_merged_again(whole: Any) -> None:
+    (whole.folder / "db/tuning.sqlite").unlink()
+    steps = json.loads(whole.anole("plan", "--json").stdout)["steps"]
+    assert steps == [{"stage": "merge", "subject": "db/tuning.sqlite", "reason": "missing"}]
+    outcome = whole.snakemake()
+    assert (outcome.code, list(outcome.jobs)) == (0, ["merge"])
+    assert query(whole, "select count(*) from trial") == [(6,)]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 DATABASE = Path("db/tuning.sqlite")
+MERGED = Path("work/merged.json")
+"""What was merged last into the database. Snakemake manages this file, and never the database itself."""
+
 SHARDS = Path("db/shards")
 TASKS = Path("work/tasks")
 

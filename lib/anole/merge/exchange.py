@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anole.errors import ShardInUseError, StoreError
 from anole.files import read_bytes, write_atomically
-from anole.merge.record_rows import Row, plain_of, record_of
-from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
-from anole.store.content import (
-    SCHEMA,
-    Head,
-    Iteration,
-    ShardContent,
-    WarmStart,
-    encode_line,
-    encode_shard,
-    parse_shard,
-)
+from anole.merge.foreign import read_runs
+from anole.store.content import ShardContent, encode_line, encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines
 from anole.store.shard import Shard, copy_path, shard_path, shard_paths
-
-_TASK_JSON = frozenset({"workload", "target"})
-"""Columns of the table ``task`` that hold JSON."""
 
 
 @dataclass(frozen=True)
@@ -116,35 +101,14 @@ def _shards(folder: Path) -> Iterator[ShardContent]:
 
 def _runs(database: Path) -> Iterator[ShardContent]:
     """Yields the content of every run in a database."""
-    if not database.is_file():
-        raise StoreError(f"{database}: there is no such database or folder of shards")
-    try:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
-            connection.row_factory = sqlite3.Row
-            for run in connection.execute("select * from run order by key").fetchall():
-                chain = Chain.of(run["key"])
-                data = b"".join(encode_line(line, chain, database) for line in _lines(connection, dict(run)))
-                content = parse_shard(database, data)
-                assert content is not None, "a run has a first line"
-                yield content
-    except sqlite3.Error as error:
-        raise StoreError(f"{database}: is not a database of trials: {error}") from error
-
-
-def _lines(connection: sqlite3.Connection, run: Row) -> Iterator[object]:
-    """Yields the lines of a run's shard: its head, warm start, iterations, trials and confirmations."""
-
-    def rows(table: str, order: str, column: str = "run_key", key: str = run["key"]) -> list[Row]:
-        found = connection.execute(f"select * from {table} where {column} = ? order by {order}", [key])
-        return [dict(row) for row in found.fetchall()]
-
-    (task,) = rows("task", "key", "key", run["task_key"])
-    yield Head(SCHEMA, run["started_at"], run["key"], record_of(Run, run), plain_of(task, _TASK_JSON))
-    for space in rows("space", "task_key", "task_key", run["task_key"]):
-        yield record_of(SpaceFacts, space)
-    sources = rows("warm_start", "source_run_key")
-    if sources:
-        yield WarmStart(tuple(Source(row["source_task_key"], row["source_run_key"], row["trials"]) for row in sources))
-    for cls, table in ((Iteration, "iteration"), (Trial, "trial"), (Confirmation, "confirmation")):
-        for row in rows(table, "number"):
-            yield record_of(cls, row)
+    for key, records in read_runs(database):
+        chain = Chain.of(key)
+        try:
+            content = parse_shard(database, b"".join(encode_line(record, chain, database) for record in records))
+        except StoreError as error:
+            # Its cure is that of a shard's line, and a database has none.
+            problem = str(error).removeprefix(f"{database}:").partition("; nothing was changed")[0].strip()
+            place = "record " if problem[0].isdigit() else ""
+            raise StoreError(f"{database}: run {key}: {place}{problem}") from error
+        assert content is not None, "a run has a first line"
+        yield content

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +16,14 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
 from anole.keys import canonical_json
+from anole.merge.merged import Changes
 from anole.merge.record_rows import Row, row_of
 from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
 
 
 class Recording(NamedTuple):
-    """The state of a shard in the database; of two states the greater one is kept, whichever is merged first.
+    """The state of a shard in the database; of two copies without a local shard the greater one counts.
 
     A shard only grows, so more bytes mean more trials; a shard that was deleted and started again has a later start.
     """
@@ -36,13 +39,14 @@ def recordings(db: Database) -> dict[str, Recording]:
     return {row.pop("key"): Recording(**row) for row in rows}
 
 
-def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
+def fold_run(db: Database, content: ShardContent, recording: Recording, changes: Changes) -> None:
     """Writes a run, its task and the content of its shard, in place of the run's former rows."""
     run, key = content.run, content.run.key
+    changes.entities |= {("task", content.task.key), ("run", key)}
     _fold_task(db, content.task)
     if content.space is not None:
         _upsert(db, "space", {"task_key": content.task.key, **row_of(content.space)}, key="task_key")
-    _upsert(db, "run", {"key": key, **row_of(run), **recording._asdict()}, key="key")
+    _upsert(db, "run", {"key": key, **row_of(run), **recording._asdict(), "sealed": int(content.sealed)}, key="key")
     trials = ({"run_key": key, "task_key": run.task_key, **row_of(trial)} for trial in content.trials)
     confirmations = (
         {"run_key": key, "number": number, **row_of(confirmation)}
@@ -65,7 +69,7 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
         _replace(db, table, {"run_key": key}, rows)
 
 
-def fold_manifest(db: Database, path: Path) -> None:
+def fold_manifest(db: Database, path: Path, changes: Changes) -> None:
     """Writes a model and its tasks on one target, in place of those of its former manifest.
 
     Raises:
@@ -75,6 +79,8 @@ def fold_manifest(db: Database, path: Path) -> None:
     for task in manifest.tasks:
         if not _known(db, "task", "key", task.key):
             _fold_task(db, read_listed_task(path, task.key))
+            changes.entities.add(("task", task.key))
+    changes.entities |= {("model", manifest.model), ("manifest", f"{manifest.model}/{manifest.target}")}
     model = {"name": manifest.model, "source": manifest.source, "inputs": canonical_json(manifest.inputs)}
     _upsert(db, "model", model, key="name")
     place = {"model": manifest.model, "target": manifest.target}
@@ -91,16 +97,16 @@ def fold_manifest(db: Database, path: Path) -> None:
     _replace(db, "model_task", place, rows)
 
 
-def fold_build(db: Database, folder: Path) -> None:
-    """Writes a build, in place of an older build of the same name.
+def fold_build(db: Database, folder: Path, changes: Changes) -> None:
+    """Writes a build, in place of what the database held under its name.
+
+    When that was compiled later, its evaluation is removed, because it is not one of this build.
 
     Raises:
         DocumentError: the build's description cannot be read.
         StoreError: its model, one of its tasks or one of its runs is not in the database.
     """
     build = read_build(folder)
-    if _has_newer(db, "build", "name", build.name, build.created_at):
-        return
     if not _known(db, "model", "name", build.model):
         raise StoreError(f"{folder / FILE}: there is no manifest of its model {build.model}; extract the model again")
     row = {
@@ -118,22 +124,25 @@ def fold_build(db: Database, folder: Path) -> None:
         "manifest": canonical_json(with_schema(build)),
         "created_at": build.created_at,
     }
+    changes.entities.add(("build", build.name))
+    if _has_newer(db, "build", "name", build.name, build.created_at):
+        changes.replaced.append(f"{folder / FILE}: the database held a build of this name that was compiled later")
+        changes.entities.add(("evaluation", build.name))
+        _replace(db, "evaluation", {"build": build.name}, ())
     _upsert(db, "build", row, key="name")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
     _replace(db, "build_task", {"build": build.name}, rows)
     _replace(db, "refinement", {"build": build.name}, _refinement(build))
 
 
-def fold_evaluation(db: Database, path: Path) -> None:
-    """Writes an evaluation, in place of an older evaluation of the same build.
+def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
+    """Writes an evaluation, in place of what the database held of the same build.
 
     Raises:
         DocumentError: the evaluation cannot be read.
         StoreError: its build is not in the database.
     """
     evaluation = read_evaluation(path)
-    if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):
-        return
     if not _known(db, "build", "name", evaluation.build):
         raise StoreError(f"{path}: there is no build {evaluation.build}; compile it again or delete this file")
     whole = {
@@ -144,8 +153,20 @@ def fold_evaluation(db: Database, path: Path) -> None:
         "versions": canonical_json(evaluation.versions),
         "created_at": evaluation.created_at,
     }
+    changes.entities.add(("evaluation", evaluation.build))
+    if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):
+        changes.replaced.append(f"{path}: the database held a later evaluation of this build")
     rows = ({**whole, **row_of(latency)} for latency in evaluation.latencies)
     _replace(db, "evaluation", {"build": evaluation.build}, rows)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Names the file in the error if its rows violate the tables' constraints."""
+    try:
+        yield
+    except (sqlite3.IntegrityError, OverflowError, UnicodeError) as error:
+        raise StoreError(f"{path}: does not fit into the database: {error}") from error
 
 
 def _fold_task(db: Database, task: Task) -> None:

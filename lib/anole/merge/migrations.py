@@ -14,8 +14,13 @@ migrations = Migrations("anole")
 
 def unknown_migrations(db: Database) -> list[str]:
     """Returns the names of the migrations that a newer Anole applied; this version must not write such a database."""
-    known = {migration.name for migration in migrations.pending(Database(memory=True))}
+    known = known_migrations()
     return [migration.name for migration in migrations.applied(db) if migration.name not in known]
+
+
+def known_migrations() -> frozenset[str]:
+    """Returns the names of all migrations of this version."""
+    return frozenset(migration.name for migration in migrations.pending(Database(memory=True)))
 
 
 def create_views(db: Database) -> None:
@@ -262,6 +267,24 @@ def refinements(db: Database) -> None:
             latency_alone_s real not null,
             chosen integer not null check (chosen in (0, 1)),
             primary key (build, task_key, number)
+        ) strict;
+        """,
+    )
+
+
+@migrations()
+def checksums(db: Database) -> None:
+    """Adds the checksums of what the database holds, and whether the lines of a run's shard have any."""
+    _execute(
+        db,
+        """
+        alter table run add column sealed integer not null default 0 check (sealed in (0, 1));
+
+        create table checksum (
+            kind text not null,
+            key text not null,
+            sha256 text not null,
+            primary key (kind, key)
         ) strict;
         """,
     )

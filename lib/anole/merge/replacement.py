@@ -3,46 +3,99 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from anole.errors import StoreError
-from anole.files import sync
+from anole.files import replace_durably, sync
+from anole.merge.condition import is_damage
 
 _PATIENCE_S = 10.0
 """Seconds to wait for another program's transaction."""
 
 
-@contextmanager
-def replaced(path: Path) -> Iterator[Database]:
-    """Yields a writable copy of the database, which replaces it by rename if the block ends without an error.
+class HeldDatabase:
+    """A database file, present or not, that no other process writes.
 
-    No other process can write meanwhile: a second rewrite waits for this one; another program's write waits and
-    then fails, because the file it has opened is no longer the database. Readers continue with the old file.
+    Attributes:
+        path: the file itself, not a link to it.
+        damage: why SQLite cannot open the file; None if it can, or if there is no file.
+        sha256: the hash of the file, before or after it was replaced; None if there is no file.
+    """
+
+    def __init__(self, path: Path, descriptor: int | None, damage: str | None) -> None:
+        self.path, self.damage = path, damage
+        # Another descriptor of the file, once closed, would end SQLite's locks; so this one is used.
+        self.sha256 = None if descriptor is None else _sha256(descriptor)
+
+    @contextmanager
+    def replaced(self, *, anew: bool = False) -> Iterator[Database]:
+        """Yields a writable copy of the database, which replaces it by rename if the block ends without an error.
+
+        Args:
+            anew: whether to begin with an empty database instead of a copy.
+        """
+        temporary = self.path.with_name(f"{self.path.name}.tmp")
+        _remove(temporary)
+        try:
+            with closing(_opened(self.path, temporary, anew)) as db:
+                yield db
+            sha256 = _sha256_of(temporary)
+            replace_durably(temporary, self.path)
+            self.sha256 = sha256
+        finally:
+            _remove(temporary)
+
+    def kept_aside(self) -> Path:
+        """Gives the file a second name, under which it stays when it is replaced, and returns that name.
+
+        At no moment is there no file under the first name.
+        """
+        for older in self.path.parent.glob(f"{self.path.name}.damaged-*"):
+            if older.samefile(self.path):
+                return older
+        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        aside = self.path.with_name(f"{self.path.name}.damaged-{now}")
+        try:
+            os.link(self.path, aside)
+        except OSError:
+            # Some file systems have no second names.
+            shutil.copy2(self.path, aside)
+            sync(aside)
+        sync(self.path.parent)
+        return aside
+
+
+@contextmanager
+def held(path: Path) -> Iterator[HeldDatabase]:
+    """Prevents other processes from writing to a database, and from creating it, within the block.
+
+    A second process that holds it waits for this one. Another program's write waits and then fails, because the file it
+    has opened is no longer the database. Readers continue with the old file.
 
     Raises:
-        StoreError: the file is not a database or is in use, or the copy cannot be written.
+        StoreError: the file is in use, or the folder or the copy cannot be written.
     """
     path = path.resolve()
-    temporary = path.with_name(f"{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.parent), _held(path):
-            _remove(temporary)
-            try:
-                with closing(_copy(path, temporary)) as db:
-                    yield db
-                sync(temporary)
-                os.replace(temporary, path)
-                sync(path.parent)
-            finally:
-                _remove(temporary)
+        with ExitStack() as stack:
+            stack.enter_context(_locked(path.parent))
+            if not path.exists():
+                yield HeldDatabase(path, None, None)
+                return
+            descriptor = os.open(path, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            damage = stack.enter_context(_transaction(path))
+            yield HeldDatabase(path, descriptor, damage)
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {error}; the database is unchanged") from error
     except OSError as error:
@@ -60,33 +113,51 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Prevents other programs from writing to an existing database.
+def _transaction(path: Path) -> Iterator[str | None]:
+    """Prevents other programs from writing to an existing database; yields why it is damaged, or None.
 
     No journal may exist beside the file when another file takes its name: SQLite would apply it to that file.
     """
-    if not path.exists():
-        yield
-        return
     uri = f"{path.as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)) as connection:
-        connection.execute("pragma journal_mode = delete")
-        connection.execute("begin immediate")
-        yield
-        connection.execute("rollback")
+        damage = None
+        try:
+            connection.execute("pragma journal_mode = delete")
+            connection.execute("begin immediate")
+        except (sqlite3.Error, UnicodeError) as error:
+            if not is_damage(error):
+                raise
+            damage = " ".join(str(error).split())
+        yield damage
+        if connection.in_transaction:
+            connection.execute("rollback")
 
 
-def _copy(path: Path, temporary: Path) -> Database:
+def _opened(path: Path, temporary: Path, anew: bool) -> Database:
     db = Database(temporary)
     if path.exists():
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE_S)) as source:
-            source.backup(db.conn)
+        if not anew:
+            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE_S)) as source:
+                source.backup(db.conn)
         shutil.copymode(path, temporary)
-    db.execute("pragma synchronous = off")
-    db.execute("pragma foreign_keys = on")
+    for pragma in ("synchronous = off", "foreign_keys = on", "cell_size_check = on"):
+        db.execute(f"pragma {pragma}")
     return db
 
 
 def _remove(temporary: Path) -> None:
     for leftover in (temporary, temporary.with_name(f"{temporary.name}-journal")):
         leftover.unlink(missing_ok=True)
+
+
+def _sha256_of(path: Path) -> str:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return _sha256(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(descriptor: int) -> str:
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

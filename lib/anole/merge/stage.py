@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
-from anole.merge.database import merge_files
+from anole.documents.document import write_document
+from anole.keys import Time
+from anole.merge.database import Merged, merge_files
+from anole.record import utc_now
 
 logger = logging.getLogger(__name__)
 
+_LISTED = 10
+"""So many things that were ignored or replaced are listed; of more only the number is told."""
 
-def merge_builds(folders: Iterable[Path], shards_dir: Path, database_path: Path) -> None:
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a merge did, as the rule's output tells it.
+
+    Attributes:
+        database: the database that was written.
+        builds: names of the builds that were merged.
+    """
+
+    database: str
+    merged_at: Time
+    builds: tuple[str, ...]
+    merged: Merged
+
+
+def merge_builds(folders: Iterable[Path], shards_dir: Path, database_path: Path, stamp: Path | None = None) -> None:
     """Merges all shards, and the documents of some builds, into the database.
 
     A build's manifest and evaluation are read from the project that contains its folder.
@@ -22,24 +44,42 @@ def merge_builds(folders: Iterable[Path], shards_dir: Path, database_path: Path)
         folders: the builds' folders; a build that is not compiled yet is skipped with a warning.
         shards_dir: the folder of all shards.
         database_path: the database; created if missing.
+        stamp: where to write what was merged, once the database holds it.
 
     Raises:
         DocumentError: a document is missing or broken.
         StoreError: a shard cannot be read, or the database cannot be written.
     """
-    compiled, manifests, evaluations = [], set(), []
+    compiled, manifests, evaluations, names = [], set(), [], []
     for folder in folders:
         if not (folder / FILE).exists():
             logger.warning("%s: is skipped: it is not compiled yet", folder)
             continue
         build, project = read_build(folder), layout.project_of_build(folder)
         compiled.append(folder)
+        names.append(build.name)
         manifests.add(project / layout.manifest_path(build.model, build.target))
         evaluation = project / layout.evaluation_path(build.name)
         if evaluation.exists():
             evaluations.append(evaluation)
     merged = merge_files(shards_dir, sorted(manifests), compiled, evaluations, database_path)
+    _tell(merged, database_path)
+    if stamp is not None:
+        write_document(stamp, Stamp(str(database_path), utc_now(), tuple(names), merged))
+
+
+def _tell(merged: Merged, database_path: Path) -> None:
+    for sentences in (merged.replaced, merged.ignored):
+        for sentence in sentences[:_LISTED]:
+            logger.warning("%s", sentence)
+        if len(sentences) > _LISTED:
+            logger.warning("and %d more of this kind", len(sentences) - _LISTED)
+    if merged.unsealed_runs:
+        logger.warning(
+            "%s: the shards of %d runs have no checksums; `anole merge --seal` adds them",
+            *(database_path, merged.unsealed_runs),
+        )
     logger.info(
-        "%s: %d runs, %d trials; %d runs are new or longer than before",
-        *(database_path, merged.runs, merged.trials, merged.changed_runs),
+        "%s: %d runs, %d trials; %d runs changed, %d have no shard here",
+        *(database_path, merged.runs, merged.trials, merged.changed_runs, merged.runs_without_shard),
     )

@@ -103,7 +103,8 @@ def make_plan(pipeline: Pipeline) -> Plan:
     for build in builds:
         ready = build in extracted and not untuned.intersection(pipeline.receipts(build))
         steps += _build_steps(pipeline.project, build, ready)
-    if steps or not (pipeline.project / layout.DATABASE).exists():
+    merged = all((pipeline.project / path).exists() for path in (layout.DATABASE, layout.MERGED))
+    if steps or not merged:
         steps.append(PlannedStep("merge", str(layout.DATABASE), "new results" if steps else "missing"))
     return Plan(tuple(tasks), tuple(steps), pipeline.skipped)
 
