@@ -14,6 +14,7 @@ import click
 
 from anole.documents import layout
 from anole.errors import AnoleError, SpecError
+from anole.temporaries import own_temporaries
 
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
@@ -86,8 +87,10 @@ _ORDER = click.option("--order", type=_Order(), help="What to compile, instead o
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="anole")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Tune deep networks for the hardware they will run on."""
+    context.with_resource(own_temporaries())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
 
 
