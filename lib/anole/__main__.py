@@ -127,6 +127,7 @@ def extract(
 @click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
 @click.option("--receipt", type=_PATH, help="Where the receipt is written.")
+@click.option("--again", type=click.Choice(["failures"]), help="First measure recorded trials again that failed.")
 @_MEASURE
 @_BUILDERS
 def tune(
@@ -137,19 +138,21 @@ def tune(
     trials: int,
     shards: Path,
     receipt: Path | None,
+    again: str | None,
     measure: Any,
     builders: int | None,
 ) -> None:
     """Tune TASK, a file that `anole extract` wrote.
 
-    Trials that are already recorded are not measured again.
+    Trials that are already recorded are not measured again, except with `--again failures`: those that the machine may
+    have made fail.
     """
     from anole.search.presets import read_tuner
     from anole.targets.rpc.address import Remote
     from anole.tune.stage import tune_task
 
-    remote = Remote.from_json(measure or {})
-    tune_task(task, read_tuner(tuner or _preset(preset)), seed, trials, shards, receipt, remote, builders)
+    settings, remote = read_tuner(tuner or _preset(preset)), Remote.from_json(measure or {})
+    tune_task(task, settings, seed, trials, shards, receipt, remote, builders, failures_again=again == "failures")
 
 
 @main.command(name="tune-together")

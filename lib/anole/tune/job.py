@@ -20,7 +20,7 @@ from anole.measure.simulation import Simulated
 from anole.measure.site import Site
 from anole.measure.verified import Verified
 from anole.measure.worker import prepare
-from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
+from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
 from anole.search.settings import TunerSettings
@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 _N_RIVALS = 8
 """Number of configs in a receipt, one of each kind first: kinds suit the caches of a network differently."""
+
+SUSPECT = frozenset({Status.BUILD_ERROR, Status.BUILD_TIMEOUT, Status.RUN_ERROR, Status.RUN_TIMEOUT})
+"""How candidates fail where the machine is at fault. A rejection is exact, and only what was built and ran is wrong."""
 
 _SAMPLED = 4096
 """Number of sampled configs that estimate which share of a space is invalid."""
@@ -152,6 +155,27 @@ class TaskTuning:
             self._search = Search(self._subject(), self._settings, seed=self._seed, recorded=self._recorded)
         with self._telling_what_is_kept():
             tune(self._search, self._measure, n_trials, self._watch)
+
+    def measure_failures_again(self) -> None:
+        """Measures the recorded trials again that the machine may have made fail; call it before `advance`.
+
+        Each new measurement is stored at once, and takes the place of the earlier one.
+
+        Raises:
+            MeasureError: measuring is not possible at all, or no longer.
+        """
+        suspects = [trial for trial in self._shard.trials if trial.measurement.status in SUSPECT]
+        if not suspects:
+            logger.info("%s: no trial failed in a way that may be the machine's fault", self.task.label)
+            return
+        n_working = 0
+        with self._telling_what_is_kept():
+            for trial, measurement in zip(suspects, self._measure([trial.config for trial in suspects]), strict=True):
+                gflops = self.task.workload.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
+                self._shard.append_again(Remeasurement(trial.number, measurement, gflops, utc_now()))
+                n_working += measurement.status is Status.OK
+        self._recorded = self._shard.trials[: self._limit]
+        logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))
 
     def receipt(self, n_trials: int) -> TuningReceipt:
         """Confirms the fastest trials, unless the shard has more trials than count, and returns the receipt.
