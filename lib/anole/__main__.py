@@ -14,7 +14,7 @@ import click
 
 from anole.documents import layout
 from anole.errors import AnoleError, SpecError
-from anole.temporaries import own_temporaries
+from anole.host.temporaries import own_temporaries
 
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec

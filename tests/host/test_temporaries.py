@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from anole.temporaries import PREFIX, own_temporaries, sweep
+from anole.host.temporaries import PREFIX, own_temporaries, sweep
 
-LIBRARY = Path(__file__).parents[1] / "lib"
+LIBRARY = Path(__file__).parents[2] / "lib"
 MAKES = """
 import os, signal, sys, tempfile, multiprocessing
-from anole.temporaries import own_temporaries
+from anole.host.temporaries import own_temporaries
 
 def work():
     tempfile.mkstemp()
