@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from anole.errors import DeviceLostError, MachineError, MeasureError, TargetError
+from anole.errors import BuildError, DeviceLostError, MachineError, MeasureError, TargetError
 from anole.measure.worker import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 
 
@@ -37,6 +37,8 @@ def start_misbehaving() -> Callable[..., object]:
             case "raise an error of the system":
                 number = int(str(argument))
                 raise OSError(number, os.strerror(number), "/tmp/candidate.so")
+            case "find a broken build":
+                raise BuildError("model.so cannot be loaded: file too short")
             case "miss the target":
                 raise TargetError(str(argument))
             case "say on a full disk":
@@ -163,6 +165,11 @@ def test_a_death_of_a_full_disk_is_the_machines(worker: Worker) -> None:
     with pytest.raises(MachineError, match=r"exited with 1: LLVM ERROR: IO failure .*; free some space"):
         worker.call("say on a full disk", timeout_s=10)
     assert worker.call("echo", 1, timeout_s=10) == 1
+
+
+def test_what_was_found_to_be_at_fault_is_not_guessed_again(worker: Worker) -> None:
+    with pytest.raises(CallFailed, match=r"^BuildError: model.so cannot be loaded: file too short$"):
+        worker.call("find a broken build", timeout_s=10)
 
 
 def test_what_the_target_lacks_ends_the_job(worker: Worker) -> None:

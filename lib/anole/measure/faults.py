@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 
-from anole.errors import MachineError, cause
+from anole.errors import AnoleError, MachineError, cause
 from anole.record import Measurement
 
 KILLED = "the process was ended by SIGKILL"
@@ -45,8 +45,8 @@ def machine_error(error: BaseException) -> MachineError | None:
     Args:
         error: raised while a candidate was built or run.
     """
-    if isinstance(error, MachineError):
-        return error
+    if isinstance(error, AnoleError):
+        return error if isinstance(error, MachineError) else None
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
         return _error(cause(error), _CURES.get(error.errno or 0))
     return machine_error_in(f"{error}", cause(error))
