@@ -129,6 +129,10 @@ class DeviceProcess:
             if not self._site.is_disturbed:
                 self.end()
             raise
+        except MachineError as error:
+            if self._site.remote is None:
+                raise
+            raise MachineError(f"{self._site.remote}: {error}") from error
         except (WorkerDied, WorkerTimeout) as error:
             if self._site.remote is None:
                 raise

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from anole.errors import MachineError, cause
 from anole.host.machine import available_cores
 from anole.measure.artifacts import Artifacts
 from anole.measure.bench import FAILURES, Bench
@@ -67,7 +68,10 @@ class Measurer:
 
     def __enter__(self) -> Measurer:
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anole-")))
+            try:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anole-")))
+            except OSError as error:
+                raise MachineError(f"no folder for candidates can be made: {cause(error)}") from error
             if self._is_own_site:
                 stack.enter_context(self._site)
             stack.enter_context(self._bench)
