@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import multiprocessing.util
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
@@ -45,15 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Puts this worker's locks on devices into a folder of its own, for whoever holds a lock stops all others."""
-    # These two stay where they are: the folder is gone before either is removed.
-    tmp_path_factory.getbasetemp()
-    multiprocessing.util.get_temp_dir()
-    with (
-        tempfile.TemporaryDirectory(prefix="anole-", ignore_cleanup_errors=True) as folder,
-        pytest.MonkeyPatch.context() as monkeypatch,
-    ):
-        monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setattr(tempfile, "tempdir", folder)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("ANOLE_LOCKS", str(tmp_path_factory.mktemp("locks")))
         yield
 
 

@@ -14,6 +14,7 @@ import click
 
 from anole.documents import layout
 from anole.errors import AnoleError, SpecError
+from anole.host.temporaries import own_temporaries
 
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
@@ -86,8 +87,10 @@ _ORDER = click.option("--order", type=_Order(), help="What to compile, instead o
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="anole")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Tune deep networks for the hardware they will run on."""
+    context.with_resource(own_temporaries())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
 
 
@@ -124,6 +127,7 @@ def extract(
 @click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
 @click.option("--shards", type=_PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
 @click.option("--receipt", type=_PATH, help="Where the receipt is written.")
+@click.option("--again", type=click.Choice(["failures"]), help="First measure recorded trials again that failed.")
 @_MEASURE
 @_BUILDERS
 def tune(
@@ -134,19 +138,21 @@ def tune(
     trials: int,
     shards: Path,
     receipt: Path | None,
+    again: str | None,
     measure: Any,
     builders: int | None,
 ) -> None:
     """Tune TASK, a file that `anole extract` wrote.
 
-    Trials that are already recorded are not measured again.
+    Trials that are already recorded are not measured again, except with `--again failures`: those that the machine may
+    have made fail.
     """
     from anole.search.presets import read_tuner
     from anole.targets.rpc.address import Remote
     from anole.tune.stage import tune_task
 
-    remote = Remote.from_json(measure or {})
-    tune_task(task, read_tuner(tuner or _preset(preset)), seed, trials, shards, receipt, remote, builders)
+    settings, remote = read_tuner(tuner or _preset(preset)), Remote.from_json(measure or {})
+    tune_task(task, settings, seed, trials, shards, receipt, remote, builders, failures_again=again == "failures")
 
 
 @main.command(name="tune-together")

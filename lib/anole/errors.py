@@ -61,6 +61,10 @@ class MeasureError(AnoleError):
     """The measuring infrastructure itself is broken; never raised for a candidate's own failure."""
 
 
+class MachineError(MeasureError):
+    """A fault of the machine that no candidate can cause: a tool is missing, a disk is full, memory has run out."""
+
+
 class DeviceLostError(MeasureError):
     """A remote device cannot be reached, or the connection was lost during a call; it may come back."""
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import subprocess
+import sys
+import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +21,7 @@ from anole.measure import lock
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("ANOLE_LOCKS", str(tmp_path))
 
 
 def held(device: str, mode: int) -> bool:
@@ -71,6 +77,97 @@ def test_one_that_becomes_idle_is_waited_for() -> None:
 def test_a_lock_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.touch()
-    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(file))
+    monkeypatch.setenv("ANOLE_LOCKS", str(file))
     with pytest.raises(MeasureError, match="cannot lock the device cpu"), lock.device_lock("cpu"):
         pass
+
+
+def test_the_place_is_the_same_for_every_user_and_every_folder_of_temporaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANOLE_LOCKS")
+    usual = lock.lock_path("cpu")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert lock.lock_path("cpu") == usual == Path("/tmp/anole-cpu.lock")
+
+
+def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
+    aim = tmp_path / "aim"
+    lock.lock_path("cpu").symlink_to(aim)
+    with pytest.raises(MeasureError, match="is a symbolic link; remove it"), lock.device_lock("cpu"):
+        pass
+    assert not aim.exists()
+
+
+def test_a_pipe_in_its_place_is_said_and_blocks_nothing() -> None:
+    os.mkfifo(lock.lock_path("cpu"))
+    with pytest.raises(MeasureError, match="is no regular file; remove it"), lock.device_lock("cpu"):
+        pass
+
+
+def test_a_strict_umask_does_not_lock_other_users_out() -> None:
+    before = os.umask(0o077)
+    try:
+        with lock.device_lock("cpu"):
+            assert lock.lock_path("cpu").stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_users_lock_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "import os; from anole.measure import lock; os.setuid(65534)\n"
+        "with lock.device_lock('cpu'): print('held', flush=True)"
+    )
+    # Other users do not reach pytest's own folders.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o1777)
+        monkeypatch.setenv("ANOLE_LOCKS", folder)
+        with lock.device_lock("cpu"):
+            command = [sys.executable, "-c", script]
+            other = subprocess.Popen(command, stdout=subprocess.PIPE, env=_with_library(Path(folder)))
+            with pytest.raises(subprocess.TimeoutExpired):
+                other.wait(0.5)
+        assert other.communicate(timeout=30)[0] == b"held\n"
+
+
+def test_who_is_waited_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(lock, "_TOLD_AFTER_S", 0.1)
+    caplog.set_level(logging.INFO)
+    script = (
+        "import sys; from anole.measure import lock\n"
+        "with lock.device_lock('cpu'): print('held', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_with_library(tmp_path)
+    )
+    assert other.stdout is not None and other.stdin is not None and other.stdout.readline() == b"held\n"
+    threading.Timer(0.6, other.stdin.close).start()
+    with lock.device_lock("cpu", shared=True):
+        pass
+    other.wait(30)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith(f"waiting for the device cpu, which process {other.pid} ({sys.executable} -c import sys;")
+    assert told.endswith(f"({lock.lock_path('cpu')})")
+
+
+def test_a_file_that_was_removed_while_it_was_waited_for_locks_nothing() -> None:
+    path = lock.lock_path("cpu")
+    with ThreadPoolExecutor() as pool:
+        with lock.device_lock("cpu"):
+            waiting = pool.submit(lambda: lock._locked("cpu", fcntl.LOCK_EX))
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.3)
+            path.unlink()
+            path.touch()
+        handle = waiting.result(timeout=30)
+    assert held("cpu", fcntl.LOCK_SH)
+    os.close(handle)
+
+
+def _with_library(locks: Path) -> dict[str, str]:
+    library = str(Path(lock.__file__).parents[2])
+    path = os.pathsep.join([library, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, "ANOLE_LOCKS": str(locks)}

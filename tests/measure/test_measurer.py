@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anole.errors import MachineError
 from anole.measure.limits import Limits
 from anole.measure.measurer import Measurer
 from anole.record import Config, Status
@@ -152,6 +153,12 @@ def test_a_failure_costs_one_trial(
     assert [measurement.status for measurement in measured] == [Status.OK, status, Status.OK]
     assert error in str(measured[1].error)
     assert measured[1].latency_s is None
+
+
+def test_without_a_folder_for_candidates_the_machine_is_at_fault(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
+    with pytest.raises(MachineError, match=r"^no folder for candidates can be made: FileNotFoundError"):
+        Measurer(task, Fixed()).__enter__()
 
 
 def test_what_is_right_is_said_by_the_target(task: Task, configs: list[dict[str, Any]]) -> None:

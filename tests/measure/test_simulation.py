@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from anole.measure.choice import measurer_of
 from anole.measure.lock import device_lock
-from anole.measure.measurer import Measurer, measurer_of
 from anole.measure.simulation import Simulated
+from anole.measure.verified import Verified
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets.cpu.settings import describe_cpu
@@ -29,7 +30,7 @@ def configs() -> list[Any]:
 
 def test_the_kind_of_target_decides_what_measures() -> None:
     assert isinstance(measurer_of(TASK, Fixed()), Simulated)
-    assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), Fixed()), Measurer)
+    assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), Fixed()), Verified)
 
 
 def test_latencies_are_exact_and_in_order() -> None:

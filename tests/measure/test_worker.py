@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from anole.errors import DeviceLostError, MeasureError, TargetError
+from anole.errors import BuildError, DeviceLostError, MachineError, MeasureError, TargetError
 from anole.measure.worker import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 
 
@@ -33,6 +34,16 @@ def start_misbehaving() -> Callable[..., object]:
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "exit":
                 os._exit(3)
+            case "raise an error of the system":
+                number = int(str(argument))
+                raise OSError(number, os.strerror(number), "/tmp/candidate.so")
+            case "find a broken build":
+                raise BuildError("model.so cannot be loaded: file too short")
+            case "miss the target":
+                raise TargetError(str(argument))
+            case "say on a full disk":
+                os.write(2, b"LLVM ERROR: IO failure on output stream: No space left on device\n")
+                os._exit(1)
             case "say and exit":
                 os.write(2, b"terminate called: out of tiles\n")
                 os._exit(1)
@@ -132,6 +143,38 @@ def test_a_fault_of_the_device_is_told_from_one_of_the_call(
 ) -> None:
     with pytest.raises(error, match="7"):
         worker.call(action, 7, timeout_s=10)
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ENOSPC, "free some space where temporary files go"),
+        (errno.EROFS, "set TMPDIR to another folder"),
+        (errno.EMFILE, "raise the limit of open files"),
+        (errno.ENOMEM, "build fewer candidates at once"),
+        (errno.ENOENT, "candidate.so"),
+    ],
+)
+def test_an_error_of_the_system_is_the_machines(worker: Worker, number: int, cure: str) -> None:
+    with pytest.raises(MachineError, match=rf"nothing can be built or run here: .*{os.strerror(number)}.*{cure}"):
+        worker.call("raise an error of the system", number, timeout_s=10)
+    assert worker.call("echo", 1, timeout_s=10) == 1
+
+
+def test_a_death_of_a_full_disk_is_the_machines(worker: Worker) -> None:
+    with pytest.raises(MachineError, match=r"exited with 1: LLVM ERROR: IO failure .*; free some space"):
+        worker.call("say on a full disk", timeout_s=10)
+    assert worker.call("echo", 1, timeout_s=10) == 1
+
+
+def test_what_was_found_to_be_at_fault_is_not_guessed_again(worker: Worker) -> None:
+    with pytest.raises(CallFailed, match=r"^BuildError: model.so cannot be loaded: file too short$"):
+        worker.call("find a broken build", timeout_s=10)
+
+
+def test_what_the_target_lacks_ends_the_job(worker: Worker) -> None:
+    with pytest.raises(TargetError, match=r"^no compiler$"):
+        worker.call("miss the target", "no compiler", timeout_s=10)
 
 
 def test_missing_hardware_is_told_as_such_and_looked_for_again() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.record import Confirmation, Measurement, Status, Trial, utc_now
-from anole.search.confirm import diverse, fastest, fastest_of_each, ranked, rivals
+from anole.search.confirm import diverse, fastest, fastest_of_each, ranked, rivals, settle
+from anole.search.presets import read_tuner
+from anole.search.watch import Watch
 
 
 def trial(number, latency_s, **config):
@@ -84,6 +88,74 @@ def test_the_default_competes_with_the_fastest_but_not_with_itself():
 def confirmation(rank, latency_s, **config):
     measurement = Measurement(Status.WRONG_ANSWER) if latency_s is None else Measurement(Status.OK, latency_s=latency_s)
     return Confirmation(config, measurement, 4, rank, utc_now())
+
+
+CONFIRMING = replace(read_tuner({}), n_confirm=3)
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Confirming:
+    """A run of five trials whose confirmations are measured by a formula and kept."""
+
+    def __init__(self):
+        self.trials = [trial(number, latency_s, block=number) for number, latency_s in enumerate([3, 1, None, 2, 4])]
+        self.kept, self.rounds = [], []
+
+    def settle(self, most=None, default=None, able=True):
+        """Confirms the run, and stops when `most` confirmations of it are kept."""
+
+        def keep(confirmation):
+            if len(self.kept) == most:
+                raise Interrupted
+            self.kept.append(confirmation)
+
+        def measure(configs):
+            self.rounds.append([config["block"] for config in configs])
+            return [Measurement(Status.OK, latency_s=10 - config["block"]) for config in configs]
+
+        watch = Watch(confirmation=keep)
+        return settle(self.trials, CONFIRMING, self.kept, measure if able else None, fully, watch, default)
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_a_round_that_was_interrupted_is_confirmed_again_as_a_whole(most):
+    run, whole = Confirming(), Confirming()
+    ranking = whole.settle(default={"block": 9})
+    assert len(whole.kept) == 4
+    with pytest.raises(Interrupted):
+        run.settle(most, {"block": 9})
+    assert [each.config for each in run.settle(default={"block": 9})] == [each.config for each in ranking]
+    assert run.rounds == [[1, 3, 0, 9]] * 2
+    assert [each.rank for each in run.kept] == [*range(most), *range(4)]
+
+
+def test_a_complete_round_is_not_confirmed_again():
+    run = Confirming()
+    ranking = run.settle(default={"block": 9})
+    assert run.settle(default={"block": 9}) == ranking and len(run.rounds) == 1
+    # A round of an older version, in which the default did not compete, or of one with other rivals.
+    assert run.settle(default=None) == ranking and len(run.rounds) == 1
+    run.settle(default={"block": 8})
+    assert run.rounds[1:] == [[1, 3, 0, 8]]
+
+
+def test_without_the_device_an_interrupted_round_is_better_than_none():
+    run = Confirming()
+    with pytest.raises(Interrupted):
+        run.settle(2, {"block": 9})
+    assert run.settle(default={"block": 9}, able=False)[:2] == run.kept
+
+
+def test_a_trial_that_works_after_all_makes_a_new_round():
+    run = Confirming()
+    run.settle()
+    run.trials[2] = trial(2, 0.5, block=2)
+    run.settle()
+    assert run.rounds == [[1, 3, 0], [2, 1, 3]]
+    assert [each.config["block"] for each in run.settle(able=False)[:3]] == [3, 2, 1]
 
 
 def test_what_was_confirmed_goes_before_what_was_only_tried():

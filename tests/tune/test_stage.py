@@ -110,6 +110,22 @@ def test_a_larger_budget_measures_the_difference(project: Project, shard_of_two:
     assert len(set(configs)) == len(configs) == 4
 
 
+def test_confirmations_that_were_interrupted_are_made_again_together(tmp_path: Path) -> None:
+    project = Project(tmp_path, Dense(1, 32, 64))
+    settings, receipt = replace(RANDOM, n_confirm=3), tmp_path / "receipt.json"
+    tune_task(project.path, settings, 7, 4, project.shards, receipt)
+    whole = project.shard.read_bytes().splitlines(keepends=True)
+    rivals = {str(each.config) for each in read_shard(project.shard).confirmations}
+    assert len(rivals) >= 3
+    project.shard.write_bytes(b"".join(whole[: len(whole) - len(rivals) + 1]))
+    assert len(read_shard(project.shard).confirmations) == 1
+    for _ in range(2):
+        tune_task(project.path, settings, 7, 4, project.shards, receipt)
+        confirmed = read_shard(project.shard).confirmations
+        assert {str(each.config) for each in confirmed[1:]} == rivals and len(confirmed) == len(rivals) + 1
+    assert json.loads(receipt.read_text())["config"] == confirmed[1].config
+
+
 def test_a_smaller_budget_measures_nothing(project: Project, two: dict[str, Any], four: dict[str, Any]) -> None:
     before = project.shard.read_bytes()
     three = project.tune(3)

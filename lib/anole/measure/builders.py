@@ -122,5 +122,6 @@ class Builders:
             build_s = time.perf_counter() - building.began_s
             status = Status.BUILD_TIMEOUT if isinstance(error, WorkerTimeout) else Status.BUILD_ERROR
             failure = Measurement(status, str(error), build_s=build_s)
-        self._idle.append(building.builder)
+        finally:
+            self._idle.append(building.builder)
         return Built(building.position, building.config, building.artifact, build_s, failure)

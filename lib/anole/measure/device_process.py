@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
-from anole.errors import DeviceBusyError, DeviceLostError, MeasureError
+from anole.errors import DeviceBusyError, DeviceLostError, MachineError, MeasureError
 from anole.measure.limits import Limits, Patience
 from anole.measure.site import Site
 from anole.measure.worker import START_TIMEOUT_S, CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
@@ -129,6 +129,10 @@ class DeviceProcess:
             if not self._site.is_disturbed:
                 self.end()
             raise
+        except MachineError as error:
+            if self._site.remote is None:
+                raise
+            raise MachineError(f"{self._site.remote}: {error}") from error
         except (WorkerDied, WorkerTimeout) as error:
             if self._site.remote is None:
                 raise
@@ -137,7 +141,7 @@ class DeviceProcess:
     def _send(self) -> None:
         try:
             self._worker.submit(*self._arguments)
-        except (DeviceBusyError, DeviceLostError):
+        except (DeviceBusyError, DeviceLostError, MachineError):
             raise
         except MeasureError as error:
             if self._site.remote is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from anole.errors import MachineError, cause
 from anole.host.machine import available_cores
 from anole.measure.artifacts import Artifacts
 from anole.measure.bench import FAILURES, Bench
@@ -16,12 +17,11 @@ from anole.measure.builders import Builders, Built
 from anole.measure.jobs import start_building
 from anole.measure.limits import Limits, Patience
 from anole.measure.overlap import Overlap
-from anole.measure.simulation import Simulated
 from anole.measure.site import Site, site_of
 from anole.record import Config, Measurement
 from anole.search.roles import Evaluator
-from anole.targets import get_device, get_target
-from anole.targets.base import Device, Place
+from anole.targets import get_device
+from anole.targets.base import Device
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -60,15 +60,18 @@ class Measurer:
         self._target = target or get_device(task.target)
         self._site, self._is_own_site = site or site_of(self._target), site is None
         self._n_builders = n_builders or _default_builders(self._site, self._target)
-        patience = patience or Patience()
+        self._evaluator, self._patience = evaluator, patience or Patience()
         self._artifacts = Artifacts()
         self._bench = Bench(
-            self._site, self._target, self._workload, evaluator, self._limits, patience, best_s, self._artifacts
+            self._site, self._target, self._workload, evaluator, self._limits, self._patience, best_s, self._artifacts
         )
 
     def __enter__(self) -> Measurer:
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anole-")))
+            try:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anole-")))
+            except OSError as error:
+                raise MachineError(f"no folder for candidates can be made: {cause(error)}") from error
             if self._is_own_site:
                 stack.enter_context(self._site)
             stack.enter_context(self._bench)
@@ -81,7 +84,7 @@ class Measurer:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+    def measure(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Measures configs and yields their measurements in order, each as soon as it is known.
 
         Raises:
@@ -117,7 +120,19 @@ class Measurer:
                 logger.warning("the rivals could not be run together; each is measured on its own")
                 return [self._bench.run(candidate) for candidate in built]
 
-    def _measure_by_turns(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+    def beside(self, task: Task) -> Measurer:
+        """Returns a measurer of another task for the same target, at the same site; enter it while this one is idle."""
+        return Measurer(
+            task,
+            self._evaluator,
+            target=self._target,
+            site=self._site,
+            n_builders=1,
+            limits=self._limits,
+            patience=self._patience,
+        )
+
+    def _measure_by_turns(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Alternates between building and timing, which never overlap."""
         # A few at a time, so that an interruption loses few builds.
         few = 8 * self._n_builders
@@ -141,25 +156,3 @@ class Measurer:
 def _default_builders(site: Site, target: Device) -> int:
     """Returns how many candidates are built at once: one per kernel thread if builds disturb timing, else per core."""
     return target.threads if site.is_disturbed else available_cores()
-
-
-def measurer_of(
-    task: Task,
-    evaluator: Evaluator,
-    best_s: float | None = None,
-    site: Site | None = None,
-    n_builders: int | None = None,
-) -> Measurer | Simulated:
-    """Returns the measurer of a task's candidates, by the kind of its target.
-
-    Args:
-        task: the task.
-        evaluator: decides how often a kernel is run; not used by simulators.
-        best_s: the least latency measured before, in seconds; None if there is none.
-        site: where candidates run; a site on this machine when None.
-        n_builders: how many candidates are built at once; a suitable number when None.
-    """
-    target = get_target(task.target)
-    if target.place is Place.SIMULATOR:
-        return Simulated(task, target)
-    return Measurer(task, evaluator, site=site, n_builders=n_builders, best_s=best_s)

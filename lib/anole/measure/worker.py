@@ -20,7 +20,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetError, cause
+from anole.errors import DeviceBusyError, DeviceLostError, MachineError, MeasureError, TargetError, cause
+from anole.measure.faults import KILLED, full_disk, machine_error, machine_error_in
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,8 @@ class CallFailed(Exception):
     """The called function raised; the message is that of its exception."""
 
 
-_FAULTS_OF_THE_DEVICE = (DeviceBusyError, DeviceLostError)
+_FAULTS_OF_THE_DEVICE = (DeviceBusyError, DeviceLostError, MachineError, TargetError)
+"""Errors that reach the master unchanged: the call is not at fault."""
 
 
 def prepare(preload: Sequence[str]) -> None:
@@ -110,6 +112,7 @@ class Worker:
         """Submits a call.
 
         Raises:
+            MachineError: the machine cannot start a process.
             MeasureError: the process does not start, or its device is not available.
             TargetError: this machine, or the server, has no such device.
         """
@@ -129,6 +132,8 @@ class Worker:
             WorkerTimeout: the call took too long.
             WorkerDied: the process ended.
             DeviceLostError: the device that the call used was lost.
+            MachineError: the machine is at fault, for example because its disk is full.
+            TargetError: the machine, or the server, lacks what the target needs.
         """
         return self._receive(timeout_s)
 
@@ -158,6 +163,12 @@ class Worker:
         return is_old or self._n_calls >= self._calls_before_restart
 
     def _launch(self) -> None:
+        try:
+            self._start_process()
+        except OSError as error:
+            raise MachineError(f"a worker process cannot be started: {cause(error)}") from error
+
+    def _start_process(self) -> None:
         handle, self._log = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
         os.close(handle)
         self._connection, theirs = self._context.Pipe()
@@ -174,7 +185,7 @@ class Worker:
             return
         try:
             self._receive(self._start_timeout_s)
-        except (*_FAULTS_OF_THE_DEVICE, TargetError):
+        except _FAULTS_OF_THE_DEVICE:
             self.kill()
             raise
         except (CallFailed, WorkerDied, WorkerTimeout) as error:
@@ -192,7 +203,8 @@ class Worker:
             self._process.join(5)
             how, said = _exit_cause(self._process.exitcode), self._last_words()
             self.kill()
-            raise WorkerDied(f"{how}{': ' if said else ''}{said}") from error
+            message = f"{how}{': ' if said else ''}{said}"
+            raise (machine_error_in(message) or (None if said else full_disk()) or WorkerDied(message)) from error
         if not succeeded:
             raise value
         return value
@@ -224,7 +236,7 @@ def _serve(
     try:
         handle = start()
     except BaseException as error:
-        connection.send((False, error if isinstance(error, TargetError) else _told(error)))
+        connection.send((False, _told(error)))
         return
     connection.send((True, None))
     while True:
@@ -254,15 +266,19 @@ def _die_with_master(connection: Connection) -> None:
 
 
 def _told(error: BaseException) -> Exception:
-    """Returns the exception that the master raises for an error: device faults unchanged, others as the call's."""
+    """Returns the exception that the master raises for an error: the machine's faults as such, others as the call's."""
     if isinstance(error, _FAULTS_OF_THE_DEVICE):
         return error
+    if (fault := machine_error(error)) is not None:
+        return fault
     return CallTimedOut(str(error)) if isinstance(error, TimeoutError) else CallFailed(cause(error))
 
 
 def _exit_cause(code: int | None) -> str:
     if code is None:
         return "the process stopped answering"
+    if code == -signal.SIGKILL:
+        return KILLED
     if code < 0:
         return f"the process was ended by {signal.Signals(-code).name}"
     return f"the process exited with {code}"

@@ -29,22 +29,40 @@ def settle(
 ) -> list[Trial | Confirmation]:
     """Confirms the fastest trials of a run, unless that is already done, and returns all that worked, best first.
 
+    A round of confirmations that an interruption cut off is measured again as a whole: rivals count only together.
+
     Args:
         trials: all trials of the run.
         settings: the tuner's settings, which include the number of confirmed configs.
-        confirmed: earlier confirmations of the run; those made after the same number of trials are reused.
+        confirmed: earlier confirmations of the run, the oldest first; the last round that was made after the same
+            number of trials is reused.
         confirm_with: measures the fastest configs again, more carefully; None leaves them unconfirmed.
         worth: see `Worth`.
         watch: the callback for new confirmations.
         default: the config that is built without tuning. It competes, because a search may have missed it and
             must not end with a slower one. None if it does not compete.
     """
-    confirmations = [confirmation for confirmation in confirmed if confirmation.after_trials == len(trials)]
-    if confirm_with is not None and not confirmations:
-        confirmations = confirm(rivals(trials, settings.n_confirm, default, worth), confirm_with, len(trials))
+    configs = rivals(trials, settings.n_confirm, default, worth)
+    confirmations = last_round(confirmed, len(trials))
+    if confirm_with is not None and not _holds(confirmations, configs):
+        confirmations = confirm(configs, confirm_with, len(trials))
         for confirmation in confirmations:
             watch.confirmation(confirmation)
     return ranked(trials, confirmations, worth)
+
+
+def last_round(confirmed: Sequence[Confirmation], after_trials: int) -> list[Confirmation]:
+    """Returns the last round of confirmations after a number of trials, which may be incomplete.
+
+    Args:
+        confirmed: all confirmations of the run, the oldest first; those of a round are stored the fastest first.
+        after_trials: the number of trials.
+    """
+    found: list[Confirmation] = []
+    for confirmation in confirmed:
+        if confirmation.after_trials == after_trials:
+            found = [confirmation] if confirmation.rank == 0 else [*found, confirmation]
+    return found
 
 
 def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
@@ -117,6 +135,10 @@ def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: in
         leaders.setdefault(canonical_json([each.config.get(name) for name in knobs]), each)
     places = {id(leader) for leader in leaders.values()}
     return [*leaders.values(), *(each for each in near if id(each) not in places)][:n]
+
+
+def _holds(confirmations: Sequence[Confirmation], configs: Sequence[Config]) -> bool:
+    return {_identity(config) for config in configs} <= {_identity(each.config) for each in confirmations}
 
 
 def _cost_s(measurement: Measurement) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,13 +13,15 @@ from typing import Any, Self
 import numpy as np
 
 from anole.documents.receipt import MeasuredConfig, TuningReceipt
+from anole.errors import MeasureError
 from anole.host.machine import host_facts, software_versions
-from anole.measure.measurer import Measurer, measurer_of
+from anole.measure.choice import measurer_of
 from anole.measure.simulation import Simulated
 from anole.measure.site import Site
+from anole.measure.verified import Verified
 from anole.measure.worker import prepare
-from anole.record import Config, Confirmation, Measurement, Run, SpaceFacts, Status, Trial
-from anole.search.confirm import diverse, fastest_of_each, settle
+from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
+from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
 from anole.search.settings import TunerSettings
 from anole.search.state import Search, Subject
@@ -36,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 _N_RIVALS = 8
 """Number of configs in a receipt, one of each kind first: kinds suit the caches of a network differently."""
+
+SUSPECT = frozenset({Status.BUILD_ERROR, Status.BUILD_TIMEOUT, Status.RUN_ERROR, Status.RUN_TIMEOUT})
+"""How candidates fail where the machine is at fault. A rejection is exact, and only what was built and ran is wrong."""
 
 _SAMPLED = 4096
 """Number of sampled configs that estimate which share of a space is invalid."""
@@ -148,7 +153,29 @@ class TaskTuning:
             return
         if self._search is None:
             self._search = Search(self._subject(), self._settings, seed=self._seed, recorded=self._recorded)
-        tune(self._search, self._measure, n_trials, self._watch)
+        with self._telling_what_is_kept():
+            tune(self._search, self._measure, n_trials, self._watch)
+
+    def measure_failures_again(self) -> None:
+        """Measures the recorded trials again that the machine may have made fail; call it before `advance`.
+
+        Each new measurement is stored at once, and takes the place of the earlier one.
+
+        Raises:
+            MeasureError: measuring is not possible at all, or no longer.
+        """
+        suspects = [trial for trial in self._shard.trials if trial.measurement.status in SUSPECT]
+        if not suspects:
+            logger.info("%s: no trial failed in a way that may be the machine's fault", self.task.label)
+            return
+        n_working = 0
+        with self._telling_what_is_kept():
+            for trial, measurement in zip(suspects, self._measure([trial.config for trial in suspects]), strict=True):
+                gflops = self.task.workload.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
+                self._shard.append_again(Remeasurement(trial.number, measurement, gflops, utc_now()))
+                n_working += measurement.status is Status.OK
+        self._recorded = self._shard.trials[: self._limit]
+        logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))
 
     def receipt(self, n_trials: int) -> TuningReceipt:
         """Confirms the fastest trials, unless the shard has more trials than count, and returns the receipt.
@@ -162,7 +189,10 @@ class TaskTuning:
         able = self._target.place is not Place.SIMULATOR and (is_remote or self._target.absence() is None)
         confirm = self._confirm if is_all and able else None
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
-        ranking = settle(trials, self._settings, self._shard.confirmations, confirm, space.worth, self._watch, default)
+        with self._telling_what_is_kept():
+            ranking = settle(
+                trials, self._settings, self._shard.confirmations, confirm, space.worth, self._watch, default
+            )
         best = next(iter(ranking), None)
         latency_s = best.measurement.latency_s if best is not None else None
         return TuningReceipt(
@@ -183,6 +213,14 @@ class TaskTuning:
             designs=_measured(fastest_of_each(trials, space.names_of("hardware"))),
             rivals=_measured(diverse(ranking, space.kinds, _N_RIVALS)),
         )
+
+    @contextmanager
+    def _telling_what_is_kept(self) -> Iterator[None]:
+        """Adds to an error of measuring where the next run continues."""
+        try:
+            yield
+        except MeasureError as error:
+            raise type(error)(f"{error}; running again continues after {self.n_trials} trials") from error
 
     def _elsewhere(self) -> dict[str, Any]:
         """Returns the facts of the remote machine for the run's record; nothing on this machine."""
@@ -209,15 +247,16 @@ class TaskTuning:
         assert not isinstance(measurer, Simulated), "what is simulated is not confirmed"
         return measurer.confirm(configs)
 
-    def _measurer(self) -> Measurer | Simulated:
+    def _measurer(self) -> Verified | Simulated:
         return self._workers.measurer(
             self.task.key,
-            lambda: measurer_of(self.task, self._settings.evaluator, self._best_s(), self._site, self._n_builders),
+            lambda: measurer_of(self.task, self._settings.evaluator, *self._fastest(), self._site, self._n_builders),
         )
 
-    def _best_s(self) -> float | None:
-        trials = self.trials or self._recorded
-        return min(filter(None, (trial.measurement.latency_s for trial in trials)), default=None)
+    def _fastest(self) -> tuple[float | None, Config | None]:
+        """Returns the latency and the config of the fastest trial; None for both if none has worked."""
+        found = fastest(self.trials or self._recorded, lambda _: 1.0)
+        return (found[0].measurement.latency_s, found[0].config) if found else (None, None)
 
 
 def _facts_of(space: Space) -> SpaceFacts:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anole.documents import layout
 from anole.documents.manifest import read_manifest
-from anole.documents.receipt import SharedReceipts, write_receipt
+from anole.documents.receipt import SharedReceipts, TuningReceipt, write_receipt
 from anole.documents.task import read_task
 from anole.measure.site import Site, site_of
 from anole.search.budget import spend
@@ -19,7 +19,7 @@ from anole.targets import get_target
 from anole.targets.base import Place
 from anole.targets.rpc.address import Remote
 from anole.task import Task
-from anole.tune.job import TaskTuning
+from anole.tune.job import SUSPECT, TaskTuning
 from anole.tune.progress import Progress
 from anole.tune.workers import Workers
 
@@ -35,6 +35,7 @@ def tune_task(
     receipt_path: Path | None = None,
     remote: Remote | None = None,
     n_builders: int | None = None,
+    failures_again: bool = False,
 ) -> None:
     """Tunes one task and writes its receipt.
 
@@ -50,6 +51,7 @@ def tune_task(
         receipt_path: where the receipt goes, even when all candidates failed; its usual place when None.
         remote: the other machine that runs candidates; this machine when None.
         n_builders: how many candidates are built at once, where building disturbs no measurement; all cores when None.
+        failures_again: whether recorded trials are measured again first that the machine may have made fail.
 
     Raises:
         DocumentError: the task's file is missing or broken.
@@ -69,9 +71,11 @@ def tune_task(
         )
         tunings.append(stack.enter_context(tuning))
         progress.update(*_overall(tunings))
+        if failures_again:
+            tuning.measure_failures_again()
         tuning.advance(n_trials)
         receipt = tuning.receipt(n_trials)
-    logger.info("%s", receipt)
+    _tell(receipt, task_path)
     write_receipt(receipt_path or layout.receipt_path(task.key, receipt.run_key, n_trials), receipt)
 
 
@@ -126,8 +130,16 @@ def tune_model(
         spend(tunings, n_trials, settings.batch)
         receipts = tuple(tuning.receipt(tuning.n_trials) for tuning in tunings)
     for receipt in receipts:
-        logger.info("%s", receipt)
+        _tell(receipt, tasks_dir / f"{receipt.task_key}.json")
     write_receipt(receipts_path, SharedReceipts(n_trials, receipts))
+
+
+def _tell(receipt: TuningReceipt, task_path: Path) -> None:
+    """Logs what came of a task and, where nothing worked, what to do if the machine was at fault."""
+    logger.info("%s", receipt)
+    if receipt.status == "failed" and SUSPECT.intersection(receipt.statuses):
+        command = f"anole tune {task_path} --seed {receipt.seed} --trials {receipt.measured} --again failures"
+        logger.warning("if the machine was at fault, `%s`, with the same tuner, measures them again", command)
 
 
 def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | None:

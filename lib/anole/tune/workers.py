@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Self
 
-from anole.measure.measurer import Measurer
 from anole.measure.simulation import Simulated
+from anole.measure.verified import Verified
 
 _MOST_OPEN = 8
 
@@ -20,7 +20,7 @@ class Workers:
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[ExitStack, Measurer | Simulated]] = {}
+        self._open: dict[str, tuple[ExitStack, Verified | Simulated]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -31,8 +31,8 @@ class Workers:
         self._keep(0)
 
     def measurer(
-        self, task_key: str, start: Callable[[], AbstractContextManager[Measurer | Simulated]]
-    ) -> Measurer | Simulated:
+        self, task_key: str, start: Callable[[], AbstractContextManager[Verified | Simulated]]
+    ) -> Verified | Simulated:
         """Returns the open measurer of a task, and starts one if the task has none.
 
         Args:

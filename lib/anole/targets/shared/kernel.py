@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 from tvm import te, tirx
 
-from anole.errors import TargetError
+from anole.errors import MachineError
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.shared.reference import data_shape
@@ -38,14 +39,36 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
 def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
     """Links objects into a shared library with the bare linker; a compiler driver takes as long as LLVM does.
 
+    Whatever goes wrong is the machine's fault: a shared library may refer to whatever it likes.
+
     Raises:
-        TargetError: there is no linker.
-        subprocess.CalledProcessError: the linker failed.
+        MachineError: there is no linker, or it failed.
+    """
+    linker = find_linker()
+    command = [linker, "-shared", "-o", output, *objects, *(options or ())]
+    try:
+        made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    except OSError as error:
+        raise MachineError(f"the linker {linker} cannot be started: {error.strerror}; nothing can be built") from error
+    if made.returncode:
+        how = f"ended by {signal.Signals(-made.returncode).name}" if made.returncode < 0 else f"exit {made.returncode}"
+        said = "; ".join(made.stdout.strip().splitlines()[-2:])
+        raise MachineError(f"the linker {linker} failed ({how}), so nothing can be built: {said or 'it said nothing'}")
+
+
+def find_linker() -> str:
+    """Returns the path of the linker.
+
+    Raises:
+        MachineError: there is none.
     """
     linker = shutil.which("ld") or shutil.which("cc")
     if linker is None:
-        raise TargetError("found neither `ld` nor `cc`; a linker is needed to build anything")
-    subprocess.run([linker, "-shared", "-o", output, *objects, *(options or ())], check=True, capture_output=True)
+        raise MachineError(
+            "found neither `ld` nor `cc` on PATH; a linker is needed to build anything: "
+            "install binutils or a C compiler, or put it on PATH"
+        )
+    return linker
 
 
 link.object_format = "o"  # type: ignore[attr-defined]

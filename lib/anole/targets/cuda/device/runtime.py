@@ -20,7 +20,7 @@ import tvm
 import tvm_ffi
 from tvm import te
 
-from anole.errors import TargetError
+from anole.errors import MachineError, TargetError
 from anole.targets.cuda.device.toolchain import compiler_environment
 
 _COMPILER = "tvm_callback_cuda_compile"
@@ -34,6 +34,7 @@ def prepare_to_compile() -> None:
 
     Raises:
         TargetError: TVM's CUDA runtime cannot be loaded.
+        MachineError: there is no linker.
     """
     for name, value in compiler_environment().items():
         os.environ.setdefault(name, value)
@@ -65,7 +66,7 @@ def _load_driver() -> None:
     except OSError:
         linker = shutil.which("ld")
     if linker is None:
-        raise TargetError("found no `ld`; a linker is needed to build anything")
+        raise MachineError("found no `ld` on PATH; a linker is needed to build anything: install binutils")
     one = te.placeholder((1,), name="one")
     func = te.create_prim_func([one, te.compute((1,), lambda i: one[i], name="same")])
     with TemporaryDirectory() as folder:

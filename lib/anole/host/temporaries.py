@@ -1,0 +1,102 @@
+"""One folder for all temporary files of a process, which the next process removes if this one is killed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from multiprocessing import util
+from pathlib import Path
+
+PREFIX = "anole-own-"
+"""The names of these folders begin with this; a folder that its process does not hold locked is removed."""
+
+_OPENING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_LONGEST_SOCKET = 107
+_SOCKET = "/pymp-12345678/listener-12345678"
+"""The socket that multiprocessing makes in the temporary folder, whose path the system limits."""
+
+_LAST = -200
+"""The folder is removed when the process exits, after multiprocessing has removed its own, which has -100."""
+
+
+@contextmanager
+def own_temporaries() -> Iterator[None]:
+    """Puts all temporary files of this process and of its children into the process's own folder.
+
+    The folder is in the usual one, and is removed when the process exits. What killed processes of the same user left
+    there is removed first. Nothing changes if no folder can be made; whoever needs one says so.
+    """
+    try:
+        usual = tempfile.gettempdir()
+        sweep(Path(usual))
+        own = str(_folder_in(usual))
+    except OSError:
+        yield
+        return
+    if len(own + _SOCKET) > _LONGEST_SOCKET:
+        util.get_temp_dir()
+    before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = own
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        if variable is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = variable
+
+
+def sweep(folder: Path) -> None:
+    """Removes the folders of killed processes of this user; others, and symbolic links, stay as they are.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    with os.scandir(folder) as entries:
+        found = [Path(entry.path) for entry in entries if entry.name.startswith(PREFIX)]
+    for path in found:
+        with suppress(OSError):
+            lock = _locked(path)
+            if lock is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)
+
+
+@cache
+def _folder_in(usual: str) -> Path:
+    """Makes this process's own folder, which it holds locked until it ends."""
+    while True:
+        own = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))
+        # Another process may have removed it before it was locked.
+        with suppress(FileNotFoundError):
+            lock = _locked(own)
+            if lock is not None and os.path.samestat(os.fstat(lock), own.stat(follow_symlinks=False)):
+                util.Finalize(None, shutil.rmtree, (own, True), exitpriority=_LAST)
+                return own
+
+
+def _locked(path: Path) -> int | None:
+    """Locks a folder of this user and returns the handle; returns None if a process holds it or it is of another user.
+
+    Raises:
+        OSError: it is no folder, or cannot be locked.
+    """
+    lock = os.open(path, _OPENING)
+    try:
+        if os.fstat(lock).st_uid == os.geteuid():
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+    except BlockingIOError:
+        pass
+    except OSError:
+        os.close(lock)
+        raise
+    os.close(lock)
+    return None

@@ -1,0 +1,145 @@
+"""Believes a failure only when the machine works: another candidate, or a config that should work, has run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import Self
+
+from anole.errors import MeasureError
+from anole.measure.faults import ran_out_of_memory
+from anole.measure.measurer import Measurer
+from anole.record import Config, Measurement, Status
+from anole.targets.base import Device
+from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
+
+logger = logging.getLogger(__name__)
+
+_MOST_HELD = 8
+"""Failures in a row that are held back before the machine is checked; twice as many after each check in a row."""
+
+
+class Verified:
+    """Measures candidates of one task, and never yields a failure that may be the machine's.
+
+    Failures are held back until a later candidate works. If none does, a config that should work is measured: the
+    known one, the default config or, where neither has ever worked, a tiny task. If it works, the failures are the
+    candidates' own. A candidate that ran out of memory is measured again alone first.
+
+    A context manager that enters and leaves the measurer.
+
+    Args:
+        measurer: measures the candidates.
+        task: the task.
+        target: the task's target.
+        known: a config that worked before; None if there is none.
+    """
+
+    def __init__(self, measurer: Measurer, task: Task, target: Device, known: Config | None = None) -> None:
+        self._measurer, self._task, self._target, self._known = measurer, task, target, known
+        self._default_fails = False
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self._measurer)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Measures configs and yields their measurements in order, each as soon as it is believed.
+
+        Raises:
+            TargetError: there is no such device.
+            MeasureError: measuring is not possible at all, or no longer; what was held back is not yielded.
+        """
+        n, held, most = 0, list[Measurement](), _MOST_HELD
+        while n < len(configs):
+            with closing(self._measurer.measure(configs[n:])) as measured:
+                for measurement in measured:
+                    n += 1
+                    if ran_out_of_memory(measurement):
+                        logger.warning("a candidate failed (%s); it is measured again, alone", measurement.error)
+                        measured.close()
+                        measurement = self._alone(configs[n - 1])
+                    if measurement.status is Status.OK:
+                        self._known = configs[n - 1]
+                        yield from (*held, measurement)
+                        held, most = [], _MOST_HELD
+                        continue
+                    held.append(measurement)
+                    if len(held) == most or n == len(configs):
+                        measured.close()
+                        self._verify(held)
+                        yield from held
+                        held, most = [], 2 * most
+
+    def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
+        """Measures rivals together, see `Measurer.confirm`.
+
+        Raises:
+            TargetError: there is no such device.
+            MeasureError: measuring is not possible at all, or no longer.
+        """
+        measured = self._measurer.confirm(configs, seconds_each)
+        if measured and all(measurement.status is not Status.OK for measurement in measured):
+            self._verify(measured)
+        return measured
+
+    def _alone(self, config: Config) -> Measurement:
+        """Measures a config while nothing else is built or run."""
+        (measurement,) = self._measurer.measure([config])
+        return measurement
+
+    def _verify(self, failures: Sequence[Measurement]) -> None:
+        """Measures a config that should work.
+
+        Raises:
+            MeasureError: it fails too, so the failures may be the machine's.
+        """
+        fails: Measurement | None = None
+        if self._known is not None:
+            fails, what = self._failure(self._known), "a config that worked before"
+            if fails is None:
+                return
+        if not self._default_fails:
+            default = self._target.default_config(self._task.workload)
+            failure = self._failure(default)
+            if failure is None:
+                self._known = self._known or default
+                return
+            self._default_fails = fails is None
+        if fails is None:
+            tiny = _tiny(self._target, self._task.workload.dtype)
+            with self._measurer.beside(tiny) as measurer:
+                (measurement,) = measurer.measure([self._target.default_config(tiny.workload)])
+            if measurement.status is Status.OK:
+                return
+            fails, what = measurement, f"the smallest task ({tiny.label})"
+        last = failures[-1]
+        raise MeasureError(
+            f"{self._task.label}: {len(failures)} candidates in a row failed, the last with {_told(last)}; "
+            f"{what} fails now too, with {_told(fails)}, so the machine is at fault and nothing of this is recorded"
+        )
+
+    def _failure(self, config: Config) -> Measurement | None:
+        measurement = self._alone(config)
+        return None if measurement.status is Status.OK else measurement
+
+
+def _tiny(target: Device, dtype: str) -> Task:
+    """Returns the smallest task of an operator that the target has a template for."""
+    workloads: tuple[Workload, ...] = (
+        Dense(1, 32, 64, dtype=dtype),
+        Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1), dtype=dtype),
+        BatchMatmul(1, 16, 16, 16, dtype=dtype),
+    )
+    workload = next(each for each in workloads if each.operator in target.operators)
+    return Task(workload, target.description, target.template_version(workload))
+
+
+def _told(measurement: Measurement) -> str:
+    return f"{measurement.status} ({measurement.error})"

@@ -1,0 +1,213 @@
+"""Failures are believed only of a machine that works, whatever fails there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.errors import MachineError, MeasureError
+from anole.measure.limits import Limits
+from anole.measure.measurer import Measurer
+from anole.measure.site import Elsewhere
+from anole.measure.verified import Verified
+from anole.record import Config, Status
+from anole.search.evaluators.fixed import Fixed
+from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.rpc.address import Remote
+from anole.task import Dense, Task
+
+from .faulty import BesideFaultyCpu, FaultyCpu
+from .servers import HOST, server
+
+TASK = Task(Dense(1, 64, 64), describe_cpu(threads=1), 1)
+
+
+@pytest.fixture(scope="module")
+def configs() -> list[dict[str, Any]]:
+    space = get_target(TASK.target).space(TASK.workload)
+    return [space.config(vector) for vector in space.sample(24, np.random.default_rng(0))]
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+class Measuring:
+    """A verified measurer of a faulty processor and what it built."""
+
+    def __init__(self, faults: Path, measurer: Verified) -> None:
+        self._faults, self.measurer, self.yielded = faults, measurer, list[Status]()
+
+    def measure(self, configs: list[Config]) -> list[Status]:
+        self.yielded = []
+        for measurement in self.measurer.measure(configs):
+            self.yielded.append(measurement.status)
+        return self.yielded
+
+    @property
+    def built(self) -> str:
+        """What was built since the last call."""
+        path = self._faults / "built"
+        text = path.read_text() if path.exists() else ""
+        path.unlink(missing_ok=True)
+        return "".join(text.split())
+
+
+everywhere = pytest.mark.parametrize("target", [FaultyCpu, BesideFaultyCpu], indirect=True)
+"""Both where building disturbs what is timed and where it goes on meanwhile."""
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest, faults: Path) -> FaultyCpu:
+    kind = getattr(request, "param", FaultyCpu)
+    return kind({**TASK.target, "faults": str(faults)})  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def measuring(faults: Path, target: FaultyCpu) -> Iterator[Measuring]:
+    yield from _measuring(faults, target, None)
+
+
+def _measuring(faults: Path, target: FaultyCpu, known: Config | None, **where: Any) -> Iterator[Measuring]:
+    measurer = Measurer(TASK, Fixed(1, 1), target=target, n_builders=1, limits=Limits(build_s=10.0), **where)
+    with Verified(measurer, TASK, target, known) as verified:
+        yield Measuring(faults, verified)
+
+
+def failing(configs: list[dict[str, Any]], fails: str = "always") -> list[Config]:
+    return [{**config, "fails": fails} for config in configs]
+
+
+OK, FAILED = Status.OK, Status.BUILD_ERROR
+
+
+def test_a_failure_before_a_success_costs_nothing(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+    assert measuring.measure([*failing(configs[:3]), *configs[3:5]]) == [FAILED] * 3 + [OK] * 2
+    assert measuring.built == "-" * 5
+
+
+@everywhere
+def test_a_failing_end_is_believed_when_a_config_that_worked_works_again(
+    measuring: Measuring, configs: list[dict[str, Any]]
+) -> None:
+    named = {**configs[0], "name": "k"}
+    assert measuring.measure([named, *failing(configs[1:3])]) == [OK, FAILED, FAILED]
+    assert measuring.built == "k--k"
+    assert measuring.measure(failing(configs[3:4])) == [FAILED]
+    assert measuring.built == "-k"
+
+
+def test_without_a_success_the_default_config_is_tried(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+    assert measuring.measure(failing(configs[:3])) == [FAILED] * 3
+    assert measuring.built == "---d"
+
+
+def test_where_even_the_default_config_is_broken_a_tiny_task_is_tried(
+    faults: Path, measuring: Measuring, configs: list[dict[str, Any]]
+) -> None:
+    (faults / "default fails").touch()
+    assert measuring.measure(failing(configs[:2])) == [FAILED] * 2
+    assert measuring.built == "--dt"
+    # The default config is not tried in vain again.
+    assert measuring.measure(failing(configs[2:4])) == [FAILED] * 2
+    assert measuring.built == "--t"
+
+
+@everywhere
+def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+    assert measuring.measure([{**config, "fails": "always", "name": "x"} for config in configs]) == [FAILED] * 24
+    built = measuring.built
+    assert built.count("d") == 2 and built.startswith("x" * 8) and built.endswith("d")
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("fault", "status", "how"),
+    [("nothing is built", "build_error", "no such schedule"), ("nothing runs", "run_error", "no device")],
+)
+def test_nothing_is_believed_of_a_machine_on_which_nothing_works(
+    faults: Path, measuring: Measuring, configs: list[dict[str, Any]], fault: str, status: str, how: str
+) -> None:
+    (faults / fault).touch()
+    message = r"dense 64->64: 3 candidates in a row failed, .*the smallest task \(dense 32->64\) fails now too, with "
+    with pytest.raises(MeasureError, match=message + rf"{status} \(.*{how}\), so the machine is at fault"):
+        measuring.measure(list(configs[:3]))
+    assert measuring.yielded == []
+
+
+@everywhere
+def test_only_what_came_before_the_fault_is_yielded(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+    breaking = {**configs[1], "fails": "breaks the machine"}
+    with pytest.raises(MeasureError, match="a config that worked before fails now too, with build_error"):
+        for chunk in ([configs[0], breaking], list(configs[2:6])):
+            measuring.measure(chunk)
+    assert measuring.yielded == []
+
+
+def test_a_known_config_that_fails_now_says_that_the_machine_is_at_fault(
+    faults: Path, target: FaultyCpu, configs: list[dict[str, Any]]
+) -> None:
+    (faults / "nothing is built").touch()
+    for measuring in _measuring(faults, target, configs[0]):
+        with pytest.raises(MeasureError, match="a config that worked before fails now too"):
+            measuring.measure(list(configs[1:3]))
+        assert "t" not in measuring.built
+
+
+def test_a_known_config_that_is_broken_now_is_no_fault_of_a_machine_that_builds_the_default(
+    faults: Path, target: FaultyCpu, configs: list[dict[str, Any]]
+) -> None:
+    for measuring in _measuring(faults, target, {**configs[0], "fails": "always"}):
+        assert measuring.measure(failing(configs[1:3])) == [FAILED] * 2
+        assert measuring.built == "---d"
+
+
+def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+    (faults / "disk full").touch()
+    with pytest.raises(MachineError, match=r"No space left on device: .*; free some space"):
+        measuring.measure(list(configs[:3]))
+    assert measuring.yielded == []
+
+
+@pytest.mark.parametrize("fails", ["killed once", "killed run once"])
+def test_a_killed_candidate_is_measured_again(measuring: Measuring, configs: list[dict[str, Any]], fails: str) -> None:
+    troubled = {**configs[1], "fails": fails, "name": "k"}
+    assert measuring.measure([configs[0], troubled, configs[2]]) == [OK] * 3
+    assert measuring.built.count("k") == 2
+
+
+@everywhere
+def test_one_that_is_killed_whenever_it_is_built_fails(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+    troubled = {**configs[1], "fails": "killed", "name": "k"}
+    assert measuring.measure([configs[0], troubled, configs[2]]) == [OK, FAILED, OK]
+    assert measuring.built.count("k") == 2
+
+
+@everywhere
+def test_confirmations_that_all_fail_are_not_believed_either(
+    faults: Path, measuring: Measuring, configs: list[dict[str, Any]]
+) -> None:
+    assert measuring.measure(list(configs[:2])) == [OK] * 2
+    (faults / "nothing runs").touch()
+    with pytest.raises(MeasureError, match="a config that worked before fails now too"):
+        measuring.measurer.confirm(configs[:2], 0.01)
+
+
+def test_a_remote_device_is_verified_too(faults: Path, configs: list[dict[str, Any]]) -> None:
+    process = server(faults)
+    process.start()
+    try:
+        site = Elsewhere(Remote(HOST, process.port))
+        for measuring in _measuring(faults, FaultyCpu({**TASK.target, "faults": str(faults)}), None, site=site):
+            assert measuring.measure(failing(configs[:2])) == [FAILED] * 2
+            (faults / "nothing is built").touch()
+            with pytest.raises(MeasureError, match="a config that worked before fails now too"):
+                measuring.measure(list(configs[2:4]))
+    finally:
+        process.kill()
