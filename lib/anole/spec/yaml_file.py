@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -112,7 +112,7 @@ class _Loader(yaml.SafeLoader):
         self._sizes: dict[int, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
         before = self._n_nodes
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -155,7 +155,10 @@ class _Loader(yaml.SafeLoader):
         if node.tag not in _TAGS:
             raise _error(node, f"found the tag {shown!r}; only plain values are allowed")
         if not isinstance(node, _KINDS.get(node.tag, yaml.ScalarNode)):
-            raise _error(node, f"found the tag {shown!r} at a {node.id}")
+            raise _error(
+                node,
+                f"found the tag {shown!r} at a {'scalar' if isinstance(node, yaml.ScalarNode) else 'list or mapping'}",
+            )
         try:
             value = super().construct_object(node, deep)
         except (ValueError, LookupError, OverflowError) as error:
@@ -172,4 +175,4 @@ class _Loader(yaml.SafeLoader):
 
 
 def _error(place: yaml.Node | yaml.Event, problem: str) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=cast("yaml.Mark", place.start_mark))
