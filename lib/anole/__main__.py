@@ -14,6 +14,7 @@ import click
 
 from anole.documents import layout
 from anole.errors import AnoleError, SpecError
+from anole.extract import guard
 
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
@@ -24,9 +25,18 @@ _NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, err
 class _Commands(click.Group):
     """Prints one line instead of a traceback for an error of the library or of the disk."""
 
+    owns_process = False
+    """Whether the command is all that this process does, which may then fork."""
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        self.owns_process = True
+        return super().__call__(*arguments, **settings)
+
     def invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            found = super().invoke(context)
+            guard.finish()
+            return found
         except AnoleError as error:
             message = str(error)
         except OSError as error:
@@ -112,7 +122,7 @@ def extract(
         found, description = find_model(Path(spec.name), model, target)
     else:
         found = ModelSpec.from_json(model, entry)
-    _spare_torch(found)
+    _prepare_for(found)
     extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks or layout.TASKS)
 
 
@@ -212,7 +222,7 @@ def refine(
         (output,) = _enter_project(spec, output)
         found = find_build(Path(spec.name), build)
         order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
-    _spare_torch(order.model_spec)
+    _prepare_for(order.model_spec)
     refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))
 
 
@@ -237,7 +247,7 @@ def compile_(
         (output,) = _enter_project(spec, output)
         found = find_build(Path(spec.name), build)
         order, manifest, receipts = found.order, found.manifest, found.ingredients
-    _spare_torch(order.model_spec)
+    _prepare_for(order.model_spec)
     compile_network(build, order, manifest, receipts, output or layout.build_path(build))
 
 
@@ -252,7 +262,7 @@ def evaluate(folder: Path, output: Path | None) -> None:
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_build
 
-    _spare_torch(read_build(folder).model_spec)
+    _prepare_for(read_build(folder).model_spec)
     evaluate_build(folder, output or layout.evaluation_path(folder.name))
 
 
@@ -478,8 +488,10 @@ def _enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
     return seen
 
 
-def _spare_torch(model: ModelSpec) -> None:
-    """Prevents TVM from importing torch for a model that does not need it."""
+def _prepare_for(model: ModelSpec) -> None:
+    """Guards against the model's code, and prevents TVM from importing torch for a model that does not need it."""
+    if main.owns_process and model.scheme != "torchvision":
+        guard.guard(model.name)
     if model.scheme == "onnx":
         _without_torch()
 

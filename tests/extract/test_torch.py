@@ -86,6 +86,18 @@ def test_folders_of_the_project_hide_no_installed_package(project: Path) -> None
     assert make_network(model).get_parameter("weight").shape == (5, 4)
 
 
+@pytest.mark.parametrize("place", ["import", "factory", "forward"])
+def test_a_model_that_exits_is_an_error(project: Path, place: str) -> None:
+    end = "raise SystemExit(0)"
+    (project / "ends.py").write_text(
+        f"import torch\nplace = {place!r}\nif place == 'import': {end}\n"
+        f"class Net(torch.nn.Module):\n    def forward(self, x):\n        {end}\n"
+        f"def net():\n    if place == 'factory': {end}\n    return Net()\n"
+    )
+    with pytest.raises(ExtractError, match=r"^model net: .*SystemExit: 0"):
+        load_model(ModelSpec("net", "torch:ends:net", {"x": (1, 4)}))
+
+
 def test_a_module_that_cannot_be_imported_says_why(project: Path) -> None:
     (project / "bad.py").write_text("import torch\n1 / 0\n")
     with pytest.raises(ExtractError, match=r"cannot import bad .*ZeroDivisionError"):

@@ -12,6 +12,7 @@ from tvm import ir, relax, tirx
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
+from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.passes.absorb_pads import pad_in_convolutions
 from anole.extract.passes.as_conv2d import make_images
@@ -67,9 +68,9 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     module = imported.module
     _refuse_giants(model, module)
     try:
-        with tvm.target.Target({"kind": "llvm"}):
-            for step in (*images, *inference, *fold, *convert, *fold, *plain):
-                module = step(module)
+        with step("converting the network"), tvm.target.Target({"kind": "llvm"}):
+            for change in (*images, *inference, *fold, *convert, *fold, *plain):
+                module = change(module)
     except Exception as error:
         raise ExtractError(f"model {model.name}: TVM cannot convert it: {cause(error)}") from error
     main = module["main"]

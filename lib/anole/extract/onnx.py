@@ -10,6 +10,7 @@ import onnx
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
+from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.onnx_limits import check_format, check_numbers, check_tensor, external_tensors
 from anole.spec.onnx_files import OnnxFileError, external_files
@@ -29,12 +30,13 @@ def import_onnx(model: ModelSpec) -> Imported:
     """
     from tvm.relax.frontend.onnx import from_onnx
 
-    proto = read_onnx(model)
+    with step(f"reading {model.location}"):
+        proto = read_onnx(model)
     inputs = input_infos(model, proto)
     shapes = {info.name: list(info.shape) for info in inputs}
     dtypes = {info.name: info.dtype for info in inputs}
     try:
-        with warnings.catch_warnings():
+        with step(f"importing {model.location}"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = from_onnx(proto, shapes, dtypes)
     except Exception as error:
