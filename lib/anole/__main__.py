@@ -113,6 +113,7 @@ def extract(
     model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path | None, spec: Path
 ) -> None:
     """Split MODEL into its distinct tasks for a target."""
+    _guard(f"model {model}")
     from anole.extract.stage import extract_model
     from anole.project.pipeline import find_model
     from anole.spec.entries import ModelSpec
@@ -122,7 +123,7 @@ def extract(
         found, description = find_model(Path(spec.name), model, target)
     else:
         found = ModelSpec.from_json(model, entry)
-    _prepare_for(found)
+    _spare_torch(found)
     extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks or layout.TASKS)
 
 
@@ -215,6 +216,7 @@ def refine(
 
     The candidates come from RECEIPTS, which `anole tune` wrote; each is timed within the whole network.
     """
+    _guard(f"build {build}")
     from anole.project.pipeline import find_build
     from anole.refine.stage import refine_network
 
@@ -222,7 +224,7 @@ def refine(
         (output,) = _enter_project(spec, output)
         found = find_build(Path(spec.name), build)
         order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
-    _prepare_for(order.model_spec)
+    _spare_torch(order.model_spec)
     refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))
 
 
@@ -240,6 +242,7 @@ def compile_(
 
     `anole tune` and `anole refine` write receipts.
     """
+    _guard(f"build {build}")
     from anole.compile.stage import compile_network
     from anole.project.pipeline import find_build
 
@@ -247,7 +250,7 @@ def compile_(
         (output,) = _enter_project(spec, output)
         found = find_build(Path(spec.name), build)
         order, manifest, receipts = found.order, found.manifest, found.ingredients
-    _prepare_for(order.model_spec)
+    _spare_torch(order.model_spec)
     compile_network(build, order, manifest, receipts, output or layout.build_path(build))
 
 
@@ -259,10 +262,11 @@ def evaluate(folder: Path, output: Path | None) -> None:
 
     The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network.
     """
+    _guard(f"build {folder.name}")
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_build
 
-    _prepare_for(read_build(folder).model_spec)
+    _spare_torch(read_build(folder).model_spec)
     evaluate_build(folder, output or layout.evaluation_path(folder.name))
 
 
@@ -488,10 +492,14 @@ def _enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
     return seen
 
 
-def _prepare_for(model: ModelSpec) -> None:
-    """Guards against the model's code, and prevents TVM from importing torch for a model that does not need it."""
-    if main.owns_process and model.scheme != "torchvision":
-        guard.guard(model.name)
+def _guard(what: str) -> None:
+    """Guards the rest of the command against the code of a model; call it before anything heavy is imported."""
+    if main.owns_process:
+        guard.guard(what)
+
+
+def _spare_torch(model: ModelSpec) -> None:
+    """Prevents TVM from importing torch for a model that does not need it."""
     if model.scheme == "onnx":
         _without_torch()
 

@@ -21,7 +21,7 @@ from anole.extract import guard
 
 @main.command()
 def stage():
-    guard.guard("net")
+    guard.guard("model net")
     with guard.step("the factory"):
         {factory}
     {rest}

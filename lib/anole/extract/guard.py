@@ -31,13 +31,13 @@ _PR_SET_PDEATHSIG = 1
 _report: int | None = None
 
 
-def guard(model: str) -> None:
+def guard(where: str) -> None:
     """Forks; the new process returns and runs the stage, and the old one waits for it and never returns.
 
-    Call it while the process has one thread.
+    Call it before a library starts threads or a device.
 
     Args:
-        model: the model's name, for messages.
+        where: what the stage works on, which begins each message.
 
     Raises:
         ExtractError: in the old process: the stage did not end by itself, or a step took longer than the limit.
@@ -58,7 +58,7 @@ def guard(model: str) -> None:
         _report = writing
         return
     os.close(writing)
-    raise SystemExit(_Watch(child, reading, f"model {model}", limit_s).status())
+    raise SystemExit(_Watch(child, reading, where, limit_s).status())
 
 
 @contextmanager
