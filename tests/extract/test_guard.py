@@ -30,7 +30,7 @@ main(["stage"], prog_name="anole")
 """
 
 
-def start(factory: str, rest: str = "print('worked')", limit_s: str = "60") -> subprocess.Popen[str]:
+def start(factory: str, rest: str = "print('worked', flush=True)", limit_s: str = "60") -> subprocess.Popen[str]:
     code = STAGE.format(factory=factory, rest=rest)
     environment = {**os.environ, LIMIT_NAME: limit_s}
     return subprocess.Popen(
@@ -89,6 +89,12 @@ def test_the_stage_ends_as_it_would_alone(rest: str, status: int, message: str) 
     process = start("pass", rest)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (status, message)
+
+
+def test_a_thread_that_a_model_left_does_not_keep_a_stage_alive() -> None:
+    process = start("threading.Thread(target=time.sleep, args=[60]).start()", limit_s="1")
+    output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output, errors) == (0, "worked\n", "")
 
 
 @pytest.mark.parametrize("limit_s", ["nan", "soon"])

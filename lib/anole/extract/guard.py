@@ -25,6 +25,8 @@ LIMIT_NAME = "ANOLE_MODEL_LIMIT_S"
 """The environment variable that sets another limit."""
 
 _END_S = 60.0
+"""How long the process may take to end after its work is done; threads that a model left may keep it alive."""
+
 _DONE = b"done"
 _PR_SET_PDEATHSIG = 1
 
@@ -153,7 +155,7 @@ class _Watch:
         *messages, self._text = (self._text + text).split(b"\n")
         for message in messages:
             self._is_done |= message == _DONE
-            limit_s = _END_S if self._is_done else self._limit_s if message else float("inf")
+            limit_s = min(_END_S, self._limit_s) if self._is_done else self._limit_s if message else float("inf")
             self._step, self._deadline = message.decode(errors="replace"), time.monotonic() + limit_s
 
     def _pass_on(self, number: int, frame: Any) -> None:
