@@ -51,9 +51,10 @@ def import_torch(model: ModelSpec) -> Imported:
     except _FAILURES as error:
         raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
     try:
-        module = from_exported_program(
-            program, unwrap_unit_return_tuple=True, run_ep_decomposition=False, custom_convert_map=CONVERTERS
-        )
+        with step("importing the network"):
+            module = from_exported_program(
+                program, unwrap_unit_return_tuple=True, run_ep_decomposition=False, custom_convert_map=CONVERTERS
+            )
     except Exception as error:
         raise ExtractError(f"model {model.name}: TVM cannot import it: {cause(error, line=0)}") from error
     return Imported(
@@ -82,12 +83,15 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
     """Returns random inputs of a model, the same in every process.
 
     Raises:
-        ExtractError: the model's entry gives no shapes.
+        ExtractError: the model's entry gives no shapes, or one that does not fit into the memory.
     """
     if not model.inputs:
         raise ExtractError(f"model {model.name}: found no `inputs`; a torch model needs the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
-    return {name: _draw(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
+    try:
+        return {name: _draw(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
+    except (RuntimeError, MemoryError) as error:
+        raise ExtractError(f"model {model.name}: its `inputs` cannot be made: {cause(error, line=0)}") from error
 
 
 def _draw(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
