@@ -8,12 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-import yaml
 from torch import nn
 
 from anole.evaluate.engines import export_onnx
 from anole.extract.torch import example_inputs, make_network
+from anole.node import Node
 from anole.spec.entries import ModelSpec
+from anole.spec.yaml_file import read_yaml
 
 SPEC = Path("models.papers.yaml")
 
@@ -26,7 +27,7 @@ def transformer_encoder() -> nn.Module:
 
 def main() -> None:
     """Exports each network with an ONNX source from the torch model of the same name without ``_onnx``."""
-    models = yaml.safe_load(SPEC.read_text(encoding="utf-8"))["models"]
+    models = Node(read_yaml(SPEC), "", str(SPEC)).mapping()["models"].value
     for name, entry in models.items():
         path = Path(entry["source"].removeprefix("onnx:"))
         if not entry["source"].startswith("onnx:") or path.exists():

@@ -14,6 +14,7 @@ import click
 
 from anole.documents import layout
 from anole.errors import AnoleError, SpecError
+from anole.extract import guard
 from anole.host.temporaries import own_temporaries
 
 if TYPE_CHECKING:
@@ -25,9 +26,18 @@ _NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, err
 class _Commands(click.Group):
     """Prints one line instead of a traceback for an error of the library or of the disk."""
 
+    owns_process = False
+    """Whether the command is all that this process does, which may then fork."""
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        self.owns_process = True
+        return super().__call__(*arguments, **settings)
+
     def invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            found = super().invoke(context)
+            guard.finish()
+            return found
         except AnoleError as error:
             message = str(error)
         except OSError as error:
@@ -106,6 +116,7 @@ def extract(
     model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path | None, spec: Path
 ) -> None:
     """Split MODEL into its distinct tasks for a target."""
+    _guard(f"model {model}")
     from anole.extract.stage import extract_model
     from anole.project.pipeline import find_model
     from anole.spec.entries import ModelSpec
@@ -211,6 +222,7 @@ def refine(
 
     The candidates come from RECEIPTS, which `anole tune` wrote; each is timed within the whole network.
     """
+    _guard(f"build {build}")
     from anole.project.pipeline import find_build
     from anole.refine.stage import refine_network
 
@@ -236,6 +248,7 @@ def compile_(
 
     `anole tune` and `anole refine` write receipts.
     """
+    _guard(f"build {build}")
     from anole.compile.stage import compile_network
     from anole.project.pipeline import find_build
 
@@ -255,6 +268,7 @@ def evaluate(folder: Path, output: Path | None) -> None:
 
     The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network.
     """
+    _guard(f"build {folder.name}")
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_build
 
@@ -311,19 +325,25 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 @click.option("--shards", type=_PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
 @click.option("--database", type=_PATH, help=f"Where the database is written.  [default: {layout.DATABASE}]")
 @click.option("--stamp", type=_PATH, help="Where to write what was merged, once the database holds it.")
+@click.option("--seal", is_flag=True, help="First give checksums to shards of older versions, which have none.")
 @_SPEC
-def merge(builds: tuple[str, ...], shards: Path | None, database: Path | None, stamp: Path | None, spec: Path) -> None:
+def merge(
+    builds: tuple[str, ...], shards: Path | None, database: Path | None, stamp: Path | None, seal: bool, spec: Path
+) -> None:
     """Merge all trials and BUILDS into the database.
 
     BUILDS are names or folders of builds; the default is all builds in models.yaml.
     """
     from anole.merge.stage import merge_builds
     from anole.spec.reading import load_spec
+    from anole.store.sealing import seal_shards
 
     given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
     shards, database, stamp = _enter_project(spec, shards, database, stamp)
     names = given or [Path(build) for build in load_spec(Path(spec.name)).builds]
     folders = [path if path.is_absolute() else layout.build_path(path.name) for path in names]
+    if seal:
+        click.echo(f"gave checksums to {seal_shards(shards or layout.SHARDS)} shards")
     merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE, stamp)
 
 
@@ -483,6 +503,12 @@ def _enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
     seen = [path if path is None else path.absolute() for path in paths]
     os.chdir(spec.parent)
     return seen
+
+
+def _guard(what: str) -> None:
+    """Guards the rest of the command against the code of a model; call it before anything heavy is imported."""
+    if main.owns_process:
+        guard.guard(what)
 
 
 def _spare_torch(model: ModelSpec) -> None:

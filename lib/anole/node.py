@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from anole.errors import SpecError, suggestion
 
@@ -73,10 +70,12 @@ class Node:
             raise self.error(f"found {found!r}, which is not {what}; {suggestion(found, allowed)}")
         return found
 
-    def whole(self, least: int) -> int:
-        """Returns a whole number that is at least `least`."""
+    def whole(self, least: int, most: int = 2**63 - 1) -> int:
+        """Returns a whole number from `least` to `most`, both included."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
             raise self.error(f"found {_shown(self.value)}; a whole number of at least {least} is expected")
+        if self.value > most:
+            raise self.error(f"found {_shown(self.value)}; a whole number of at most {most} is expected")
         return self.value
 
     def number(self, least: float, most: float) -> float:
@@ -98,42 +97,6 @@ class Node:
 
     def _child(self, key: str) -> Node:
         return Node(self.value[key], f"{self.path}.{key}" if self.path else key, self.file)
-
-
-def read_yaml(path: Path) -> object:
-    """Returns the content of a YAML file.
-
-    Raises:
-        SpecError: the file is missing, unreadable, not YAML or empty, or it has a duplicate key.
-    """
-    try:
-        value = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except FileNotFoundError as error:
-        raise SpecError("", f"there is no such file in {path.parent.resolve()}", str(path)) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError("", f"cannot be read: {error}", str(path)) from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SpecError(where, error.problem or "is not YAML", str(path)) from error
-    except yaml.YAMLError as error:
-        raise SpecError("", f"is not YAML: {error}", str(path)) from error
-    if value is None:
-        raise SpecError("", "is empty", str(path))
-    return value
-
-
-class _Loader(yaml.SafeLoader):
-    """A safe loader that rejects duplicate keys; PyYAML's own loader silently keeps the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = key_node.value
-            if key in seen and key_node.tag != "tag:yaml.org,2002:merge":
-                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
 
 
 def _shown(value: object) -> str:

@@ -39,7 +39,8 @@ def tune(shards: Path, task: Task, elapsed_s: Sequence[float]) -> Run:
     with Shard.open(shards, run, task) as shard:
         for number, seconds in enumerate(elapsed_s):
             config = {"tile_f": [number + 1, 16]}
-            shard.append_trial(Trial(number, 0, config, measurement, seconds, 1.0, "2026-11-21T10:00:00.000Z"))
+            gflops = task.workload.flop / 1e-3 / 1e9
+            shard.append_trial(Trial(number, 0, config, measurement, seconds, gflops, "2026-11-21T10:00:00.000Z"))
     return run
 
 

@@ -150,3 +150,18 @@ def test_a_damaged_receipt_is_named(tmp_path: Path, text: str, problem: str) -> 
     with pytest.raises(DocumentError, match=problem) as caught:
         read_receipts([path])
     assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("place", "rule"),
+    [
+        ("work/tuned/task/run/64.json", "tune"),
+        ("work/tuned_together/net/cpu/key/64.json", "tune_together"),
+        ("work/refined/net-cpu.json", "refine"),
+    ],
+)
+def test_a_damaged_receipt_names_the_rule_that_writes_it(tmp_path: Path, place: str, rule: str) -> None:
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_text("{")
+    with pytest.raises(DocumentError, match=rf"; `snakemake --forcerun {rule}` writes it again$"):
+        read_receipts([tmp_path / place])

@@ -50,6 +50,7 @@ def test_no_weights_are_fetched_for_what_a_network_is_built_on(monkeypatch: pyte
         ("torch:tiny:broken", X, ["tiny:broken() failed", "no weights today"]),
         ("torch:tiny", X, ["torch:tiny", "package.module:factory"]),
         ("torch:tiny:residual", {}, ["inputs"]),
+        ("torch:tiny:residual", {"x": (2**31, 2**31)}, ["its `inputs` cannot be made: RuntimeError: "]),
         ("torch:tiny:residual", {"x": (1, 4, 16, 16)}, ["does not run on inputs {x: [1, 4, 16, 16]}", "channels"]),
         ("torch:tiny:residual", {"x": (1, 3, 16, 16), "y": (1,)}, ["does not run", "positional argument"]),
         ("torch:tiny:unsupported", {"x": (4, 4)}, ["TVM cannot import it", "svd"]),
@@ -84,6 +85,18 @@ def test_folders_of_the_project_hide_no_installed_package(project: Path) -> None
     assert make_network(model).get_parameter("weight").shape == (3, 4)
     (project / "layers.py").write_text("import torch\nwidth = 5\n")
     assert make_network(model).get_parameter("weight").shape == (5, 4)
+
+
+@pytest.mark.parametrize("place", ["import", "factory", "forward"])
+def test_a_model_that_exits_is_an_error(project: Path, place: str) -> None:
+    end = "raise SystemExit(0)"
+    (project / "ends.py").write_text(
+        f"import torch\nplace = {place!r}\nif place == 'import': {end}\n"
+        f"class Net(torch.nn.Module):\n    def forward(self, x):\n        {end}\n"
+        f"def net():\n    if place == 'factory': {end}\n    return Net()\n"
+    )
+    with pytest.raises(ExtractError, match=r"^model net: .*SystemExit: 0"):
+        load_model(ModelSpec("net", "torch:ends:net", {"x": (1, 4)}))
 
 
 def test_a_module_that_cannot_be_imported_says_why(project: Path) -> None:

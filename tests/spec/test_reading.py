@@ -348,7 +348,7 @@ def test_a_mistake_is_named_with_its_place(
         ("models: [1,\ntargets: {}\n", "line 3, column 1: expected ',' or ']'"),
         ("models: {}\n\ttargets: {}\n", "line 2, column 1: "),
         ("models: {}\nmodels: {}\n", "line 2, column 1: the key 'models' is given twice"),
-        ("models: \x00\n", "is not YAML"),
+        ("models: \x00\n", "line 1, column 9: is not YAML: found the character"),
     ],
 )
 def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, text: str, message: str) -> None:

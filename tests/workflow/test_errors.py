@@ -17,6 +17,7 @@ pytestmark = pytest.mark.workflow
     [
         ("preset: random", "preset: randon", "models.yaml: tuning.preset: "),
         ("builds:", "builds: [", "models.yaml: line "),
+        ("builds:", "? [a, b]\n: 1\nbuilds:", "models.yaml: line "),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line(one: Any, old: str, new: str, message: str) -> None:

@@ -156,6 +156,8 @@ def write_receipt(path: Path, receipt: TuningReceipt | SharedReceipts | Refined)
 
 def _read(path: Path) -> list[Receipt]:
     stage = "refine" if path.parent.name == "refined" else "tune"
+    if len(path.parts) > 4 and path.parts[-5] == "tuned_together":
+        stage = "tune_together"
     plain = read_plain(path, stage)
     listed = plain.get("receipts", [plain])
     if not isinstance(listed, list):

@@ -12,6 +12,7 @@ from tvm import ir, relax, tirx
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
+from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.passes.absorb_pads import pad_in_convolutions
 from anole.extract.passes.as_conv2d import make_images
@@ -26,6 +27,9 @@ from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
+
+_MOST_ELEMENTS = 2**31
+"""The largest number of elements of a value in a network; constants would otherwise be evaluated at any size."""
 
 _LAYOUTS = {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
 
@@ -62,10 +66,11 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     convert = [transform.ConvertLayout(_LAYOUTS), sink_permutations, pad_in_convolutions, drop_idle_taps]
     plain = [convolve_forward, absorb_transpositions, merge_constants, transform.EliminateCommonSubexpr()]
     module = imported.module
+    _refuse_giants(model, module)
     try:
-        with tvm.target.Target({"kind": "llvm"}):
-            for step in (*images, *inference, *fold, *convert, *fold, *plain):
-                module = step(module)
+        with step("converting the network"), tvm.target.Target({"kind": "llvm"}):
+            for change in (*images, *inference, *fold, *convert, *fold, *plain):
+                module = change(module)
     except Exception as error:
         raise ExtractError(f"model {model.name}: TVM cannot convert it: {cause(error)}") from error
     main = module["main"]
@@ -73,6 +78,19 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
     inputs = tuple(_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))
     return replace(imported, module=module, inputs=inputs, outputs=outputs)
+
+
+def _refuse_giants(model: ModelSpec, module: tvm.IRModule) -> None:
+    """Raises ExtractError if a value of the network is too large to be computed."""
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            shape = _shape(binding.var.ty)
+            if shape is not None and prod(shape) > _MOST_ELEMENTS:
+                operator = getattr(getattr(getattr(binding, "value", None), "op", None), "name", "a value")
+                raise ExtractError(
+                    f"model {model.name}: {operator} has the shape {list(shape)}; "
+                    f"a value has at most {_MOST_ELEMENTS} elements"
+                )
 
 
 def find_layers(imported: Imported) -> list[Layer]:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from anole.documents.build import TensorInfo
-from anole.errors import ExtractError
+from anole.errors import ExtractError, cause
+from anole.extract.guard import step
 from anole.extract.imported import Imported
+from anole.extract.onnx_limits import check_format, check_numbers, check_tensor, external_tensors
+from anole.spec.onnx_files import OnnxFileError, external_files
 
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
@@ -27,12 +30,13 @@ def import_onnx(model: ModelSpec) -> Imported:
     """
     from tvm.relax.frontend.onnx import from_onnx
 
-    proto = _read(model)
+    with step(f"reading {model.location}"):
+        proto = read_onnx(model)
     inputs = input_infos(model, proto)
     shapes = {info.name: list(info.shape) for info in inputs}
     dtypes = {info.name: info.dtype for info in inputs}
     try:
-        with warnings.catch_warnings():
+        with step(f"importing {model.location}"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = from_onnx(proto, shapes, dtypes)
     except Exception as error:
@@ -61,16 +65,34 @@ def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, .
     return tuple(TensorInfo(value.name, _shape(model, value), _dtype(value)) for value in values)
 
 
-def _read(model: ModelSpec) -> onnx.ModelProto:
+def read_onnx(model: ModelSpec) -> onnx.ModelProto:
+    """Returns an ONNX file with all its weights, checked.
+
+    Raises:
+        ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx_limits`.
+    """
     path = Path(model.location)
     if not path.is_file():
         raise ExtractError(f"model {model.name}: found no file {path}; expected an ONNX file")
+    where = f"model {model.name}: {path}"
     try:
-        proto = onnx.load(path)
+        proto = onnx.load(path, format="protobuf", load_external_data=False)
     except Exception as error:
-        raise ExtractError(f"model {model.name}: {path} is not an ONNX file, or is damaged: {error}") from error
+        raise ExtractError(f"{where} is not an ONNX file, or is damaged: {cause(error)}") from error
     if not proto.graph.node:
-        raise ExtractError(f"model {model.name}: {path} is not an ONNX file, or is damaged: it holds no operator")
+        raise ExtractError(f"{where} is not an ONNX file, or is damaged: it holds no operator")
+    try:
+        external_files(path, strict=True)
+    except OnnxFileError as error:
+        raise ExtractError(f"{where}: {error}") from error
+    check_format(proto, where)
+    for tensor in external_tensors(proto):
+        try:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
+        except Exception as error:
+            raise ExtractError(f"{where}: tensor {tensor.name!r} cannot be read: {cause(error)}") from error
+        check_tensor(tensor, f"{where}: tensor {tensor.name!r}")
+    check_numbers(proto, where)
     return proto
 
 

@@ -27,7 +27,7 @@ def extract_model(
         target: the target's name in models.yaml.
         description: the target's description.
         manifest_path: the manifest; it is written last, so that its presence means that all its tasks exist.
-        tasks_dir: folder of the tasks, shared by all models; existing task files stay untouched.
+        tasks_dir: folder of the tasks, shared by all models; a file that holds its task already stays untouched.
 
     Raises:
         ExtractError: the model cannot be loaded or turned into tasks.

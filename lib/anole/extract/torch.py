@@ -18,6 +18,7 @@ import torch
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause, suggestion
 from anole.extract.decompose import decompose
+from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.spec.source import model_files
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _SEED = 0
 _INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")} | {Path(sys.prefix)})
+_FAILURES = (Exception, SystemExit)
+"""What a model's own code may raise."""
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
@@ -43,13 +46,15 @@ def import_torch(model: ModelSpec) -> Imported:
     arguments = example_inputs(model)
     output = run_network(model, network, arguments)
     try:
-        program = decompose(torch.export.export(network, tuple(arguments.values())))
-    except Exception as error:
+        with step("torch.export"):
+            program = decompose(torch.export.export(network, tuple(arguments.values())))
+    except _FAILURES as error:
         raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
     try:
-        module = from_exported_program(
-            program, unwrap_unit_return_tuple=True, run_ep_decomposition=False, custom_convert_map=CONVERTERS
-        )
+        with step("importing the network"):
+            module = from_exported_program(
+                program, unwrap_unit_return_tuple=True, run_ep_decomposition=False, custom_convert_map=CONVERTERS
+            )
     except Exception as error:
         raise ExtractError(f"model {model.name}: TVM cannot import it: {cause(error, line=0)}") from error
     return Imported(
@@ -78,12 +83,15 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
     """Returns random inputs of a model, the same in every process.
 
     Raises:
-        ExtractError: the model's entry gives no shapes.
+        ExtractError: the model's entry gives no shapes, or one that does not fit into the memory.
     """
     if not model.inputs:
         raise ExtractError(f"model {model.name}: found no `inputs`; a torch model needs the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
-    return {name: _draw(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
+    try:
+        return {name: _draw(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
+    except (RuntimeError, MemoryError) as error:
+        raise ExtractError(f"model {model.name}: its `inputs` cannot be made: {cause(error, line=0)}") from error
 
 
 def _draw(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
@@ -102,9 +110,9 @@ def run_network(
         ExtractError: it does not accept the inputs, or returns something other than tensors.
     """
     try:
-        with torch.no_grad():
+        with step("running the network"), torch.no_grad():
             output = network(*arguments.values())
-    except Exception as error:
+    except _FAILURES as error:
         shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
         raise ExtractError(
             f"model {model.name}: does not run on inputs {{{shapes}}}: {cause(error, line=0)}"
@@ -153,14 +161,14 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
     name, _, attribute = model.location.partition(":")
     if not name or not attribute:
         raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
-    with _project_importable():
+    with _project_importable(), step(f"the factory {name}:{attribute}"):
         factory = getattr(_import_fresh(model, name), attribute, None)
         if not callable(factory):
             found = "nothing" if factory is None else f"a {type(factory).__name__}"
             raise ExtractError(f"model {model.name}: found {found} at {name}:{attribute}; expected a callable")
         try:
             network = factory()
-        except Exception as error:
+        except _FAILURES as error:
             raise ExtractError(f"model {model.name}: {name}:{attribute}() failed: {cause(error, line=0)}") from error
     if not isinstance(network, torch.nn.Module):
         raise ExtractError(
@@ -180,7 +188,7 @@ def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except _FAILURES as error:
         raise ExtractError(
             f"model {model.name}: cannot import {name} (searched {Path.cwd()} first): {cause(error, line=0)}"
         ) from error

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from math import prod
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
 from anole.errors import TargetError
-from anole.node import Node, read_yaml
+from anole.node import Node
 from anole.search import DEFAULT_PRESET
 from anole.spec.entries import BuildSpec, ModelSpec, Spec, TargetSpec
 from anole.spec.source import check_source
+from anole.spec.yaml_file import read_yaml
 from anole.targets import all_kinds, get_kind
 from anole.targets.rpc.address import Remote
 
@@ -20,6 +23,15 @@ _COUNTS = ("trials", "total_trials", "seed", "refine")
 """The settings in `tuning` that do not belong to the tuner; all are whole numbers."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+_LONGEST_NAME = 80
+"""Length of the longest name of a model or target: two of them and a key are one file's name."""
+
+_LONGEST_BUILD = 200
+"""Length of the longest name of a build, which names a folder and a file."""
+
+_MOST_ELEMENTS = 2**31
+"""The largest number of elements of an input."""
 
 _DTYPES = ("float32", "int32", "int64", "bool")
 """The allowed input types of a torch network, the first by default; an ONNX file names its own."""
@@ -100,13 +112,16 @@ def _inputs(node: Node, model_source: str) -> tuple[dict[str, tuple[int, ...]], 
 
 def _file(node: Node, project: Path) -> str:
     path = node.text()
-    if not (project / path).is_file():
+    if not isfile(project / path):
         raise node.error(f"found no file {path} in {project.resolve()}")
     return path
 
 
 def _shape(node: Node) -> tuple[int, ...]:
-    return tuple(dimension.whole(least=1) for dimension in node.items())
+    shape = tuple(dimension.whole(least=1) for dimension in node.items())
+    if prod(shape) > _MOST_ELEMENTS:
+        raise node.error(f"found {str(list(shape))[:80]}; an input has at most {_MOST_ELEMENTS} elements")
+    return shape
 
 
 def _target(name: str, node: Node) -> TargetSpec:
@@ -132,7 +147,7 @@ def _build(
     target = entry["target"].choice(targets, "one of the targets")
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
     tuning = {**defaults, **_tuning(own)}
-    name = _name(entry["name"]) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
+    name = _name(entry["name"], _LONGEST_BUILD) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
     shared = "total_trials" in own or ("total_trials" in defaults and "trials" not in own)
     trials = tuning["total_trials" if shared else "trials"]
     refine = _refine(node, tuning["refine"], targets[target])
@@ -172,12 +187,14 @@ def _named(node: Node) -> list[tuple[str, Node]]:
     if not entries:
         raise node.error("is empty")
     for name in entries:
-        _name(Node(name, node.path, node.file))
+        _name(Node(name, node.path, node.file), _LONGEST_NAME)
     return list(entries.items())
 
 
-def _name(node: Node) -> str:
+def _name(node: Node, longest: int) -> str:
     name = node.text()
+    if len(name) > longest:
+        raise node.error(f"found a name of {len(name)} characters; at most {longest} are allowed")
     if not _NAME.fullmatch(name):
         raise node.error(f"found {name!r}; a name consists of letters, digits and _ . + -")
     return name
@@ -194,6 +211,6 @@ def _number(text: str) -> object:
     """Converts text to the number it represents, since Snakemake passes the values inside a mapping as text."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if type(value) in (int, float) else text

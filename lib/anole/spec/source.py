@@ -8,9 +8,12 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.machinery import all_suffixes
+from os.path import isdir, isfile
 from pathlib import Path
 
+from anole.errors import cause
 from anole.node import Node
+from anole.spec.onnx_files import OnnxFileError, external_files
 
 _SCHEMES = ("torchvision", "torch", "onnx")
 
@@ -32,8 +35,12 @@ def check_source(node: Node, project: Path) -> None:
     if scheme == "torchvision":
         Node(location, node.path, node.file).choice(torchvision_models(), "a torchvision model")
     elif scheme == "onnx":
-        if not (project / location).is_file():
+        if not isfile(project / location):
             raise node.error(f"found no file {location!r} in {project.resolve()}")
+        try:
+            external_files(project / location)
+        except OnnxFileError as error:
+            raise node.error(f"{location}: {error}") from error
     else:
         _check_factory(node, location, project)
 
@@ -79,8 +86,11 @@ def module_names(file: Path) -> frozenset[str] | None:
     Raises:
         SyntaxError: the file is not Python.
     """
-    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-    names = set(_bound(tree.body))
+    tree = _tree(file)
+    try:
+        names = set(_bound(tree.body))
+    except RecursionError as error:
+        raise SyntaxError("it is nested too deeply") from error
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
 
@@ -88,12 +98,17 @@ def module_names(file: Path) -> frozenset[str] | None:
 def model_files(source: str, project: Path) -> list[Path]:
     """Returns the files that define a model, relative to the project; when one changes, the model may change.
 
-    For ONNX this is the file itself; for a torch factory, its module and all project modules that it imports,
-    directly or not; for torchvision, nothing.
+    For ONNX these are the file itself and the files beside it that hold its weights; for a torch factory, its module
+    and all project modules that it imports, directly or not; for torchvision, nothing.
+
+    Raises:
+        OnnxFileError: a weight of an ONNX file is not within a file of the same folder.
     """
     scheme, _, location = source.partition(":")
     if scheme == "onnx":
-        return [Path(location)]
+        path = Path(location)
+        beside = external_files(project / path) if isfile(project / path) else []
+        return [path, *(path.parent / file for file in beside)]
     if scheme == "torch":
         return sorted(_import_closure(location.partition(":")[0], project))
     return []
@@ -110,7 +125,8 @@ def _check_factory(node: Node, location: str, project: Path) -> None:
     try:
         names = module_names(file) if file.suffix == ".py" else None
     except SyntaxError as error:
-        raise node.error(f"{file}, line {error.lineno}, is not Python: {error.msg}") from error
+        place = f"{file}, line {error.lineno}," if error.lineno else f"{file}"
+        raise node.error(f"{place} is not Python: {error.msg}") from error
     if names is not None:
         Node(factory, node.path, node.file).choice(sorted(names), f"defined by {module}")
 
@@ -129,7 +145,7 @@ def _import_closure(module: str, project: Path) -> set[Path]:
         files.add(file.relative_to(project))
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
         try:
-            tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+            tree = _tree(project / file)
         except SyntaxError:
             continue
         names += [prefix for imported in _imported(tree, package) for prefix in _prefixes(imported)]
@@ -137,15 +153,30 @@ def _import_closure(module: str, project: Path) -> set[Path]:
     return files
 
 
+def _tree(file: Path) -> ast.Module:
+    """Returns the syntax tree of a Python file.
+
+    Raises:
+        SyntaxError: the file is not Python, or cannot be read.
+    """
+    try:
+        return ast.parse(file.read_bytes(), str(file))
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        raise SyntaxError(f"it cannot be read: {cause(error)}") from error
+
+
 def _module_in(folder: Path, name: str) -> Path | None:
     files = [folder / name / "__init__.py", *(folder / f"{name}{suffix}" for suffix in all_suffixes())]
-    found = next((file for file in files if file.is_file()), None)
-    return found or (folder / name if (folder / name).is_dir() else None)
+    found = next((file for file in files if isfile(file)), None)
+    return found or (folder / name if isdir(folder / name) else None)
 
 
 def _installed(name: str) -> Path | None:
     importlib.invalidate_caches()
-    found = importlib.util.find_spec(name)
+    try:
+        found = importlib.util.find_spec(name)
+    except ValueError:  # Some modules, such as __main__, have no spec.
+        return None
     return Path(found.origin) if found and found.has_location and found.origin else None
 
 

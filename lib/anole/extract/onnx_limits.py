@@ -1,0 +1,266 @@
+"""Refuses ONNX models that break the format, or that are beyond what Anole can import and check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, ModelProto, TensorProto
+
+from anole.errors import ExtractError
+
+MAX_ELEMENTS = 2**31
+"""The largest number of elements of a tensor."""
+
+MAX_BYTES = 2**34
+"""The largest size of all weights together."""
+
+MAX_NODES = 100_000
+"""The largest number of operators, with those of subgraphs."""
+
+MAX_DEPTH = 8
+"""How deep subgraphs may lie in each other."""
+
+OPSETS = range(1, onnx.defs.onnx_opset_version() + 1)
+"""The versions of ONNX's own operators that a model may ask for."""
+
+DOMAINS = ("", "ai.onnx", "com.microsoft")
+"""The domains of the operators that TVM's importer knows."""
+
+_BITS = {
+    **dict.fromkeys(("DOUBLE", "INT64", "UINT64"), 64),
+    **dict.fromkeys(("FLOAT", "INT32", "UINT32"), 32),
+    **dict.fromkeys(("FLOAT16", "BFLOAT16", "INT16", "UINT16"), 16),
+    **dict.fromkeys(("BOOL", "INT8", "UINT8", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"), 8),
+    **dict.fromkeys(("INT4", "UINT4"), 4),
+}
+_TYPES = {getattr(TensorProto, name): bits for name, bits in _BITS.items()}
+_FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+_POSITIVE = ("dilations", "group", "kernel_shape", "output_shape", "strides")
+_SIGNED = ("output_padding", "pads")
+_EXACT = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators whose result is not a number if a weight is infinite; elsewhere, an infinity may be a mask."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A graph or subgraph, and where it is."""
+
+    graph: onnx.GraphProto
+    place: str
+    depth: int
+
+
+def check_format(proto: ModelProto, where: str) -> None:
+    """Checks a model whose weights are not loaded from other files yet.
+
+    Args:
+        proto: the model.
+        where: the model and its file, which begin each message.
+
+    Raises:
+        ExtractError: the first thing that is not allowed, with its place, and what is allowed.
+    """
+    versions = [each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")]
+    if len(versions) != 1 or versions[0] not in OPSETS:
+        found = " and ".join(map(str, versions)) or "none"
+        raise ExtractError(f"{where}: found opset {found}; one from {OPSETS[0]} to {OPSETS[-1]} is allowed")
+    functions = {(function.domain, function.name) for function in proto.functions}
+    size = n_nodes = 0
+    for part in _parts(proto.graph, where):
+        n_nodes += len(part.graph.node)
+        if n_nodes > MAX_NODES:
+            raise ExtractError(f"{where}: holds more than {MAX_NODES} operators, which is the most allowed")
+        _check_values(part)
+        for tensor, place in _tensors(part):
+            size += check_tensor(tensor, place)
+            if size > MAX_BYTES:
+                raise ExtractError(
+                    f"{where}: declares more than {MAX_BYTES} bytes of weights, which is the most allowed"
+                )
+        for node in part.graph.node:
+            _check_node(node, functions, f"{part.place}: operator {_named(node)}")
+    _check_by_onnx(proto, where)
+
+
+def check_tensor(tensor: TensorProto, place: str) -> int:
+    """Checks the type, shape and size of a constant tensor, and returns its size in bytes.
+
+    Raises:
+        ExtractError: one of them is not allowed, or they contradict each other.
+    """
+    _check_type(tensor.data_type, place)
+    _check_dims(tensor.dims, place)
+    n_elements = prod(tensor.dims)
+    expected: int = (n_elements * _TYPES[tensor.data_type] + 7) // 8
+    if tensor.data_location == TensorProto.EXTERNAL:
+        given = [int(entry.value) for entry in tensor.external_data if entry.key == "length"]
+        found = given[-1] if given else expected
+    else:
+        used = [name for name in _FIELDS if getattr(tensor, name)]
+        if len(used) > 1:
+            raise ExtractError(f"{place}: found values in {' and '.join(used)}; one place is allowed")
+        found = len(tensor.raw_data) if tensor.raw_data else _listed_bytes(tensor)
+    if found != expected:
+        raise ExtractError(f"{place}: found {found} bytes; shape {_shown(tensor.dims)} has {expected}")
+    return expected
+
+
+def check_numbers(proto: ModelProto, where: str) -> None:
+    """Checks that a model's weights are numbers, since no build of it can be compared with it otherwise.
+
+    Raises:
+        ExtractError: a weight is NaN, or a weight of a convolution, product or batch-norm is infinite.
+    """
+    for part in _parts(proto.graph, where):
+        exact = {name for node in part.graph.node if node.op_type in _EXACT for name in node.input}
+        for tensor, place in _tensors(part):
+            values = _floats(tensor)
+            if np.isnan(values).any():
+                n_bad, what = int(np.isnan(values).sum()), "not a number (NaN)"
+            elif tensor.name in exact and np.isinf(values).any():
+                n_bad, what = int(np.isinf(values).sum()), "infinite"
+            else:
+                continue
+            raise ExtractError(
+                f"{place}: {n_bad} of {values.size} values are {what}; weights must be numbers, since no build can be "
+                "compared with such a network"
+            )
+
+
+def external_tensors(proto: ModelProto) -> list[TensorProto]:
+    """Returns the tensors of a model's graphs whose values are in other files."""
+    external = TensorProto.EXTERNAL
+    parts = _parts(proto.graph, "")
+    return [tensor for part in parts for tensor, _ in _tensors(part) if tensor.data_location == external]
+
+
+def _parts(graph: onnx.GraphProto, where: str) -> Iterator[_Part]:
+    """Yields a graph and all its subgraphs."""
+    parts = [_Part(graph, where, 0)]
+    while parts:
+        part = parts.pop()
+        if part.depth > MAX_DEPTH:
+            raise ExtractError(f"{part.place}: is the {part.depth}th subgraph within another; {MAX_DEPTH} are allowed")
+        yield part
+        for node in part.graph.node:
+            for attribute in node.attribute:
+                graphs = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
+                place = f"{where}: {attribute.name[:80]} of operator {_named(node)}"
+                parts += [_Part(each, place, part.depth + 1) for each in graphs]
+
+
+def _tensors(part: _Part) -> Iterator[tuple[TensorProto, str]]:
+    """Yields the constant tensors of one graph and their places."""
+    for tensor in part.graph.initializer:
+        yield tensor, f"{part.place}: tensor {tensor.name[:80]!r}"
+    for node in part.graph.node:
+        for attribute in node.attribute:
+            tensors = [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
+            yield from (
+                (tensor, f"{part.place}: {attribute.name[:80]} of operator {_named(node)}") for tensor in tensors
+            )
+
+
+def _check_values(part: _Part) -> None:
+    """Checks what a graph declares of its inputs, outputs and values."""
+    graph = part.graph
+    if graph.sparse_initializer:
+        raise ExtractError(f"{part.place}: found a sparse tensor; only dense ones are allowed")
+    for values, what in ((graph.input, "input"), (graph.output, "output"), (graph.value_info, "value")):
+        for name, count in Counter(value.name for value in values).items():
+            if count > 1 and what != "value":
+                raise ExtractError(f"{part.place}: {what} {name[:80]!r} is given {count} times; once is allowed")
+        for value in values:
+            place = f"{part.place}: {what} {value.name[:80]!r}"
+            # Within a graph and its subgraphs, values without a type are common, and sequences are allowed.
+            if what != "value" and part.depth == 0:
+                if value.type.WhichOneof("value") not in ("tensor_type", None):
+                    raise ExtractError(f"{place}: found a {value.type.WhichOneof('value')}; a tensor is allowed")
+                _check_type(value.type.tensor_type.elem_type, place)
+            dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
+            _check_dims(dims, place, least=0 if what == "value" else 1)
+
+
+def _check_type(found: int, place: str) -> None:
+    if found not in _TYPES:
+        known = TensorProto.DataType.items()
+        shown = next((f"{name} ({value})" for name, value in known if value == found), str(found))
+        raise ExtractError(f"{place}: found element type {shown}; allowed: {', '.join(_BITS)}")
+
+
+def _check_dims(dims: Sequence[int], place: str, least: int = 0) -> None:
+    if any(dim < least for dim in dims):
+        raise ExtractError(f"{place}: found shape {_shown(dims)}; each extent must be at least {least}")
+    if len(dims) > 64 or prod(dims) > MAX_ELEMENTS:
+        raise ExtractError(f"{place}: found shape {_shown(dims)}; a tensor has at most {MAX_ELEMENTS} elements")
+
+
+def _listed_bytes(tensor: TensorProto) -> int:
+    """Returns the size of the values of a tensor that lists them as numbers."""
+    n_listed: int = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
+    bits = _TYPES[tensor.data_type]
+    # Two numbers of four bits share one entry.
+    return n_listed if bits < 8 else n_listed * bits // 8
+
+
+def _check_node(node: onnx.NodeProto, functions: set[tuple[str, str]], place: str) -> None:
+    if (node.domain, node.op_type) in functions:
+        raise ExtractError(
+            f"{place}: is a function of this file; inline it first (onnx.inliner.inline_local_functions)"
+        )
+    if node.domain not in DOMAINS:
+        allowed = ", ".join(map(repr, DOMAINS))
+        raise ExtractError(f"{place}: found domain {node.domain[:80]!r}; allowed: {allowed}")
+    for attribute in node.attribute:
+        if attribute.type in (AttributeProto.SPARSE_TENSOR, AttributeProto.SPARSE_TENSORS):
+            raise ExtractError(f"{place}: {attribute.name[:80]}: found a sparse tensor; only dense ones are allowed")
+        numbers = [*attribute.ints, attribute.i] if attribute.type == AttributeProto.INT else attribute.ints
+        least = 1 if attribute.name in _POSITIVE else 1 - MAX_ELEMENTS if attribute.name in _SIGNED else None
+        if least is not None and not all(least <= number < MAX_ELEMENTS for number in numbers):
+            problem = f"found {_shown(numbers)}; each must be from {least} to {MAX_ELEMENTS - 1}"
+            raise ExtractError(f"{place}: {attribute.name}: {problem}")
+        if any(np.isnan([attribute.f, *attribute.floats])):
+            raise ExtractError(f"{place}: {attribute.name[:80]}: found NaN; a number is expected")
+
+
+def _check_by_onnx(proto: ModelProto, where: str) -> None:
+    """Runs ONNX's own checker on the model without its weights, which it would copy twice."""
+    bare = ModelProto()
+    bare.CopyFrom(proto)
+    for part in _parts(bare.graph, where):
+        for tensor, _ in _tensors(part):
+            tensor.dims[:] = [0]
+            for field in (*_FIELDS, "external_data", "data_location"):
+                tensor.ClearField(field)
+        # The checker wants shapes that the importer finds out by itself.
+        for value in (*part.graph.input, *part.graph.output, *part.graph.value_info):
+            if value.type.HasField("tensor_type"):
+                value.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(bare)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ExtractError(f"{where}: breaks ONNX's format: {' '.join(lines)[:1000]}") from error
+
+
+def _floats(tensor: TensorProto) -> Any:
+    """Returns the values of a tensor of floating-point numbers; no values for other types."""
+    if tensor.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16):
+        return np.zeros(0, np.float32)
+    values = onnx.numpy_helper.to_array(tensor)
+    return values.astype(np.float32) if tensor.data_type == TensorProto.BFLOAT16 else values
+
+
+def _named(node: onnx.NodeProto) -> str:
+    return f"{node.op_type[:80]} {(node.name or next(iter(node.output), ''))[:80]!r}"
+
+
+def _shown(numbers: Sequence[int]) -> str:
+    text = str(list(numbers[:16]))
+    return text if len(numbers) <= 16 else f"{text[:-1]}, ...]"

@@ -1,0 +1,178 @@
+"""Reads a YAML file within limits; whatever it holds, it gives plain values or one `SpecError`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from anole.errors import SpecError
+
+MAX_BYTES = 2**20
+"""Size of the largest file that is read."""
+
+MAX_NODES = 20_000
+"""The largest number of values, where each alias counts as often as what it stands for."""
+
+MAX_DEPTH = 20
+"""How deep lists and mappings may lie in each other."""
+
+MAX_CHARACTERS = 4096
+"""Length of the longest text or number."""
+
+_TAG = "tag:yaml.org,2002:"
+_TAGS = {_TAG + name for name in ("bool", "float", "int", "map", "merge", "null", "seq", "str")}
+_KINDS = {_TAG + "map": yaml.MappingNode, _TAG + "seq": yaml.SequenceNode}
+_MERGE = _TAG + "merge"
+_DIGITS = 2**63
+
+
+def read_yaml(path: Path) -> object:
+    """Returns the content of a YAML file: mappings, lists, texts, numbers, booleans and None.
+
+    Dates stay text. Whole numbers have at most 64 bits.
+
+    Raises:
+        SpecError: the file is missing, unreadable, not YAML or empty, it has a duplicate key, or it is beyond a limit.
+    """
+    value = _parse(_read(path), path)
+    if value is None:
+        raise SpecError("", "is empty", str(path))
+    return value
+
+
+def _read(path: Path) -> str:
+    try:
+        with open(path, "rb", opener=_open_at_once) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise SpecError("", "is not a regular file", str(path))
+            content = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise SpecError("", f"there is no such file in {path.parent.resolve()}", str(path)) from error
+    except OSError as error:
+        raise SpecError("", f"cannot be read: {error.strerror}", str(path)) from error
+    if len(content) > MAX_BYTES:
+        raise SpecError("", f"is larger than {MAX_BYTES} bytes, which is the most allowed", str(path))
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        where = _place(content[: error.start].decode())
+        raise SpecError(
+            where, f"cannot be read: found the byte 0x{content[error.start]:02x}, which is not UTF-8", str(path)
+        ) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens a file; opening a FIFO would otherwise wait for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _parse(text: str, path: Path) -> object:
+    loader: _Loader | None = None
+    try:
+        loader = _Loader(text)
+        return loader.get_single_data()
+    except yaml.reader.ReaderError as error:
+        problem = f"is not YAML: found the character {chr(error.character)!r}"
+        raise SpecError(_place(text[: error.position]), problem, str(path)) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SpecError(where, error.problem or "is not YAML", str(path)) from error
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        # PyYAML lets what `chr` and `int` raise through, such as that of "\UFFFFFFFF".
+        where = "" if loader is None else f"line {loader.line + 1}, column {loader.column + 1}"
+        raise SpecError(where, f"is not YAML: {error}", str(path)) from error
+
+
+def _place(before: str) -> str:
+    """Returns the place that a text ends at."""
+    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that keeps the limits, and rejects duplicate keys and all but the plain types.
+
+    PyYAML's own loader silently keeps the last of two equal keys.
+    """
+
+    # Without the dates, which raise errors of their own, and "=".
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in resolvers if tag in _TAGS]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._n_nodes = 0
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        before = self._n_nodes
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _error(event, f"is nested deeper than {MAX_DEPTH} levels, which is the most allowed")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if isinstance(event, yaml.AliasEvent):
+            if id(node) not in self._sizes:
+                raise _error(event, f"found the alias *{event.anchor} within what it stands for")
+            self._n_nodes += self._sizes[id(node)]
+        else:
+            self._n_nodes += 1
+            self._sizes[id(node)] = self._n_nodes - before
+        if self._n_nodes > MAX_NODES:
+            raise _error(event, f"holds more than {MAX_NODES} values, which is the most allowed; aliases count in full")
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        node: yaml.ScalarNode = super().compose_scalar_node(anchor)
+        if len(node.value) > MAX_CHARACTERS:
+            problem = f"found {len(node.value)} characters; a text has at most {MAX_CHARACTERS}"
+            raise _error(node, problem)
+        if (odd := self.NON_PRINTABLE.search(node.value)) is not None:
+            raise _error(node, f"found the character {odd.group()!r}, which is not allowed")
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _error(key, f"found a {'list' if key.id == 'sequence' else key.id} as a key; keys must be text")
+            if key.value in seen and key.tag != _MERGE:
+                raise _error(key, f"the key {key.value!r} is given twice")
+            seen.add(key.value)
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        shown = node.tag.replace(_TAG, "!!")
+        if node.tag not in _TAGS:
+            raise _error(node, f"found the tag {shown!r}; only plain values are allowed")
+        if not isinstance(node, _KINDS.get(node.tag, yaml.ScalarNode)):
+            raise _error(
+                node,
+                f"found the tag {shown!r} at a {'scalar' if isinstance(node, yaml.ScalarNode) else 'list or mapping'}",
+            )
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, LookupError, OverflowError) as error:
+            raise _error(node, f"found {node.value!r}, which is not {shown}") from error
+        if isinstance(value, int) and not -_DIGITS <= value < _DIGITS:
+            raise _error(node, "found a whole number of more than 64 bits")
+        return value
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        for key, value in node.value:
+            if key.tag == _MERGE and not isinstance(value, (yaml.MappingNode, yaml.SequenceNode)):
+                raise _error(value, "found no mapping to merge")
+        return super().construct_mapping(node, deep)
+
+
+def _error(place: yaml.Node | yaml.Event, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=cast("yaml.Mark", place.start_mark))

@@ -1,0 +1,133 @@
+"""A model that hangs, crashes or ends the process is an error with a message, and a stage that works is left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from anole.extract.guard import LIMIT_NAME
+
+STAGE = """
+import ctypes, os, signal, sys, threading, time
+from anole.__main__ import main
+from anole.errors import ExtractError
+from anole.extract import guard
+
+@main.command()
+def stage():
+    guard.guard("model net")
+    with guard.step("the factory"):
+        {factory}
+    {rest}
+
+main(["stage"], prog_name="anole")
+"""
+
+
+def start(factory: str, rest: str = "print('worked', flush=True)", limit_s: str = "60") -> subprocess.Popen[str]:
+    code = STAGE.format(factory=factory, rest=rest)
+    environment = {**os.environ, LIMIT_NAME: limit_s}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+@pytest.mark.parametrize(
+    ("factory", "problem"),
+    [
+        ("os._exit(0)", "the factory ended the process with status 0"),
+        ("ctypes.string_at(0)", "the factory was ended by SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", "the factory was ended by SIGKILL; the memory may be too small"),
+        (
+            "os.fork() or (os.closerange(0, 3), time.sleep(5)); os._exit(0)",
+            "the factory ended the process with status 0",
+        ),
+        ("os.closerange(0, 99); os._exit(0)", "the factory ended the process with status 0"),
+    ],
+)
+def test_what_ends_the_process_is_told(factory: str, problem: str) -> None:
+    process = start(factory)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (2, "")
+    assert errors == f"anole: model net: {problem}\n"
+
+
+@pytest.mark.parametrize("factory", ["os.closerange(0, 99); time.sleep(60)", "ctypes.CDLL(None).pause()"])
+def test_what_does_not_end_is_ended(factory: str) -> None:
+    began = time.monotonic()
+    process = start(factory, limit_s="0.5")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2 and time.monotonic() - began < 30
+    assert errors == (
+        "anole: model net: the factory did not end within 0.5 s; "
+        "set ANOLE_MODEL_LIMIT_S to another number of seconds if it needs longer\n"
+    )
+
+
+def test_only_the_steps_of_the_model_have_a_limit() -> None:
+    process = start("print('garbage' * 9999)", "time.sleep(1); print('worked')", limit_s="0.8")
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert output.endswith("garbage\nworked\n")
+
+
+@pytest.mark.parametrize(
+    ("rest", "status", "message"),
+    [
+        ("raise ExtractError('model net: is odd')", 2, "anole: model net: is odd\n"),
+        ("sys.exit(7)", 7, ""),
+        ("os._exit(0)", 2, "anole: model net: something ended the process with status 0\n"),
+    ],
+)
+def test_the_stage_ends_as_it_would_alone(rest: str, status: int, message: str) -> None:
+    process = start("pass", rest)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (status, message)
+
+
+def test_a_thread_that_a_model_left_does_not_keep_a_stage_alive() -> None:
+    process = start("threading.Thread(target=time.sleep, args=[60]).start()", limit_s="1")
+    output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output, errors) == (0, "worked\n", "")
+
+
+@pytest.mark.parametrize("limit_s", ["nan", "soon"])
+def test_a_limit_is_a_number_of_seconds(limit_s: str) -> None:
+    _, errors = start("pass", limit_s=limit_s).communicate(timeout=60)
+    assert errors == f"anole: ANOLE_MODEL_LIMIT_S: found '{limit_s}'; a number of seconds above 0 is expected\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_stage_outlives_its_guard(number: signal.Signals) -> None:
+    process = start("print(os.getpid(), flush=True); time.sleep(60)")
+    assert process.stdout is not None
+    stage = int(process.stdout.readline())
+    process.send_signal(number)
+    assert process.wait(timeout=30) == -number
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{stage}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{stage}").exists()
+
+
+def test_a_factory_that_ends_the_process_is_an_error_of_its_model(project: Path) -> None:
+    (project / "nets.py").write_text("import os\ndef ends():\n    os._exit(0)\n")
+    (project / "models.yaml").write_text(
+        "models: {net: {source: 'torch:nets:ends', inputs: {x: [1, 4]}}}\n"
+        "targets: {cpu: {kind: cpu}}\nbuilds: [{model: net, target: cpu}]\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "anole", "extract", "net", "--target", "cpu"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "anole: model net: the factory nets:ends ended the process with status 0\n"
+    assert not (project / "work").exists()

@@ -1,0 +1,284 @@
+"""An ONNX file that breaks the format or a limit gives one error, which says where and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from anole.errors import ExtractError
+from anole.extract.load import load_model
+from anole.extract.onnx import input_infos, read_onnx
+from anole.extract.onnx_limits import MAX_NODES
+from anole.spec.entries import ModelSpec
+
+NET = ModelSpec("net", "onnx:net.onnx")
+
+
+def make() -> ModelProto:
+    """Returns a convolution, a product with a constant, and a mask that has an infinity."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "weight": rng.standard_normal((4, 3, 3, 3)).astype(np.float32),
+        "scale": rng.standard_normal(4).astype(np.float32),
+        "mask": np.array([0, -np.inf, 0, 0], np.float32),
+        "shape": np.array([1, 4, 49]),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "weight"], ["c"], "conv", dilations=[1, 1], group=1, strides=[1, 1]),
+        helper.make_node("Reshape", ["c", "shape"], ["r"], "flat"),
+        helper.make_node("Constant", [], ["two"], "two", value=helper.make_tensor("", TensorProto.FLOAT, [], [2.0])),
+        helper.make_node("Mul", ["r", "two"], ["y"], "double"),
+        helper.make_node("Max", ["scale", "mask"], ["unused"], "top"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 9])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        value_info=[helper.make_tensor_value_info("c", TensorProto.FLOAT, [1, 4, 7, 7])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+def attribute(model: ModelProto, name: str) -> onnx.AttributeProto:
+    return next(each for each in model.graph.node[0].attribute if each.name == name)
+
+
+def dims_of(model: ModelProto) -> list[onnx.TensorShapeProto.Dimension]:
+    return list(model.graph.input[0].type.tensor_type.shape.dim)
+
+
+def with_value(array: np.ndarray, place: int, value: float) -> bytes:
+    changed = array.copy()
+    changed.flat[place] = value
+    return bytes(changed.tobytes())
+
+
+def put(model: ModelProto, number: int, place: int, value: float) -> None:
+    """Puts a value into a constant."""
+    tensor = model.graph.initializer[number]
+    tensor.raw_data = with_value(numpy_helper.to_array(tensor), place, value)
+
+
+def nest(model: ModelProto, levels: int) -> None:
+    """Puts the model's nodes into so many subgraphs within each other."""
+    for _ in range(levels):
+        branch = helper.make_graph(list(model.graph.node), "branch", [], list(model.graph.output))
+        del model.graph.node[:]
+        model.graph.node.append(helper.make_node("If", ["flag"], ["y"], then_branch=branch, else_branch=branch))
+
+
+BREAKS: dict[str, tuple[Callable[[ModelProto], object], str]] = {
+    "opset -5": (lambda m: setattr(m.opset_import[0], "version", -5), "found opset -5; one from 1 to 28 is allowed"),
+    "opset 9999": (lambda m: setattr(m.opset_import[0], "version", 9999), "found opset 9999; one from 1 to 28"),
+    "no opset": (lambda m: m.ClearField("opset_import"), "found opset none; one from 1 to 28"),
+    "two opsets": (lambda m: m.opset_import.add(version=3), "found opset 17 and 3; one from 1 to 28"),
+    "ir version": (lambda m: setattr(m, "ir_version", 99), "breaks ONNX's format: Your model ir_version 99"),
+    "input type 0": (
+        lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0),
+        "input 'x': found element type UNDEFINED (0); allowed: DOUBLE, INT64, ",
+    ),
+    "input type 99": (
+        lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 99),
+        "input 'x': found element type 99; allowed: ",
+    ),
+    "output without a type": (
+        lambda m: m.graph.output[0].ClearField("type"),
+        "output 'y': found element type UNDEFINED (0); allowed: ",
+    ),
+    "sequence": (
+        lambda m: m.graph.output[0].type.sequence_type.elem_type.tensor_type.SetInParent(),
+        "output 'y': found a sequence_type; a tensor is allowed",
+    ),
+    "weight type 99": (
+        lambda m: setattr(m.graph.initializer[0], "data_type", 99),
+        "tensor 'weight': found element type 99; allowed: ",
+    ),
+    "weight of text": (
+        lambda m: setattr(m.graph.initializer[0], "data_type", TensorProto.STRING),
+        "tensor 'weight': found element type STRING (8); allowed: ",
+    ),
+    "dilation 0": (
+        lambda m: attribute(m, "dilations").ints.__setitem__(0, 0),
+        "operator Conv 'conv': dilations: found [0, 1]; each must be from 1 to 2147483647",
+    ),
+    "stride -1": (
+        lambda m: attribute(m, "strides").ints.__setitem__(1, -1),
+        "Conv 'conv': strides: found [1, -1]; each",
+    ),
+    "groups 0": (
+        lambda m: setattr(attribute(m, "group"), "i", 0),
+        "Conv 'conv': group: found [0]; each must be from 1",
+    ),
+    "padding of 2^62": (
+        lambda m: m.graph.node[0].attribute.append(helper.make_attribute("pads", [2**62, 0, 0, 0])),
+        "Conv 'conv': pads: found [4611686018427387904, 0, 0, 0]; each must be from",
+    ),
+    "NaN attribute": (
+        lambda m: m.graph.node[3].attribute.append(helper.make_attribute("alpha", float("nan"))),
+        "operator Mul 'double': alpha: found NaN; a number is expected",
+    ),
+    "input of 2^62": (
+        lambda m: setattr(dims_of(m)[0], "dim_value", 2**62),
+        "input 'x': found shape [4611686018427387904, 3, 9, 9]; a tensor has at most 2147483648 elements",
+    ),
+    "input of -1": (
+        lambda m: setattr(dims_of(m)[0], "dim_value", -1),
+        "input 'x': found shape [-1, 3, 9, 9]; each extent must be at least 1",
+    ),
+    "value of 2^62": (
+        lambda m: setattr(m.graph.value_info[0].type.tensor_type.shape.dim[0], "dim_value", 2**62),
+        "value 'c': found shape [4611686018427387904, 4, 7, 7]; a tensor has at most",
+    ),
+    "weight of 2^62": (
+        lambda m: m.graph.initializer[0].dims.__setitem__(0, 2**62),
+        "tensor 'weight': found shape [4611686018427387904, 3, 3, 3]; a tensor has at most",
+    ),
+    "weight of -4": (
+        lambda m: m.graph.initializer[0].dims.__setitem__(0, -4),
+        "tensor 'weight': found shape [-4, 3, 3, 3]; each extent must be at least 0",
+    ),
+    "2 GiB declared": (
+        lambda m: m.graph.initializer[0].dims.__setitem__(0, 2**24),
+        "tensor 'weight': found 432 bytes; shape [16777216, 3, 3, 3] has 1811939328",
+    ),
+    "many times 8 GiB declared": (
+        lambda m: m.graph.initializer.extend(
+            [TensorProto(name=str(i), data_type=1, dims=[2**31 // 4, 1], raw_data=b"") for i in range(9)]
+        ),
+        "tensor '0': found 0 bytes; shape [536870912, 1] has 2147483648",
+    ),
+    "values twice": (
+        lambda m: m.graph.initializer[0].float_data.append(1),
+        "tensor 'weight': found values in raw_data and float_data; one place is allowed",
+    ),
+    "NaN weight": (
+        lambda m: put(m, 0, 5, float("nan")),
+        "tensor 'weight': 1 of 108 values are not a number (NaN); weights must be numbers",
+    ),
+    "infinite weight": (lambda m: put(m, 0, 7, float("inf")), "tensor 'weight': 1 of 108 values are infinite; weights"),
+    "NaN constant": (
+        lambda m: m.graph.node[2].attribute[0].t.float_data.__setitem__(0, float("nan")),
+        "value of operator Constant 'two': 1 of 1 values are not a number",
+    ),
+    "unknown domain": (
+        lambda m: setattr(m.graph.node[3], "domain", "evil"),
+        "operator Mul 'double': found domain 'evil'; allowed: '', 'ai.onnx', 'com.microsoft'",
+    ),
+    "function": (
+        lambda m: (
+            m.functions.add(name="Twice", domain="f"),
+            m.graph.node.add(op_type="Twice", domain="f", output=["t"]),
+        ),
+        "operator Twice 't': is a function of this file; inline it first",
+    ),
+    "unknown operator": (lambda m: setattr(m.graph.node[3], "op_type", "Wobble"), "No Op registered for Wobble"),
+    "cycle": (lambda m: m.graph.node[0].input.__setitem__(0, "y"), "Nodes in a graph must be topologically sorted"),
+    "unknown value": (lambda m: m.graph.node[0].input.__setitem__(0, "z"), "Nodes in a graph must be topologically"),
+    "two values of one name": (
+        lambda m: m.graph.node[3].output.__setitem__(0, "c"),
+        "'c' has been used as output names",
+    ),
+    "weight without a name": (lambda m: m.graph.initializer[0].ClearField("name"), "Field 'name' of 'init'"),
+    "input without a name": (lambda m: m.graph.input.add().CopyFrom(helper.make_tensor_value_info("", 1, [1])), "name"),
+    "two weights of one name": (
+        lambda m: m.graph.initializer.append(m.graph.initializer[0]),
+        "weight initializer name is not unique",
+    ),
+    "two outputs of one name": (lambda m: m.graph.output.append(m.graph.output[0]), "output 'y' is given 2 times"),
+    "sparse weight": (
+        lambda m: m.graph.sparse_initializer.add(values=m.graph.initializer[0]),
+        "net.onnx: found a sparse tensor; only dense ones are allowed",
+    ),
+    "deep subgraphs": (lambda m: nest(m, 9), "is the 9th subgraph within another; 8 are allowed"),
+    "many operators": (
+        lambda m: m.graph.node.extend([onnx.NodeProto()] * (MAX_NODES + 1)),
+        "holds more than 100000 operators",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_is_not_allowed_is_told_with_its_place(project: Path, name: str) -> None:
+    break_, message = BREAKS[name]
+    model = make()
+    break_(model)
+    Path("net.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ExtractError) as caught:
+        read_onnx(NET)
+    assert str(caught.value).startswith("model net: net.onnx: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("opset", [17, 21])
+@pytest.mark.parametrize("data", ["", "weights/net.data"])
+def test_what_is_allowed_is_imported(project: Path, opset: int, data: str) -> None:
+    model = make()
+    model.opset_import[0].version = opset
+    model.opset_import.add(domain="com.microsoft", version=1)
+    if data:
+        Path("weights").mkdir()
+        onnx.external_data_helper.convert_model_to_external_data(model, location=data, size_threshold=0)
+    onnx.save(model, "net.onnx")
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in read_onnx(NET).graph.initializer}
+    expected = {tensor.name: numpy_helper.to_array(tensor) for tensor in make().graph.initializer}
+    assert all(np.array_equal(weights[name], array) for name, array in expected.items())
+    assert load_model(NET).outputs[0].shape == (1, 4, 49)
+
+
+def test_weights_in_another_file_are_checked_too(project: Path) -> None:
+    model = make()
+    onnx.external_data_helper.convert_model_to_external_data(model, location="net.data", size_threshold=0)
+    onnx.save(model, "net.onnx")
+    content = bytearray(Path("net.data").read_bytes())
+    content[:4] = np.float32("nan").tobytes()
+    Path("net.data").write_bytes(content)
+    with pytest.raises(ExtractError, match="tensor 'weight': 1 of 108 values are not a number"):
+        read_onnx(NET)
+    Path("net.data").write_bytes(content[:400])
+    with pytest.raises(ExtractError, match=r"in 'net\.data' up to byte \d+; that file has 400 bytes"):
+        read_onnx(NET)
+    Path("net.data").unlink()
+    with pytest.raises(ExtractError, match=r"in 'net\.data', and there is no such file"):
+        read_onnx(NET)
+    loose = make()
+    loose.graph.initializer[0].ClearField("raw_data")
+    loose.graph.initializer[0].data_location = TensorProto.EXTERNAL
+    loose.graph.initializer[0].external_data.add(key="location", value="net.data")
+    Path("net.onnx").write_bytes(loose.SerializeToString())
+    Path("net.data").write_bytes(bytes(500))
+    with pytest.raises(ExtractError, match=r"tensor 'weight': found 500 bytes; shape .* has 432"):
+        read_onnx(NET)
+
+
+def test_a_value_that_no_file_declares_is_limited_too(project: Path) -> None:
+    model = make()
+    model.graph.initializer.append(numpy_helper.from_array(np.array([2**24, 1, 1, 1]), "huge"))
+    model.graph.node[3].input[1] = "grown"
+    model.graph.node.insert(3, helper.make_node("ConstantOfShape", ["huge"], ["grown"], "grow"))
+    Path("net.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ExtractError, match=r"has the shape \[16777216, 1, 4, 49\]; a value has at most 2147483648"):
+        load_model(NET)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_damaged_file_gives_an_error_or_inputs(project_once: Path, data: st.DataObject) -> None:
+    content = bytearray(make().SerializeToString())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place] = data.draw(st.integers(0, 255) | st.sampled_from([content[place] ^ 1, 0, 255]))
+    Path("net.onnx").write_bytes(content)
+    try:
+        assert input_infos(NET, read_onnx(NET))
+    except ExtractError as error:
+        assert "\n" not in str(error)
