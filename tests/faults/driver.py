@@ -1,0 +1,111 @@
+"""A process that does one job after another, each in a fork of its own in which a chosen call to the system can fail.
+
+It imports the package once, which takes far longer than a job. `system_calls.c` is loaded into it, where a C compiler is.
+Each line of its input is a job, as JSON, and each line of its output says how the job ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anole.__main__ import main
+from anole.merge import exchange, stage  # noqa: F401  (once here, and not in every fork)
+from anole.spec import reading  # noqa: F401
+from anole.store.shard import Shard
+
+from ..record_project import CONV, confirmation_of, run_of, trial_of
+
+LATENCIES_S = (4e-3, None, 2e-3)
+"""What `append` stores: so many trials, of which the second failed."""
+
+CONFIRMED_S = (2.1e-3, 4.1e-3)
+"""And then so many confirmations."""
+
+PATIENCE_S = 60
+"""A job that takes longer hangs."""
+
+_SHIM = ctypes.CDLL(None)
+
+
+def acknowledge(what: str) -> None:
+    """Tells the outside that something is stored for good."""
+    os.write(1, f"{what}\n".encode())
+    if "LD_PRELOAD" in os.environ:
+        _SHIM.shim_note(what.encode())
+
+
+@main.command()
+@click.argument("shards", type=click.Path(path_type=Path))
+def append(shards: Path) -> None:
+    """Append trials and confirmations to a shard in SHARDS, after those that are there."""
+    with Shard.open(shards, run_of(CONV), CONV) as shard:
+        for latency_s in LATENCIES_S[len(shard.trials) :]:
+            trial = trial_of(len(shard.trials), latency_s, CONV.workload.flop)
+            shard.append_iteration(trial.number, {"steps": 500.0})
+            shard.append_trial(trial)
+            acknowledge(f"trial {trial.number}")
+        for rank, latency_s in enumerate(CONFIRMED_S[len(shard.confirmations) :], start=len(shard.confirmations)):
+            shard.append_confirmation(confirmation_of(shard.trials[2 * rank], latency_s, len(shard.trials), rank))
+            acknowledge(f"confirmation {rank}")
+
+
+def do(job: dict[str, Any]) -> None:
+    """Does one job in this process, which ends with it.
+
+    Args:
+        job: `arguments` of the command line, `folder` below which calls count, `output` and `error` for what it
+            prints and, where a call is to fail, its `number`, the `fault`, the `errno` and whether it is `lasting`;
+            `record` is the file that all calls are recorded in.
+    """
+    signal.alarm(PATIENCE_S)
+    for descriptor, name in ((1, "output"), (2, "error")):
+        file = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, descriptor)
+    if "LD_PRELOAD" in os.environ:
+        fault = (job.get("number", 0), job.get("fault", 0), job.get("errno", 0), job.get("lasting", 0))
+        record = job.get("record")
+        _SHIM.shim_arm(job["folder"].encode(), ctypes.c_long(fault[0]), *fault[1:], record and record.encode())
+    main(job["arguments"], prog_name="anole")
+
+
+def end_of(job: dict[str, Any]) -> int:
+    """Does one job; returns its exit status. Tidying up an interpreter would take longer than the job."""
+    try:
+        do(job)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def serve() -> None:
+    """Does the jobs of standard input, each in a fork."""
+    gc.collect()
+    gc.freeze()
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            os._exit(end_of(json.loads(line)))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        do(json.loads(sys.argv[1]))
+    serve()

@@ -1,0 +1,248 @@
+"""Runs commands in which one call to the operating system fails, and tells how each ended.
+
+Two engines do it: `system_calls.c`, loaded before the C library, which needs a C compiler and takes milliseconds; and
+strace's fault injection, which needs no compiler, fails calls in the kernel and takes a second.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+class Kind(IntEnum):
+    """What happens at the chosen call; the numbers are those of `system_calls.c`."""
+
+    FAIL = 1
+    CUT_SHORT = 2
+    FAIL_HALFWAY = 3
+    KILL = 4
+    KILL_HALFWAY = 5
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens at the call of a number, counted from 1.
+
+    Attributes:
+        errno: the error, where the call fails.
+        lasting: whether every call from there on fails, as on a full disk.
+    """
+
+    number: int
+    kind: Kind
+    errno: int = 0
+    lasting: bool = False
+
+    def __str__(self) -> str:
+        name = errno.errorcode[self.errno] if self.errno else ""
+        return f"{self.kind.name} {name} at call {self.number}{' and all after it' if self.lasting else ''}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that a command made below its folder.
+
+    Attributes:
+        path: the file, as it was named when it was opened.
+    """
+
+    number: int
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a call changed, or, for ``note``, what was acknowledged at this time.
+
+    Attributes:
+        name: create, mkdir, write, truncate, sync, rename, link, unlink or note.
+        inode: the file's number; numbers are used again.
+        data: what was written; for ``rename`` and ``link`` the new path; for ``note`` the text.
+    """
+
+    name: str
+    inode: int
+    offset: int
+    path: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        status: the exit status, or minus the signal's number.
+        acknowledged: what it said was stored.
+    """
+
+    status: int
+    acknowledged: tuple[str, ...]
+    error: str
+    calls: tuple[Call, ...] = ()
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def told(self) -> bool:
+        """Whether it told an error as a command must: with a status and on one line."""
+        lines = [line for line in self.error.splitlines() if line.startswith("anole: ")]
+        return self.status == 2 and len(lines) == 1 and "Traceback" not in self.error
+
+    @property
+    def killed(self) -> bool:
+        """Whether the fault killed it."""
+        return self.status == -9
+
+
+class Driver:
+    """The process that runs commands with the C library's calls replaced; a context manager."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self._process: subprocess.Popen[str] | None = None
+
+    @cached_property
+    def library(self) -> Path:
+        """The shared object, compiled once."""
+        library = self.scratch / "system_calls.so"
+        source = Path(__file__).with_name("system_calls.c")
+        compiler = shutil.which("cc")
+        assert compiler is not None
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+        return library
+
+    def __enter__(self) -> Self:
+        environment = {**_environment(), "LD_PRELOAD": str(self.library)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.driver"],
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process is not None:
+            self._process.communicate()
+
+    def run(self, arguments: list[str], folder: Path, fault: Fault | None = None, record: bool = False) -> Ended:
+        """Runs a command; `record` asks for its calls and what they changed."""
+        assert self._process is not None and self._process.stdin and self._process.stdout
+        job: dict[str, Any] = _job(arguments, folder, self.scratch)
+        if fault is not None:
+            job |= {"number": fault.number, "fault": fault.kind, "errno": fault.errno, "lasting": fault.lasting}
+        if record:
+            job["record"] = str(self.scratch / "record")
+        print(json.dumps(job), file=self._process.stdin, flush=True)
+        status = int(self._process.stdout.readline())
+        entries = tuple(read_record(self.scratch / "record")) if record else ()
+        calls = tuple(Call(each.offset, each.name[1:], each.path) for each in entries if each.name.startswith("?"))
+        changes = tuple(each for each in entries if not each.name.startswith("?"))
+        return Ended(status, *_printed(job), calls, changes)
+
+
+def run_under_strace(
+    arguments: list[str], folder: Path, scratch: Path, call: str, number: int, inject: str
+) -> tuple[Ended, int]:
+    """Runs a command under strace, which lets one call that concerns the folder fail.
+
+    Returns:
+        How it ended, and how many calls were tampered with.
+    """
+    job, log = _job(arguments, folder, scratch), scratch / "strace"
+    own = subprocess.run(
+        ["strace", "-f", "-qq", "-o", log, "-e", f"trace={call}", "-e", f"inject={call}:{inject}:when={number}"]
+        + [part for path in watched(folder) for part in ("-P", str(path))]
+        + [sys.executable, "-m", f"{__package__}.driver", json.dumps(job)],
+        cwd=REPOSITORY,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    tampered = len(re.findall(r"\(INJECTED|killed by SIGKILL", log.read_text()))
+    return Ended(own.returncode, *_printed(job)), tampered
+
+
+def read_record(path: Path) -> Iterator[Entry]:
+    """Yields what `system_calls.c` recorded."""
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+        end = data.index(b"\n", at)
+        name, inode, offset, path_length, data_length = data[at:end].split()
+        middle = end + 1 + int(path_length)
+        at = middle + int(data_length)
+        yield Entry(name.decode(), int(inode), int(offset), data[end + 1 : middle].decode(), data[middle:at])
+
+
+def faults_of(call: Call) -> list[Fault]:
+    """Returns everything that can happen at a call: the errors that it may give, a cut, and the process's death."""
+    number, writes = call.number, call.name in ("write", "pwrite")
+    faults = [Fault(number, Kind.FAIL, each) for each in ERRORS[call.name]]
+    if call.name in FULL_DISK:
+        faults.append(Fault(number, Kind.FAIL, errno.ENOSPC, lasting=True))
+    faults.append(Fault(number, Kind.FAIL, errno.EIO, lasting=True))
+    if writes:
+        faults += [Fault(number, Kind.FAIL_HALFWAY, errno.ENOSPC), Fault(number, Kind.KILL_HALFWAY)]
+    if writes or call.name in ("read", "pread"):
+        faults.append(Fault(number, Kind.CUT_SHORT))
+    return [*faults, Fault(number, Kind.KILL)]
+
+
+ERRORS = {
+    "open": (errno.EACCES, errno.EMFILE, errno.ENOSPC, errno.EIO, errno.EINTR),
+    "write": (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EINTR),
+    "pwrite": (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EINTR),
+    "read": (errno.EIO, errno.EINTR),
+    "pread": (errno.EIO, errno.EINTR),
+    "close": (errno.EIO, errno.EINTR),
+    "fsync": (errno.EIO, errno.ENOSPC, errno.EINTR),
+    "fdatasync": (errno.EIO, errno.ENOSPC, errno.EINTR),
+    "ftruncate": (errno.EIO, errno.EINTR),
+    "flock": (errno.ENOLCK, errno.EINTR),
+    "rename": (errno.EIO, errno.ENOSPC, errno.EACCES),
+    "link": (errno.EIO, errno.ENOSPC, errno.EPERM),
+    "unlink": (errno.EIO, errno.EACCES),
+    "mkdir": (errno.EIO, errno.ENOSPC, errno.EACCES),
+    "chmod": (errno.EIO, errno.EPERM),
+}
+"""The errors that a call may give on Linux, by its name."""
+
+FULL_DISK = ("open", "write", "pwrite", "fsync", "fdatasync", "rename", "link", "mkdir")
+"""The calls that a full disk lets fail."""
+
+
+def watched(folder: Path) -> Iterator[Path]:
+    """Yields the folder and all that is below it."""
+    yield folder
+    yield from folder.rglob("*")
+
+
+def _job(arguments: list[str], folder: Path, scratch: Path) -> dict[str, Any]:
+    printed = {"output": str(scratch / "output"), "error": str(scratch / "error")}
+    return {"arguments": arguments, "folder": str(folder), **printed}
+
+
+def _printed(job: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    return tuple(Path(job["output"]).read_text().splitlines()), Path(job["error"]).read_text()
+
+
+def _environment() -> dict[str, str]:
+    library = {"PYTHONPATH": str(REPOSITORY / "lib"), "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, **library}
