@@ -1,7 +1,7 @@
 """A process that does one job after another, each in a fork of its own in which a chosen call to the system can fail.
 
-It imports the package once, which takes far longer than a job. `system_calls.c` is loaded into it, where a C compiler is.
-Each line of its input is a job, as JSON, and each line of its output says how the job ended.
+It imports the package once, which takes far longer than a job. Where there is a C compiler, `system_calls.c` is loaded
+into it. Each line of its input is a job, as JSON, and each line of its output says how the job ended.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ CONFIRMED_S = (2.1e-3, 4.1e-3)
 PATIENCE_S = 60
 """A job that takes longer hangs."""
 
-_SHIM = ctypes.CDLL(None)
+_LOADED = ctypes.CDLL(None)
 
 
 def acknowledge(what: str) -> None:
     """Tells the outside that something is stored for good."""
     os.write(1, f"{what}\n".encode())
-    if "LD_PRELOAD" in os.environ:
-        _SHIM.shim_note(what.encode())
+    if hasattr(_LOADED, "shim_note"):
+        _LOADED.shim_note(what.encode())
 
 
 @main.command()
@@ -71,10 +71,10 @@ def do(job: dict[str, Any]) -> None:
     for descriptor, name in ((1, "output"), (2, "error")):
         file = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, descriptor)
-    if "LD_PRELOAD" in os.environ:
+    if hasattr(_LOADED, "shim_arm"):
         fault = (job.get("number", 0), job.get("fault", 0), job.get("errno", 0), job.get("lasting", 0))
         record = job.get("record")
-        _SHIM.shim_arm(job["folder"].encode(), ctypes.c_long(fault[0]), *fault[1:], record and record.encode())
+        _LOADED.shim_arm(job["folder"].encode(), ctypes.c_long(fault[0]), *fault[1:], record and record.encode())
     main(job["arguments"], prog_name="anole")
 
 

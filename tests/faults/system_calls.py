@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -117,21 +117,22 @@ class Driver:
         self._process: subprocess.Popen[str] | None = None
 
     @cached_property
-    def library(self) -> Path:
-        """The shared object, compiled once."""
+    def library(self) -> Path | None:
+        """The shared object; None where there is no C compiler, and then no call can be recorded or fail."""
         library = self.scratch / "system_calls.so"
         source = Path(__file__).with_name("system_calls.c")
         compiler = shutil.which("cc")
-        assert compiler is not None
+        if compiler is None:
+            return None
         subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
         return library
 
     def __enter__(self) -> Self:
-        environment = {**_environment(), "LD_PRELOAD": str(self.library)}
+        preloaded = {} if self.library is None else {"LD_PRELOAD": str(self.library)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", f"{__package__}.driver"],
             cwd=REPOSITORY,
-            env=environment,
+            env={**_environment(), **preloaded},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -145,6 +146,7 @@ class Driver:
     def run(self, arguments: list[str], folder: Path, fault: Fault | None = None, record: bool = False) -> Ended:
         """Runs a command; `record` asks for its calls and what they changed."""
         assert self._process is not None and self._process.stdin and self._process.stdout
+        assert fault is None or self.library is not None, "no call can fail without a C compiler"
         job: dict[str, Any] = _job(arguments, folder, self.scratch)
         if fault is not None:
             job |= {"number": fault.number, "fault": fault.kind, "errno": fault.errno, "lasting": fault.lasting}
@@ -152,16 +154,20 @@ class Driver:
             job["record"] = str(self.scratch / "record")
         print(json.dumps(job), file=self._process.stdin, flush=True)
         status = int(self._process.stdout.readline())
-        entries = tuple(read_record(self.scratch / "record")) if record else ()
+        entries = tuple(read_record(self.scratch / "record")) if record and self.library else ()
         calls = tuple(Call(each.offset, each.name[1:], each.path) for each in entries if each.name.startswith("?"))
         changes = tuple(each for each in entries if not each.name.startswith("?"))
         return Ended(status, *_printed(job), calls, changes)
 
 
 def run_under_strace(
-    arguments: list[str], folder: Path, scratch: Path, call: str, number: int, inject: str
+    arguments: list[str], folder: Path, watched: Iterable[Path], scratch: Path, call: str, number: int, inject: str
 ) -> tuple[Ended, int]:
-    """Runs a command under strace, which lets one call that concerns the folder fail.
+    """Runs a command under strace, which lets one call that concerns one of the watched files fail.
+
+    Args:
+        number: which of these calls, from 1.
+        inject: what happens, in strace's words, such as ``error=EIO`` or ``signal=KILL``.
 
     Returns:
         How it ended, and how many calls were tampered with.
@@ -169,7 +175,7 @@ def run_under_strace(
     job, log = _job(arguments, folder, scratch), scratch / "strace"
     own = subprocess.run(
         ["strace", "-f", "-qq", "-o", log, "-e", f"trace={call}", "-e", f"inject={call}:{inject}:when={number}"]
-        + [part for path in watched(folder) for part in ("-P", str(path))]
+        + [part for path in watched for part in ("-P", str(path))]
         + [sys.executable, "-m", f"{__package__}.driver", json.dumps(job)],
         cwd=REPOSITORY,
         env=_environment(),
@@ -226,12 +232,6 @@ ERRORS = {
 
 FULL_DISK = ("open", "write", "pwrite", "fsync", "fdatasync", "rename", "link", "mkdir")
 """The calls that a full disk lets fail."""
-
-
-def watched(folder: Path) -> Iterator[Path]:
-    """Yields the folder and all that is below it."""
-    yield folder
-    yield from folder.rglob("*")
 
 
 def _job(arguments: list[str], folder: Path, scratch: Path) -> dict[str, Any]:

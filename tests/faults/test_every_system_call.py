@@ -1,29 +1,23 @@
 """A fault at every system call of appending, merging and importing loses no acknowledged trial, or the error is told.
 
-A command runs once to count its calls below the project's folder. Then it runs once for each call and each fault that the
-call may meet: the errors of Linux, a full disk from there on, half a write, and the death of the process. After each, what
-was acknowledged is there, a failure was told on one line with an exit status, and the same command without a fault ends
-well. A sample of the cases runs by default; all of them run where the slow tests do.
+A command runs once to count its calls below the project's folder. Then it runs once for each call and each fault that
+the call may meet: the errors of Linux, a full disk from there on, half a write, and the death of the process. After each,
+what was acknowledged is there, a failure was told on one line with an exit status, and the same command without a fault
+ends well. A sample of the cases runs by default; all of them run where the slow tests do.
+
+The calls of the C library are replaced, see `system_calls.c`; strace repeats a few cases within the kernel.
 """
 
 from __future__ import annotations
 
 import errno
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from anole.errors import StoreError
-from anole.store.content import ShardContent
-from anole.store.shard import Shard, read_shard, shard_path
-
-from ..record_project import CONV, DENSE, Project, dump_of, run_of
-from .driver import CONFIRMED_S, LATENCIES_S
+from .scenarios import SCENARIOS, Recorded, Scenario, append_arguments, prepared, require
 from .system_calls import ERRORS, Driver, Ended, Fault, Kind, faults_of, run_under_strace
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
@@ -36,195 +30,15 @@ LISTED = 40
 """So many failed cases are listed at most."""
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A command, and what must hold.
-
-    Attributes:
-        prepare: fills the project's folder.
-        arguments: the command line, in a project's folder.
-        standing: asserts what holds after any fault.
-        complete: asserts what holds after the command ended well.
-    """
-
-    prepare: Callable[[Path], object]
-    arguments: Callable[[Path], list[str]]
-    standing: Callable[[Path, Ended], None]
-    complete: Callable[[Path], None]
-
-
-class Broken(Exception):
-    """Something does not hold that must; the message says what."""
-
-
-def require(holds: bool, problem: str) -> None:
-    """Raises what pytest's own assertions would take far longer to describe, for hundreds of cases."""
-    if not holds:
-        raise Broken(problem)
-
-
-def trials_of(folder: Path) -> dict[str, set[tuple[Any, ...]]]:
-    """Returns the states of each run in a folder of shards, as the tuples of their trials; empty ones are left out."""
-    states: dict[str, set[tuple[Any, ...]]] = {}
-    for path in sorted(folder.glob("*/*.jsonl")):
-        content = content_at(path)
-        if content is not None and content.trials:
-            states.setdefault(content.run.key, set()).add(content.trials)
-    return states
-
-
-def content_at(path: Path) -> ShardContent | None:
-    """Reads a shard; None where there is none, or none whose first line was written."""
-    if not path.exists():
-        return None
-    try:
-        return read_shard(path)
-    except StoreError as error:
-        assert "holds no run" in str(error), error
-        return None
-
-
-def append_arguments(folder: Path) -> list[str]:
-    return ["append", str(folder / "work/shards")]
-
-
-def appended_stand(folder: Path, ended: Ended) -> None:
-    content = content_at(shard_path(folder / "work/shards", run_of(CONV)))
-    kinds = Counter(text.split()[0] for text in ended.acknowledged)
-    trials, confirmations = (content.trials, content.confirmations) if content else ((), ())
-    require([trial.measurement.latency_s for trial in trials] == list(LATENCIES_S[: len(trials)]), "other trials are there")
-    confirmed_s = [each.measurement.latency_s for each in confirmations]
-    require(confirmed_s == list(CONFIRMED_S[: len(confirmations)]), "other confirmations are there")
-    require(kinds["trial"] <= len(trials), f"{kinds['trial']} were acknowledged and {len(trials)} are there")
-    require(kinds["confirmation"] <= len(confirmations), "an acknowledged confirmation is gone")
-    whole = (len(trials), len(confirmations)) == (len(LATENCIES_S), len(CONFIRMED_S))
-    require(ended.status != 0 or whole, "success was told, and something is missing")
-
-
-def appended_all(folder: Path) -> None:
-    content = read_shard(shard_path(folder / "work/shards", run_of(CONV)))
-    found = len(content.trials), len(content.confirmations)
-    require(found == (len(LATENCIES_S), len(CONFIRMED_S)), f"{found} trials and confirmations are there")
-
-
-def begin(folder: Path) -> None:
-    """Stores a first trial, and half a line of the next one as a crash leaves it."""
-    with Shard.open(folder / "work/shards", run_of(CONV), CONV) as shard:
-        shard.append_trial(Project.trial_of(0, LATENCIES_S[0], CONV.workload.flop))
-    with shard.path.open("ab") as file:
-        file.write(b'{"kind":"iteration","number":1,"lo')
-
-
-def merge_arguments(folder: Path) -> list[str]:
-    project = Project(folder)
-    options = ["--spec", str(folder / "models.yaml"), "--shards", str(project.shards), "--database"]
-    return ["merge", *options, str(project.database), str(folder / "builds/net-cpu")]
-
-
-def fill(folder: Path) -> None:
-    project = Project(folder)
-    project.tune(run_of(CONV), CONV, [4e-3, None, 2e-3], [2.1e-3])
-    project.tune(run_of(DENSE), DENSE, [None])
-    project.extract("net", [(CONV, 4), (DENSE, 1)])
-    project.compile("net", [(CONV, 4, run_of(CONV)), (DENSE, 1, None)])
-
-
-def grow(folder: Path) -> None:
-    """Merges, and appends afterwards."""
-    fill(folder)
-    project = Project(folder)
-    project.merge()
-    project.tune(run_of(CONV), CONV, [1e-3])
-    project.tune(run_of(CONV, seed=1), CONV, [3e-3])
-
-
-def dump_or_none(database: Path) -> dict[str, list[tuple[Any, ...]]] | None:
-    return dump_of(database) if database.exists() else None
-
-
-def import_arguments(folder: Path) -> list[str]:
-    return ["import", str(folder / "there"), "--shards", str(folder / "here")]
-
-
-def import_database_arguments(folder: Path) -> list[str]:
-    return ["import", str(folder / "db/tuning.sqlite"), "--shards", str(folder / "here")]
-
-
-def two_machines(folder: Path) -> None:
-    """Lets another machine grow one run, tune another run differently and a third one alone."""
-    there = Project(folder)
-    there.shards = folder / "there"
-    here = Project(folder)
-    here.shards = folder / "here"
-    here.tune(run_of(CONV), CONV, [4e-3, None], [3.9e-3])
-    here.tune(run_of(DENSE), DENSE, [7e-3, 6e-3])
-    shutil.copytree(here.shards, there.shards)
-    shard_path(there.shards, run_of(DENSE)).unlink()
-    there.tune(run_of(CONV), CONV, [1e-3])
-    there.tune(run_of(DENSE), DENSE, [5e-3, 4e-3, 3e-3])
-    there.tune(run_of(CONV, seed=1), CONV, [2e-3])
-    there.merge()
-
-
-def scenario(name: str, sample: Path) -> Scenario:
-    """Returns a scenario; `sample` is a prepared folder in which the command ended well."""
-    if name.startswith("append"):
-        prepare = begin if name == "append after a torn line" else lambda folder: None
-        return Scenario(prepare, append_arguments, appended_stand, appended_all)
-    if name.startswith("merge"):
-        prepare = fill if name == "merge into nothing" else grow
-        place = "db/tuning.sqlite"
-        expected: list[Any] = []
-
-        def databases() -> list[Any]:
-            expected[:] = expected or [dump_or_none(sample / each / place) for each in ("before", "after")]
-            return expected
-
-        def standing(folder: Path, ended: Ended) -> None:
-            allowed = databases()[1:] if ended.status == 0 else databases()
-            require(dump_or_none(folder / place) in allowed, "the database is neither the old nor the new one")
-
-        def complete(folder: Path) -> None:
-            require(dump_of(folder / place) == databases()[1], "the database does not equal the shards")
-            left = [path.name for path in (folder / "db").iterdir() if path.name != "tuning.sqlite"]
-            require(not left, f"{left} are left beside the database")
-
-        return Scenario(prepare, merge_arguments, standing, complete)
-
-    def stand(folder: Path, ended: Ended) -> None:
-        before, after = trials_of(sample / "before/here"), trials_of(sample / "after/here")
-        found = trials_of(folder / "here")
-        for run, states in before.items():
-            kept = {state[: len(each)] for each in states for state in found.get(run, set())}
-            require(states <= kept, f"the local trials of the run {run} are gone")
-        allowed = {run: before.get(run, set()) | after[run] for run in after}
-        require(all(states <= allowed[run] for run, states in found.items()), "there are trials that nobody stored")
-        require(ended.status != 0 or found == after, "success was told, and trials are missing")
-
-    def imported(folder: Path) -> None:
-        require(trials_of(folder / "here") == trials_of(sample / "after/here"), "trials are missing")
-
-    arguments = import_database_arguments if name == "import a database" else import_arguments
-    return Scenario(two_machines, arguments, stand, imported)
-
-
-SCENARIOS = (
-    "append to nothing",
-    "append after a torn line",
-    "merge into nothing",
-    "merge again",
-    "import a folder",
-    "import a database",
-)
-
-
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     with Driver(tmp_path_factory.mktemp("driver")) as running:
         yield running
 
 
-def attempt(run: Callable[[list[str], Path], Ended], again: Driver, wanted: Scenario, before: Path, folder: Path) -> str:
+def attempt(
+    run: Callable[[list[str], Path], Ended], again: Driver, wanted: Scenario, before: Path, folder: Path
+) -> str:
     """Runs a scenario with a fault, and then without; returns what went wrong, or nothing."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(before, folder)
@@ -247,18 +61,6 @@ def shown(error: str) -> str:
     return " | ".join([line for line in lines if "anole" in line][-2:] + lines[-1:])
 
 
-def prepared(driver: Driver, name: str, folder: Path) -> tuple[Scenario, Ended]:
-    """Fills ``before`` and ``after`` in a folder; returns the scenario and how it ends without a fault."""
-    wanted = scenario(name, folder)
-    (folder / "before").mkdir()
-    wanted.prepare(folder / "before")
-    shutil.copytree(folder / "before", folder / "now")
-    clean = driver.run(wanted.arguments(folder / "now"), folder / "now", record=True)
-    (folder / "now").rename(folder / "after")
-    assert clean.status == 0, clean.error
-    return wanted, clean
-
-
 def sampled(cases: Sequence[Fault], most: int) -> list[Fault]:
     """Returns evenly spread cases, the first and the last included."""
     if len(cases) <= most:
@@ -267,7 +69,7 @@ def sampled(cases: Sequence[Fault], most: int) -> list[Fault]:
 
 
 def survive(driver: Driver, name: str, folder: Path, most: int | None) -> None:
-    wanted, clean = prepared(driver, name, folder)
+    clean = prepared(driver, name, folder)
     cases = [fault for call in clean.calls for fault in faults_of(call)]
     chosen = cases if most is None else sampled(cases, most)
     problems = []
@@ -275,7 +77,7 @@ def survive(driver: Driver, name: str, folder: Path, most: int | None) -> None:
         problem = attempt(
             lambda arguments, place, fault=fault: driver.run(arguments, place, fault),
             driver,
-            wanted,
+            clean.scenario,
             folder / "before",
             folder / "now",
         )
@@ -300,10 +102,59 @@ def test_a_fault_at_every_call(driver: Driver, tmp_path: Path, name: str) -> Non
     survive(driver, name, tmp_path, None)
 
 
+@needs_strace
+@pytest.mark.parametrize(
+    ("name", "call", "number", "inject"),
+    [
+        ("append to nothing", "pwrite64", 3, "error=ENOSPC"),
+        ("append to nothing", "fsync", 6, "error=EIO"),
+        ("append after a torn line", "pwrite64", 2, "signal=KILL"),
+        ("merge again", "rename", 1, "error=EIO"),
+        ("merge again", "pwrite64", 9, "error=ENOSPC"),
+        ("import a folder", "openat", 9, "error=EMFILE"),
+    ],
+)
+def test_a_fault_within_the_kernel(
+    driver: Driver, tmp_path: Path, name: str, call: str, number: int, inject: str
+) -> None:
+    clean = prepared(driver, name, tmp_path)
+    tampered = trace(driver, clean, tmp_path, call, number, inject)
+    assert tampered == 1, "no call failed"
+
+
+@pytest.mark.slow
+@needs_strace
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("inject", ["error=ENOSPC", "error=EIO", "signal=KILL"])
+def test_a_fault_at_every_call_within_the_kernel(driver: Driver, tmp_path: Path, name: str, inject: str) -> None:
+    clean = prepared(driver, name, tmp_path)
+    for call in ("openat", "pwrite64", "write", "fsync", "fdatasync", "ftruncate", "rename", "unlink", "close"):
+        number = 1
+        while trace(driver, clean, tmp_path, call, number, inject):
+            number += 1
+
+
+def trace(driver: Driver, clean: Recorded, folder: Path, call: str, number: int, inject: str) -> int:
+    """Asserts that a scenario survives what strace injects; returns how many calls it tampered with."""
+    tampered = 0
+
+    def run(arguments: list[str], place: Path) -> Ended:
+        nonlocal tampered
+        names = {path.relative_to(each) for each in (folder / "before", folder / "after") for path in each.rglob("*")}
+        names |= {Path("db/tuning.sqlite.tmp"), Path("db/tuning.sqlite.tmp-journal")}
+        watched = [place / name for name in sorted(names)]
+        ended, tampered = run_under_strace(arguments, place, watched, driver.scratch, call, number, inject)
+        return ended
+
+    problem = attempt(run, driver, clean.scenario, folder / "before", folder / "now")
+    assert not problem, f"{inject} at {call} {number}: {problem}"
+    return tampered
+
+
 @needs_compiler
 def test_calls_really_fail(driver: Driver, tmp_path: Path) -> None:
     """Without this the tests above could pass because nothing ever failed."""
-    _, clean = prepared(driver, "append to nothing", tmp_path)
+    clean = prepared(driver, "append to nothing", tmp_path)
     write = next(call for call in clean.calls if call.name == "pwrite")
     for kind, told in ((Kind.FAIL, "No space left on device"), (Kind.KILL, "")):
         shutil.copytree(tmp_path / "before", tmp_path / "now")

@@ -1,0 +1,270 @@
+"""The states that a power loss may leave of a folder, from a record of the calls that changed it.
+
+What POSIX promises is little: the content of a file is on the disk after it was synced, and the entries of a folder
+after the folder was. Until then each write, or any part of it, may be there or not, in any order; a file that grew may
+hold zeros; and each new, renamed or removed entry may be there or not. A rename is whole.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+
+from .system_calls import Entry
+
+SECTOR_BYTES = 512
+
+Write = tuple[int, bytes | None]
+"""Bytes at an offset; None cuts the file there, or fills it with zeros up to there."""
+
+
+@dataclass
+class File:
+    """A file: its bytes on the disk, and the writes that are not known to be there."""
+
+    durable: bytes = b""
+    pending: list[Write] = field(default_factory=list)
+
+
+@dataclass
+class Folder:
+    """A folder: its entries on the disk, and the changes that are not known to be there, each a few entries."""
+
+    durable: dict[str, File | Folder] = field(default_factory=dict)
+    pending: list[dict[str, File | Folder | None]] = field(default_factory=list)
+
+    @property
+    def live(self) -> dict[str, File | Folder]:
+        """The entries as programs see them."""
+        return _changed(self.durable, self.pending)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a power loss left.
+
+    Attributes:
+        after: the number of calls that were made.
+        acknowledged: what had been told to be stored.
+        files: the content of each file, by its path in the folder.
+        ended: whether the command had ended.
+    """
+
+    after: int
+    acknowledged: tuple[str, ...]
+    files: Mapping[str, bytes]
+    ended: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Writes the state into an empty folder."""
+        for name, data in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+class Disk:
+    """A folder on a disk that may lose power.
+
+    Args:
+        folder: the folder as it was before the recorded calls; all of it is on the disk.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._place = str(folder)
+        self._by_inode: dict[int, File | Folder] = {}
+        self._root = self._read(folder)
+
+    def do(self, entry: Entry) -> None:
+        """Does what a call did."""
+        if entry.name in ("create", "mkdir"):
+            made: File | Folder = File() if entry.name == "create" else Folder()
+            self._by_inode[entry.inode] = made
+            self._enter(entry.path, made)
+        elif entry.name in ("write", "truncate"):
+            file = self._by_inode[entry.inode]
+            assert isinstance(file, File)
+            file.pending.append((entry.offset, entry.data if entry.name == "write" else None))
+        elif entry.name == "sync":
+            synced = self._by_inode[entry.inode]
+            if isinstance(synced, File):
+                synced.durable = _written(synced.durable, synced.pending)
+            else:
+                synced.durable = synced.live
+            synced.pending.clear()
+        elif entry.name in ("rename", "link"):
+            to = entry.data.decode()
+            assert Path(to).parent == Path(entry.path).parent, "between folders a rename is two changes"
+            change: dict[str, File | Folder | None] = {Path(to).name: self._by_inode[entry.inode]}
+            gone: dict[str, File | Folder | None] = {Path(entry.path).name: None} if entry.name == "rename" else {}
+            self._folder(entry.path).pending.append({**change, **gone})
+        else:
+            assert entry.name == "unlink", entry.name
+            self._folder(entry.path).pending.append({Path(entry.path).name: None})
+
+    def states(self, most: int, draw: random.Random) -> Iterator[dict[str, bytes]]:
+        """Yields states that a power loss may leave now, at most so many: always nothing and all that is pending."""
+        loose = [node for node in self._nodes() if node.pending]
+        variants = [_variants(node, draw) for node in loose]
+        least, whole = [0] * len(loose), [1] * len(loose)
+        choices = [whole, least]
+        for place, several in enumerate(variants):
+            for number in range(2, len(several)):
+                choices += [[*ground[:place], number, *ground[place + 1 :]] for ground in (whole, least)]
+        choices += [[draw.randrange(len(several)) for several in variants] for _ in range(most)]
+        if len(choices) > most:
+            choices = [*choices[:2], *draw.sample(choices[2:], most - 2)]
+        for choice in choices:
+            picked = {id(node): variants[place][choice[place]] for place, node in enumerate(loose)}
+            yield dict(self._files(self._root, "", picked))
+
+    def _read(self, path: Path) -> Folder:
+        folder = Folder()
+        self._by_inode[path.stat().st_ino] = folder
+        for each in sorted(path.iterdir()):
+            if each.is_dir():
+                folder.durable[each.name] = self._read(each)
+            else:
+                folder.durable[each.name] = self._by_inode[each.stat().st_ino] = File(each.read_bytes())
+        return folder
+
+    def _folder(self, path: str) -> Folder:
+        """Returns the folder that a path lies in."""
+        folder = self._root
+        for name in Path(path).relative_to(self._place).parts[:-1]:
+            inner = folder.live[name]
+            assert isinstance(inner, Folder)
+            folder = inner
+        return folder
+
+    def _enter(self, path: str, node: File | Folder) -> None:
+        self._folder(path).pending.append({Path(path).name: node})
+
+    def _nodes(self) -> list[File | Folder]:
+        """Returns all files and folders that may be reached after a power loss."""
+        found: dict[int, File | Folder] = {}
+        waiting: list[File | Folder] = [self._root]
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in found:
+                found[id(node)] = node
+                if isinstance(node, Folder):
+                    waiting += [*node.durable.values(), *node.live.values()]
+                    waiting += [each for change in node.pending for each in change.values() if each is not None]
+        return list(found.values())
+
+    def _files(self, folder: Folder, place: str, picked: Mapping[int, object]) -> Iterator[tuple[str, bytes]]:
+        entries = picked.get(id(folder), folder.durable)
+        assert isinstance(entries, dict)
+        for name, node in entries.items():
+            if isinstance(node, Folder):
+                yield from self._files(node, f"{place}{name}/", picked)
+            else:
+                data = picked.get(id(node), node.durable)
+                assert isinstance(data, bytes)
+                yield place + name, data
+
+
+def crash_states(disk: Disk, entries: Iterable[Entry], most: int, seed: int = 0) -> Iterator[State]:
+    """Yields the different states that a power loss may leave between any two calls, at most so many after each."""
+    draw, seen = random.Random(seed), set()
+    acknowledged: list[str] = []
+    changes = list(entries)
+    for number in range(len(changes) + 1):
+        if number:
+            entry = changes[number - 1]
+            if entry.name == "note":
+                acknowledged.append(entry.data.decode())
+            else:
+                disk.do(entry)
+        ended = number == len(changes)
+        for files in disk.states(most, draw):
+            mark = hash((tuple(acknowledged), ended, tuple(sorted(files.items()))))
+            if mark not in seen:
+                seen.add(mark)
+                yield State(number, tuple(acknowledged), files, ended)
+
+
+def sampled_states(states: Sequence[State], most: int | None) -> list[State]:
+    """Returns states, all that differ in more than temporary files before others, the last ones first.
+
+    Args:
+        most: so many; None for all.
+    """
+    if most is None or len(states) <= most:
+        return list(states)
+    seen, first, others = set(), [], []
+    for state in reversed(states):
+        kept = [(name, data) for name, data in sorted(state.files.items()) if not _temporary(name)]
+        mark = hash((state.acknowledged, state.ended, tuple(kept)))
+        (others if mark in seen else first).append(state)
+        seen.add(mark)
+    draw = random.Random(0)
+    if len(first) > most:
+        return draw.sample(first, most)
+    return first + draw.sample(others, most - len(first))
+
+
+def _temporary(name: str) -> bool:
+    return ".tmp" in name or Path(name).name.startswith(".")
+
+
+def _variants(node: File | Folder, draw: random.Random) -> list[object]:
+    """Returns what may be left of a file or a folder: first what is there for sure, then all, then parts."""
+    if isinstance(node, Folder):
+        return [node.durable, node.live, *(_changed(node.durable, part) for part in _parts(node.pending, draw))]
+    pieces = [piece for write in node.pending for piece in _pieces(write)]
+    parts: list[object] = [_written(node.durable, part) for part in _parts(pieces, draw)]
+    whole = _written(node.durable, node.pending)
+    for size in {len(whole), (len(node.durable) + len(whole)) // 2}:
+        parts.append(node.durable.ljust(size, b"\0"))
+    for cut in (1, 40, len(whole) - len(node.durable) - 1):
+        parts.append(whole[: len(node.durable) + max(cut, 0)])
+    return [node.durable, whole, *dict.fromkeys(parts)]
+
+
+def _parts(changes: list, draw: random.Random) -> list[list]:
+    """Returns subsets of changes in their order: all of few; of many prefixes, those without one, and some others."""
+    if len(changes) <= 5:
+        sizes = range(1, len(changes))
+        return [list(part) for size in sizes for part in combinations(changes, size)]
+    chosen = [changes[:end] for end in range(1, len(changes))]
+    chosen += [changes[:place] + changes[place + 1 :] for place in range(len(changes))]
+    chosen += [[each for each in changes if draw.random() < 0.5] for _ in range(16)]
+    return draw.sample(chosen, min(len(chosen), 64))
+
+
+def _pieces(write: Write) -> Iterator[Write]:
+    """Yields the parts of a write that the disk takes at once: its sectors."""
+    offset, data = write
+    if data is None:
+        yield write
+        return
+    start = 0
+    while start < len(data):
+        end = min(len(data), start + SECTOR_BYTES - (offset + start) % SECTOR_BYTES)
+        yield offset + start, data[start:end]
+        start = end
+
+
+def _written(data: bytes, writes: Iterable[Write]) -> bytes:
+    content = bytearray(data)
+    for offset, new in writes:
+        if new is None:
+            del content[offset:]
+        content.extend(bytes(max(0, offset - len(content))))
+        if new is not None:
+            content[offset : offset + len(new)] = new
+    return bytes(content)
+
+
+def _changed(
+    entries: dict[str, File | Folder], changes: Iterable[Mapping[str, File | Folder | None]]
+) -> dict[str, File | Folder]:
+    names: dict[str, File | Folder | None] = dict(entries)
+    for change in changes:
+        names |= change
+    return {name: node for name, node in names.items() if node is not None}

@@ -1,0 +1,230 @@
+"""Commands that store or take over trials, and what must hold after any fault of theirs and after they ended well."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anole.errors import StoreError
+from anole.store.content import ShardContent
+from anole.store.shard import Shard, read_shard, shard_path
+
+from ..record_project import CONV, DENSE, Project, dump_of, run_of
+from .crash_states import Disk
+from .driver import CONFIRMED_S, LATENCIES_S
+from .system_calls import Call, Driver, Ended, Entry
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A command, and what must hold.
+
+    Attributes:
+        prepare: fills the project's folder.
+        arguments: the command line, in a project's folder.
+        standing: asserts what holds after any fault.
+        complete: asserts what holds after the command ended well.
+    """
+
+    prepare: Callable[[Path], object]
+    arguments: Callable[[Path], list[str]]
+    standing: Callable[[Path, Ended], None]
+    complete: Callable[[Path], None]
+
+
+class Broken(Exception):
+    """Something does not hold that must; the message says what."""
+
+
+def require(holds: bool, problem: str) -> None:
+    """Raises what pytest's own assertions would take far longer to describe, for hundreds of cases."""
+    if not holds:
+        raise Broken(problem)
+
+
+def trials_of(folder: Path) -> dict[str, set[tuple[Any, ...]]]:
+    """Returns the states of each run in a folder of shards, as the tuples of their trials; empty ones are left out."""
+    states: dict[str, set[tuple[Any, ...]]] = {}
+    for path in sorted(folder.glob("*/*.jsonl")):
+        content = content_at(path)
+        if content is not None and content.trials:
+            states.setdefault(content.run.key, set()).add(content.trials)
+    return states
+
+
+def content_at(path: Path) -> ShardContent | None:
+    """Reads a shard; None where there is none, or none whose first line was written."""
+    if not path.exists():
+        return None
+    try:
+        return read_shard(path)
+    except StoreError as error:
+        assert "holds no run" in str(error), error
+        return None
+
+
+def append_arguments(folder: Path) -> list[str]:
+    return ["append", str(folder / "work/shards")]
+
+
+def appended_stand(folder: Path, ended: Ended) -> None:
+    content = content_at(shard_path(folder / "work/shards", run_of(CONV)))
+    kinds = Counter(text.split()[0] for text in ended.acknowledged)
+    trials, confirmations = (content.trials, content.confirmations) if content else ((), ())
+    require(
+        [trial.measurement.latency_s for trial in trials] == list(LATENCIES_S[: len(trials)]), "other trials are there"
+    )
+    confirmed_s = [each.measurement.latency_s for each in confirmations]
+    require(confirmed_s == list(CONFIRMED_S[: len(confirmations)]), "other confirmations are there")
+    require(kinds["trial"] <= len(trials), f"{kinds['trial']} were acknowledged and {len(trials)} are there")
+    require(kinds["confirmation"] <= len(confirmations), "an acknowledged confirmation is gone")
+    whole = (len(trials), len(confirmations)) == (len(LATENCIES_S), len(CONFIRMED_S))
+    require(ended.status != 0 or whole, "success was told, and something is missing")
+
+
+def appended_all(folder: Path) -> None:
+    content = read_shard(shard_path(folder / "work/shards", run_of(CONV)))
+    found = len(content.trials), len(content.confirmations)
+    require(found == (len(LATENCIES_S), len(CONFIRMED_S)), f"{found} trials and confirmations are there")
+
+
+def begin(folder: Path) -> None:
+    """Stores a first trial, and half a line of the next one as a crash leaves it."""
+    with Shard.open(folder / "work/shards", run_of(CONV), CONV) as shard:
+        shard.append_trial(Project.trial_of(0, LATENCIES_S[0], CONV.workload.flop))
+    with shard.path.open("ab") as file:
+        file.write(b'{"kind":"iteration","number":1,"lo')
+
+
+def merge_arguments(folder: Path) -> list[str]:
+    project = Project(folder)
+    options = ["--spec", str(folder / "models.yaml"), "--shards", str(project.shards), "--database"]
+    return ["merge", *options, str(project.database), str(folder / "builds/net-cpu")]
+
+
+def fill(folder: Path) -> None:
+    project = Project(folder)
+    project.tune(run_of(CONV), CONV, [4e-3, None, 2e-3], [2.1e-3])
+    project.tune(run_of(DENSE), DENSE, [None])
+    project.extract("net", [(CONV, 4), (DENSE, 1)])
+    project.compile("net", [(CONV, 4, run_of(CONV)), (DENSE, 1, None)])
+
+
+def grow(folder: Path) -> None:
+    """Merges, and appends afterwards."""
+    fill(folder)
+    project = Project(folder)
+    project.merge()
+    project.tune(run_of(CONV), CONV, [1e-3])
+    project.tune(run_of(CONV, seed=1), CONV, [3e-3])
+
+
+def dump_or_none(database: Path) -> dict[str, list[tuple[Any, ...]]] | None:
+    return dump_of(database) if database.exists() else None
+
+
+def import_arguments(folder: Path) -> list[str]:
+    return ["import", str(folder / "there"), "--shards", str(folder / "here")]
+
+
+def import_database_arguments(folder: Path) -> list[str]:
+    return ["import", str(folder / "db/tuning.sqlite"), "--shards", str(folder / "here")]
+
+
+def two_machines(folder: Path) -> None:
+    """Lets another machine grow one run, tune another run differently and a third one alone."""
+    there = Project(folder)
+    there.shards = folder / "there"
+    here = Project(folder)
+    here.shards = folder / "here"
+    here.tune(run_of(CONV), CONV, [4e-3, None], [3.9e-3])
+    here.tune(run_of(DENSE), DENSE, [7e-3, 6e-3])
+    shutil.copytree(here.shards, there.shards)
+    shard_path(there.shards, run_of(DENSE)).unlink()
+    there.tune(run_of(CONV), CONV, [1e-3])
+    there.tune(run_of(DENSE), DENSE, [5e-3, 4e-3, 3e-3])
+    there.tune(run_of(CONV, seed=1), CONV, [2e-3])
+    there.merge()
+
+
+def scenario(name: str, sample: Path) -> Scenario:
+    """Returns a scenario; `sample` is a prepared folder in which the command ended well."""
+    if name.startswith("append"):
+        prepare = begin if name == "append after a torn line" else lambda folder: None
+        return Scenario(prepare, append_arguments, appended_stand, appended_all)
+    if name.startswith("merge"):
+        prepare = fill if name == "merge into nothing" else grow
+        place = "db/tuning.sqlite"
+        expected: list[Any] = []
+
+        def databases() -> list[Any]:
+            expected[:] = expected or [dump_or_none(sample / each / place) for each in ("before", "after")]
+            return expected
+
+        def standing(folder: Path, ended: Ended) -> None:
+            allowed = databases()[1:] if ended.status == 0 else databases()
+            require(dump_or_none(folder / place) in allowed, "the database is neither the old nor the new one")
+
+        def complete(folder: Path) -> None:
+            require(dump_of(folder / place) == databases()[1], "the database does not equal the shards")
+            left = [path.name for path in (folder / "db").iterdir() if path.name != "tuning.sqlite"]
+            require(not left, f"{left} are left beside the database")
+
+        return Scenario(prepare, merge_arguments, standing, complete)
+
+    def stand(folder: Path, ended: Ended) -> None:
+        before, after = trials_of(sample / "before/here"), trials_of(sample / "after/here")
+        found = trials_of(folder / "here")
+        for run, states in before.items():
+            kept = {state[: len(each)] for each in states for state in found.get(run, set())}
+            require(states <= kept, f"the local trials of the run {run} are gone")
+        allowed = {run: before.get(run, set()) | after[run] for run in after}
+        require(all(states <= allowed[run] for run, states in found.items()), "there are trials that nobody stored")
+        require(ended.status != 0 or found == after, "success was told, and trials are missing")
+
+    def imported(folder: Path) -> None:
+        require(trials_of(folder / "here") == trials_of(sample / "after/here"), "trials are missing")
+
+    arguments = import_database_arguments if name == "import a database" else import_arguments
+    return Scenario(two_machines, arguments, stand, imported)
+
+
+SCENARIOS = (
+    "append to nothing",
+    "append after a torn line",
+    "merge into nothing",
+    "merge again",
+    "import a folder",
+    "import a database",
+)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A scenario without a fault.
+
+    Attributes:
+        disk: the project's folder before the command.
+    """
+
+    scenario: Scenario
+    calls: tuple[Call, ...]
+    entries: tuple[Entry, ...]
+    disk: Disk
+
+
+def prepared(driver: Driver, name: str, folder: Path) -> Recorded:
+    """Fills ``before`` and ``after`` in a folder: a scenario's project without and with the command."""
+    wanted = scenario(name, folder)
+    (folder / "before").mkdir()
+    wanted.prepare(folder / "before")
+    shutil.copytree(folder / "before", folder / "now")
+    disk = Disk(folder / "now")
+    clean = driver.run(wanted.arguments(folder / "now"), folder / "now", record=True)
+    (folder / "now").rename(folder / "after")
+    assert clean.status == 0, clean.error
+    return Recorded(wanted, clean.calls, clean.entries, disk)
