@@ -58,7 +58,28 @@ def sync(path: Path) -> None:
     try:
         os.fsync(descriptor)
     finally:
+        close(descriptor)
+
+
+def close(descriptor: int) -> None:
+    """Closes a file that was only read, or whose data is on the disk: an error says nothing of it.
+
+    Linux has given the descriptor back even where it reports an error.
+    """
+    with suppress(OSError):
         os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder, and those above it that are missing; they are on the disk when it returns.
+
+    Raises:
+        OSError: a folder cannot be created, or writing to the disk fails.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync(folder.parent)
 
 
 def document_text(plain: Mapping[str, Any]) -> str:
@@ -100,7 +121,7 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
     with suppress(OSError):
         if read_regular(path) == data:
             return False
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:

@@ -1,9 +1,9 @@
 """A fault at every system call of appending, merging and importing loses no acknowledged trial, or the error is told.
 
 A command runs once to count its calls below the project's folder. Then it runs once for each call and each fault that
-the call may meet: the errors of Linux, a full disk from there on, half a write, and the death of the process. After each,
-what was acknowledged is there, a failure was told on one line with an exit status, and the same command without a fault
-ends well. A sample of the cases runs by default; all of them run where the slow tests do.
+the call may meet: the errors of Linux, a full disk from there on, half a write, and the death of the process. After
+each, what was acknowledged is there, a failure was told on one line with an exit status, and the same command without
+a fault ends well. A sample of the cases runs by default; all of them run where the slow tests do.
 
 The calls of the C library are replaced, see `system_calls.c`; strace repeats a few cases within the kernel.
 """

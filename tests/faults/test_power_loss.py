@@ -1,8 +1,8 @@
 """A power loss at any point loses no acknowledged trial, and leaves a database that is the old or the new one.
 
 Every command runs once while its writes are recorded. The record is replayed up to each call, and for each the states
-that POSIX allows a power loss to leave are made, see `crash_states`. In each state what was acknowledged can be read, and
-the same command ends well. A sample of the states is tried by default; many more are where the slow tests run.
+that POSIX allows a power loss to leave are made, see `crash_states`. In each state what was acknowledged can be read,
+and the same command ends well. A sample of the states is tried by default; many more are where the slow tests run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -322,14 +323,38 @@ def test_every_append_is_on_the_disk_when_it_returns(project, monkeypatch: pytes
 
     monkeypatch.setattr(os, "fsync", spy)
     with Shard.open(project.shards, run, project.CONV) as shard:
-        assert [place for place, _ in synced] == [path, path.parent, project.shards]
+        above = [project.shards, project.shards.parent, project.folder]
+        assert [place for place, _ in synced] == [*above, path, path.parent, project.shards]
         shard.append_iteration(0, {"steps": 1.0})
         assert synced[-1] == (path, path.stat().st_size)
         shard.append_trial(project.trial_of(0))
         assert synced[-1] == (path, path.stat().st_size)
         shard.append_confirmation(project.confirmation_of(project.trial_of(0), 1e-3, 1))
         assert synced[-1] == (path, path.stat().st_size)
-    assert len(synced) == 6
+    assert len(synced) == 9
+
+
+def test_a_line_whose_first_byte_was_not_written_is_torn(project, tuned: Path) -> None:
+    """As a power loss leaves it, where the line begins with the last byte of a sector."""
+    data = tuned.read_bytes()
+    last = data.rfind(b"\n", 0, -1) + 1
+    assert whole_lines(data[:last] + b"\0" + data[last + 1 :]) == data[:last]
+    assert whole_lines(data[:-5] + b"\0" + data[-4:]) == data[:-5] + b"\0" + data[-4:]
+
+
+def test_closing_a_shard_tells_no_error(project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was appended is on the disk before."""
+
+    def fail(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    close = os.close
+    with Shard.open(project.shards, project.run_of(project.CONV), project.CONV) as shard:
+        shard.append_trial(project.trial_of(0))
+        monkeypatch.setattr(os, "close", fail)
+    monkeypatch.undo()
+    assert len(read_shard(shard.path).trials) == 1
 
 
 def test_a_shard_of_another_task_or_run_is_refused(project, tuned: Path) -> None:

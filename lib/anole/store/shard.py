@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from anole.errors import ShardInUseError, StoreError
-from anole.files import sync, write_atomically
+from anole.files import close, make_folder, sync, write_atomically
 from anole.keys import canonical_json
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial, utc_now
 from anole.store import checks
@@ -108,10 +108,10 @@ class Shard:
                 raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name")
             return cls(path, descriptor, content, chain, end)
         except OSError as error:
-            os.close(descriptor)
+            close(descriptor)
             raise _unwritable(path, error) from error
         except BaseException:
-            os.close(descriptor)
+            close(descriptor)
             raise
 
     @property
@@ -225,7 +225,7 @@ class Shard:
     def close(self) -> None:
         """Closes the file and releases its lock; closing twice is harmless."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
+            close(self._descriptor)
             self._descriptor = None
 
     def __enter__(self) -> Self:
@@ -274,7 +274,7 @@ def _locked(path: Path, wait: bool) -> int:
     """
     while True:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise _unwritable(path, error) from error
@@ -282,11 +282,14 @@ def _locked(path: Path, wait: bool) -> int:
             _lock(descriptor, path, wait)
             if _is_named(descriptor, path):
                 return descriptor
+        except OSError as error:
+            close(descriptor)
+            raise _unwritable(path, error) from error
         except BaseException:
-            os.close(descriptor)
+            close(descriptor)
             raise
         # While this process waited, another one replaced the file.
-        os.close(descriptor)
+        close(descriptor)
 
 
 def _lock(descriptor: int, path: Path, wait: bool) -> None:
