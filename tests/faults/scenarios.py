@@ -171,7 +171,7 @@ def scenario(name: str, sample: Path) -> Scenario:
 
         def complete(folder: Path) -> None:
             require(dump_of(folder / place) == databases()[1], "the database does not equal the shards")
-            left = [path.name for path in (folder / "db").iterdir() if path.name != "tuning.sqlite"]
+            left = [path.name for path in (folder / "db").iterdir() if ".tmp" in path.name or "-journal" in path.name]
             require(not left, f"{left} are left beside the database")
 
         return Scenario(prepare, merge_arguments, standing, complete)

@@ -68,8 +68,8 @@ def whole_lines(data: bytes) -> bytes:
     if tail:
         return data[:end]
     last = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
-    # A single zero within the line may be a flipped bit of a space; its first byte cannot be one.
-    return data[:last] if data.startswith(b"\0", last) or b"\0\0" in data[last:end] else data[:end]
+    # A single zero may be the flipped bit of a space, unless it stands for the first byte.
+    return data[:last] if data.startswith(b'\0"', last) or b"\0\0" in data[last:end] else data[:end]
 
 
 def _begins_with_an_object(text: bytes) -> bool:

@@ -1,0 +1,379 @@
+"""Every flipped bit of a file is refused with one message, or what is read is what was written.
+
+The same holds for other damage: lines that are swapped, missing, doubled or of another run, and bytes that are new or
+gone. Two things cannot be told from sound files: a shard or a database that an earlier moment left, and a models.yaml
+with another value that is allowed, since people write it and it has no checksum. For the former what is read must be
+what was there earlier; for the latter no more is asked than a message or a valid file.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.documents.build import FILE, read_build
+from anole.documents.evaluation import read_evaluation
+from anole.documents.manifest import read_manifest
+from anole.documents.receipt import (
+    MeasuredConfig,
+    Receipt,
+    Refined,
+    SharedReceipts,
+    TriedConfig,
+    TuningReceipt,
+    read_receipts,
+    read_refined,
+    write_receipt,
+)
+from anole.documents.task import read_task, write_task
+from anole.errors import AnoleError
+from anole.merge.exchange import import_records
+from anole.spec.reading import load_spec
+from anole.store.content import ShardContent, parse_shard
+from anole.store.lines import whole_lines
+from anole.store.shard import read_shard, shard_paths
+
+from ..record_project import CONV, DENSE, Project, dump_of, run_of
+
+SAMPLE = 400
+"""So many bits of a document are flipped by default."""
+
+DATABASE_SAMPLE = 60
+"""So many bits of the database are flipped by default, and as many again in its rows."""
+
+LISTED = 20
+"""So many problems are listed at most."""
+
+Check = Callable[[bytes], str]
+"""Reads damaged bytes; returns ``refused``, ``harmless``, or what is wrong."""
+
+
+def verdict(read: Callable[[], Any], allowed: Callable[[Any], bool]) -> str:
+    """Returns how damaged bytes were taken."""
+    try:
+        found = read()
+    except AnoleError as error:
+        return "refused" if str(error) else "refused without a message"
+    except Exception as error:
+        return f"a traceback: {type(error).__name__}: {error}"
+    return "harmless" if allowed(found) else "other content is accepted"
+
+
+def survive(damaged: Iterable[tuple[str, bytes]], check: Check) -> None:
+    """Asserts that all damage is refused or harmless."""
+    n_refused = n_harmless = 0
+    problems = []
+    for what, data in damaged:
+        said = check(data)
+        n_refused, n_harmless = n_refused + (said == "refused"), n_harmless + (said == "harmless")
+        if said not in ("refused", "harmless"):
+            problems.append(f"{what}: {said}"[:400])
+    print(f"{n_refused} refused, {n_harmless} harmless, {len(problems)} accepted or with a traceback")
+    assert n_refused, "nothing was refused"
+    if problems:
+        pytest.fail("\n".join([f"{len(problems)} are neither", *problems[:LISTED]]), pytrace=False)
+
+
+def flipped(data: bytes, bits: Iterable[int]) -> Iterator[tuple[str, bytes]]:
+    for bit in bits:
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        yield f"bit {bit % 8} of byte {bit // 8} of {len(data)}", bytes(damaged)
+
+
+def bits_of(data: bytes, most: int | None) -> list[int]:
+    """Returns the numbers of all bits, or of a sample that is the same in every run."""
+    everything = range(8 * len(data))
+    return list(everything if most is None or most >= len(everything) else random.Random(0).sample(everything, most))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A small project with one of everything, and with its database."""
+    project = Project(tmp_path_factory.mktemp("filled"))
+    project.tune(run_of(CONV), CONV, [4e-3, None], [3.9e-3])
+    project.extract("net", [(CONV, 4), (DENSE, 1)])
+    project.compile("net", [(CONV, 4, run_of(CONV)), (DENSE, 1, None)])
+    project.evaluate("net-cpu")
+    project.merge()
+    return project
+
+
+@pytest.fixture
+def shard(filled: Project) -> Path:
+    (path,) = filled.shards.glob("*/*.jsonl")
+    return path
+
+
+def shard_check(path: Path, earlier: bool = False) -> Check:
+    """Returns the check of a shard's bytes; `earlier` allows a content that was there before the last lines."""
+    content = read_shard(path)
+
+    def read(data: bytes) -> ShardContent | None:
+        return parse_shard(path, whole_lines(data))
+
+    def allowed(found: ShardContent | None) -> bool:
+        return found == content or (earlier and (found is None or content.continues(found)))
+
+    return lambda data: verdict(lambda: read(data), allowed)
+
+
+def test_every_flipped_bit_of_a_shard(shard: Path) -> None:
+    data = shard.read_bytes()
+    survive(flipped(data, bits_of(data, None)), shard_check(shard))
+
+
+def test_every_shard_cut_short_is_an_earlier_state(shard: Path) -> None:
+    data = shard.read_bytes()
+    check = shard_check(shard, earlier=True)
+    assert {check(data[:size]) for size in range(len(data) + 1)} == {"harmless"}
+
+
+def test_a_shard_without_or_with_more_bytes(shard: Path) -> None:
+    """The last newline alone may be missing: a line that is complete without it was acknowledged."""
+    data = shard.read_bytes()
+    survive(((f"without byte {at}", data[:at] + data[at + 1 :]) for at in range(len(data) - 1)), shard_check(shard))
+    more = (b"\0", b" ", b"\n", b"0", b'"', b"}", b"\xff")
+    draw = random.Random(0)
+    inserted = (
+        (f"{each!r} before byte {at}", data[:at] + each + data[at:])
+        for at in draw.sample(range(len(data)), 300)
+        for each in more
+    )
+    survive(inserted, shard_check(shard))
+
+
+def test_lines_of_a_shard_that_are_elsewhere(shard: Path, filled: Project, tmp_path: Path) -> None:
+    lines = shard.read_bytes().splitlines(keepends=True)
+    other = Project(tmp_path)
+    foreign = other.tune(run_of(CONV, seed=1), CONV, [4e-3, None], [3.9e-3]).read_bytes().splitlines(keepends=True)
+    assert len(lines) == len(foreign) >= 5
+    numbers = range(len(lines))
+    swapped = [
+        (
+            f"lines {one} and {two} swapped",
+            [*lines[:one], lines[two], *lines[one + 1 : two], lines[one], *lines[two + 1 :]],
+        )
+        for two in numbers
+        for one in range(two)
+    ]
+    dropped = [(f"without line {each}", lines[:each] + lines[each + 1 :]) for each in numbers[:-1]]
+    doubled = [(f"line {each} twice", [*lines[: each + 1], *lines[each:]]) for each in numbers]
+    taken = [(f"line {each} of another run", [*lines[:each], foreign[each], *lines[each + 1 :]]) for each in numbers]
+    added = [(f"line {each} of another run at the end", [*lines, foreign[each]]) for each in numbers]
+    damaged = [*swapped, *dropped, *doubled, *taken, *added]
+    survive(((what, b"".join(found)) for what, found in damaged), shard_check(shard))
+
+
+def tuning_receipt() -> TuningReceipt:
+    config = {"tile_f": [1, 1, 1, 16], "unroll_explicit": 0}
+    return TuningReceipt(
+        CONV.key, run_of(CONV).key, 8, config, 2e-3, (), (MeasuredConfig(config, 2e-3),),
+        label=CONV.label, preset="autotvm", seed=0, measured=8, status="tuned", confirmed=True, gflops=115.6,
+        statuses={"ok": 7, "run_error": 1}, elapsed_s=12.5,
+    )  # fmt: skip
+
+
+def document(name: str, project: Project) -> tuple[Path, Callable[[Path], Any]]:
+    """Returns a document's path in a project, and its reader."""
+    folder = project.folder
+    if name == "task":
+        path = folder / f"work/tasks/{CONV.key}.json"
+        path.unlink(missing_ok=True)
+        write_task(path, CONV)
+        return path, lambda place: read_task(place).to_json()
+    if name == "manifest":
+        return folder / "work/models/net/cpu.json", read_manifest
+    if name == "build":
+        return folder / "builds/net-cpu" / FILE, lambda place: read_build(place.parent)
+    if name == "evaluation":
+        return folder / "work/evaluations/net-cpu.json", read_evaluation
+    path = folder / f"work/{'refined' if name == 'refined' else 'tuned'}/{name}.json"
+    receipt = tuning_receipt()
+    tried = (TriedConfig({"tile_f": [1, 1, 1, 16]}, 2.1e-3, 2e-3, True),)
+    refined = Receipt(CONV.key, run_of(CONV).key, 8, receipt.config, 2e-3, refined=tried)
+    written = {
+        "receipt": receipt,
+        "shared receipts": SharedReceipts(8, (receipt,)),
+        "refined": Refined("net-cpu", "2026-11-21T11:00:00.000Z", 0.017, 0.018, 0.95, True, (refined,)),
+    }
+    write_receipt(path, written[name])
+    return path, read_refined if name == "refined" else lambda place: read_receipts([place])
+
+
+DOCUMENTS = ("task", "manifest", "build", "evaluation", "receipt", "shared receipts", "refined")
+
+
+def survive_document(filled: Project, name: str, most: int | None) -> None:
+    path, read = document(name, filled)
+    data = path.read_bytes()
+    content = read(path)
+
+    def check(damaged: bytes) -> str:
+        path.write_bytes(damaged)
+        return verdict(lambda: read(path), lambda found: found == content)
+
+    try:
+        survive(flipped(data, bits_of(data, most)), check)
+        cuts = [(f"its first {size} bytes", data[:size]) for size in range(0, len(data) - 2, 1 + len(data) // 200)]
+        survive(cuts, check)
+    finally:
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_flipped_bits_of_a_document(filled: Project, name: str) -> None:
+    survive_document(filled, name, SAMPLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_flipped_bit_of_a_document(filled: Project, name: str) -> None:
+    survive_document(filled, name, None)
+
+
+SPEC = """\
+models:
+  net: {source: "torch:tiny:residual", inputs: {x: [1, 3, 16, 16]}}
+  words: {source: "onnx:words.onnx"}
+targets:
+  here: {kind: cpu, threads: 2}
+  board: {kind: cpu, mcpu: znver4, threads: 4, measure: {rpc: "10.0.0.2:9190", key: pi}, required: false}
+tuning: {preset: autotvm, trials: 64, seed: 0}
+builds:
+- {model: net, target: here, refine: 2}
+- {model: words, target: board, name: other, total_trials: 1e3}
+"""
+
+
+def survive_spec(tmp_path: Path, most: int | None) -> None:
+    path = tmp_path / "models.yaml"
+    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
+    (tmp_path / "words.onnx").touch()
+    text = SPEC.replace("1e3", "1000").encode()
+    path.write_bytes(text)
+    load_spec(path)
+
+    def check(damaged: bytes) -> str:
+        path.write_bytes(damaged)
+        return verdict(lambda: load_spec(path), lambda found: True)
+
+    survive(flipped(text, bits_of(text, most)), check)
+    survive(((f"its first {size} bytes", text[:size]) for size in range(0, len(text) - 1, 20)), check)
+
+
+def test_flipped_bits_of_models_yaml(tmp_path: Path) -> None:
+    survive_spec(tmp_path, SAMPLE)
+
+
+@pytest.mark.slow
+def test_every_flipped_bit_of_models_yaml(tmp_path: Path) -> None:
+    survive_spec(tmp_path, None)
+
+
+def contents_of(folder: Path) -> list[str]:
+    """Returns what a folder of shards holds; the facts of a space come from the task."""
+    return sorted(read_shard(path).digest for path in shard_paths(folder))
+
+
+def database_checks(project: Project, folder: Path) -> tuple[Check, Check]:
+    """Returns what happens when a merge meets a damaged database, and when another machine imports it.
+
+    After a merge the database equals the shards. What SQLite finds sound and reads as before was not damaged at all.
+    """
+    expected, shards = dump_of(project.database), contents_of(project.shards)
+    beside = [path for path in project.database.parent.iterdir() if path != project.database]
+
+    def placed(data: bytes) -> Path:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for path in beside:
+            shutil.copy(path, folder)
+        database = folder / project.database.name
+        database.write_bytes(data)
+        return database
+
+    def merged(data: bytes) -> str:
+        database = placed(data)
+
+        def read() -> Any:
+            project.merge(database=database)
+            return dump_of(database)
+
+        return verdict(read, lambda found: found == expected)
+
+    def imported(data: bytes) -> str:
+        database = placed(data)
+
+        def read() -> list[str]:
+            import_records(database, folder / "here")
+            return contents_of(folder / "here")
+
+        return verdict(read, lambda found: found == shards)
+
+    return merged, imported
+
+
+def survive_database(project: Project, folder: Path, bits: Iterable[int]) -> None:
+    data = project.database.read_bytes()
+    merged, imported = database_checks(project, folder)
+    chosen = list(bits)
+    assert merged(data) == imported(data) == "harmless"
+    for what, check in (("merge", merged), ("import", imported)):
+        print(f"{what}: ", end="")
+        survive([*flipped(data, chosen), ("a torn file", data[: len(data) // 2])], check)
+
+
+def bits_of_rows(database: Path, most: int) -> list[int]:
+    """Returns a sample of the bits of the pages that hold rows of trials and runs, which are most worth damaging."""
+    data = database.read_bytes()
+    marks = [b"tile_f", b"Segmentation", b"autotvm", b'"chains"', b"conv2d", b"2026-11-21T10"]
+    places = []
+    for mark in marks:
+        at = data.find(mark)
+        while at >= 0:
+            places += range(max(0, at - 40), min(len(data), at + 60))
+            at = data.find(mark, at + 1)
+    draw = random.Random(1)
+    return [8 * place + draw.randrange(8) for place in draw.sample(sorted(set(places)), most)]
+
+
+def test_flipped_bits_of_the_database(filled: Project, tmp_path: Path) -> None:
+    data = filled.database.read_bytes()
+    bits = bits_of(data, DATABASE_SAMPLE) + bits_of_rows(filled.database, DATABASE_SAMPLE)
+    survive_database(filled, tmp_path / "db", bits)
+
+
+@pytest.mark.slow
+def test_many_flipped_bits_of_the_database(filled: Project, tmp_path: Path) -> None:
+    """All bits would take a day: one of every 199, and one of each byte around the values of trials and runs."""
+    data = filled.database.read_bytes()
+    survive_database(filled, tmp_path / "db", [*range(0, 8 * len(data), 199), *bits_of_rows(filled.database, 2000)])
+
+
+def test_a_database_whose_pages_lie_elsewhere(filled: Project, tmp_path: Path) -> None:
+    """Such damage leaves whole pages, and so rows that look sound."""
+    data = filled.database.read_bytes()
+    with sqlite3.connect(filled.database) as connection:
+        (size,) = connection.execute("pragma page_size").fetchone()
+    connection.close()
+    pages = [data[start : start + size] for start in range(0, len(data), size)]
+    draw = random.Random(0)
+    damaged = []
+    for _ in range(25):
+        one, two = sorted(draw.sample(range(1, len(pages)), 2))
+        swapped = [*pages[:one], pages[two], *pages[one + 1 : two], pages[one], *pages[two + 1 :]]
+        damaged += [
+            (f"pages {one} and {two} swapped", b"".join(swapped)),
+            (f"page {one} twice", b"".join([*pages[:two], pages[one], *pages[two + 1 :]])),
+            (f"page {two} empty", b"".join([*pages[:two], bytes(size), *pages[two + 1 :]])),
+        ]
+    merged, imported = database_checks(filled, tmp_path / "db")
+    survive(damaged, merged)
+    survive(damaged, imported)
