@@ -44,9 +44,13 @@ tests: env
 tests-all: env
 	$(PYTEST) -m "not gpu"
 
-fuzz: env  ## run the property tests with new random examples, to find counterexamples
+fuzz: env  ## look for counterexamples: property tests with new examples, and FUZZ_SECONDS (60) of fuzzing for each reader
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
 		tests/store tests/targets
+	$(UV) pip install --quiet --group fuzz
+	for reader in shard documents spec database; do \
+		PYTHONPATH=lib python -m tests.fuzz $$reader --seconds $(or $(FUZZ_SECONDS),60) || exit 1; \
+	done
 
 lint: env  ## check style, types, imports and the workflow
 	ruff check .
@@ -97,4 +101,4 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/data/networks.csv
 
 clean:  ## remove everything that was built, and keep all measurements
-	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz

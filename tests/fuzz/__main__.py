@@ -1,0 +1,94 @@
+"""Coverage-guided fuzzing of one reader: ``python -m tests.fuzz READER --seconds 60``.
+
+It needs atheris (the dependency group ``fuzz``). Inputs that reach new code are kept in ``.fuzz/READER``, and the next
+run begins with them. It ends with an error at the first input that raises anything but `AnoleError`, takes longer than
+10 seconds or needs more than 2 GB; that input is left in ``.fuzz``, and ``python -m tests.fuzz READER --input FILE``
+repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["anole", "yaml"]):
+    from anole.errors import AnoleError
+
+    from .mutation import changed
+    from .readers import Reader, Readers, folder_in_memory, without_sync
+
+PATIENCE_S = 10
+"""An input that takes longer hangs."""
+
+MEMORY_MB = 2048
+"""More memory is too much for any input."""
+
+LONGEST_BYTES = {"database": 1 << 18}
+"""The longest inputs; 16 kB where nothing else is said."""
+
+
+def main() -> None:
+    """Fuzzes the reader that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("reader", choices=("shard", "documents", "spec", "database"))
+    parser.add_argument("--seconds", type=int, default=60, help="how long")
+    parser.add_argument("--input", type=Path, help="only read this file")
+    given = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    without_sync()
+    with folder_in_memory() as folder:
+        readers = Readers(Path(folder))
+        if given.input is not None:
+            only_expected_errors(readers.by_name[given.reader])(given.input.read_bytes())
+            return
+        child = os.fork()
+        if child == 0:
+            fuzz(readers, given.reader, given.seconds)
+        _, status = os.waitpid(child, 0)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def only_expected_errors(read: Reader) -> Callable[[bytes], None]:
+    """Returns a reader that raises only what no input may cause."""
+
+    def expected(data: bytes) -> None:
+        with suppress(AnoleError):
+            read(data)
+
+    return expected
+
+
+def fuzz(readers: Readers, name: str, seconds: int) -> None:
+    """Fuzzes a reader; the process ends with it."""
+    corpus = Path(".fuzz", name)
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(readers.seeds(name)):
+        (corpus / f"seed-{number}").write_bytes(data)
+    options = {
+        "max_total_time": seconds,
+        "timeout": PATIENCE_S,
+        "rss_limit_mb": MEMORY_MB,
+        "max_len": LONGEST_BYTES.get(name, 1 << 14),
+        "artifact_prefix": f".fuzz/{name}-",
+        "print_final_stats": 1,
+    }
+    flags = [f"-{option}={value}" for option, value in options.items()]
+
+    def mutate(data: bytes, longest: int, seed: int) -> bytes:
+        structured = changed(data, name, seed) if seed % 2 else None
+        return structured[:longest] if structured is not None else atheris.Mutate(data, longest)
+
+    read = only_expected_errors(readers.by_name[name])
+    atheris.Setup([sys.argv[0], *flags, str(corpus)], read, custom_mutator=mutate)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

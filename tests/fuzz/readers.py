@@ -1,0 +1,210 @@
+"""The readers of foreign bytes as functions of bytes, and files to begin with; only `AnoleError` may come out of them.
+
+Checksums would turn nearly every change away at the door. So the first byte of an input says whether the reader's
+checksums are written anew behind the change, or the bytes are taken as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from anole.documents.build import read_build
+from anole.documents.document import text_of
+from anole.documents.evaluation import read_evaluation
+from anole.documents.manifest import read_manifest
+from anole.documents.receipt import MeasuredConfig, TuningReceipt, read_receipts, read_refined
+from anole.documents.task import read_task
+from anole.merge.exchange import import_records
+from anole.spec.reading import load_spec
+from anole.store.content import encode_shard, parse_shard
+from anole.store.lines import Chain, whole_lines, without_checksum
+from anole.store.shard import Shard
+
+from ..record_project import CONV, Project, run_of
+
+AS_IT_IS, MENDED = b"\0", b"\1"
+"""The first byte of an input: take the rest as it is, or write its checksums anew."""
+
+Reader = Callable[[bytes], object]
+"""Reads an input, or raises an `AnoleError`."""
+
+
+class Readers:
+    """The readers and their inputs to begin with, in a folder for the files that they need.
+
+    Args:
+        folder: an empty folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = Project(folder / "project")
+        self.project.fill()
+        with Shard.open(self.project.shards, run_of(CONV), CONV) as shard:
+            self.shard = shard.path
+        self.project.merge()
+        shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
+        (folder / "words.onnx").touch()
+        self._loose = folder / "loose.sqlite"
+        _copy_without_types(self.project.database, self._loose)
+        self.by_name: Mapping[str, Reader] = {
+            "shard": self.read_shard,
+            "documents": self.read_document,
+            "spec": self.read_spec,
+            "database": self.read_database,
+        }
+
+    def seeds(self, name: str) -> list[bytes]:
+        """Returns inputs that a reader takes without an error."""
+        if name == "shard":
+            shards = [path.read_bytes() for path in sorted(self.project.shards.glob("*/*.jsonl"))]
+            old = [b"".join(without_checksum(line) + b"\n" for line in data.splitlines()) for data in shards]
+            return [kind + data for kind, several in ((AS_IT_IS, shards), (MENDED, old)) for data in several]
+        if name == "documents":
+            return [bytes([kind]) + each for kind in range(len(DOCUMENTS)) for each in self._documents(DOCUMENTS[kind])]
+        if name == "spec":
+            own = [SPEC.encode()]
+            return own + [path.read_bytes() for path in sorted(Path(__file__).parents[2].glob("models*.yaml"))]
+        changes = ["", '[["trial", 0, "latency_s", 1e-3]]', '[["task", 0, "workload", "{}"], ["run", 0, "seed", 7]]']
+        return [AS_IT_IS + self.project.database.read_bytes(), *(MENDED + change.encode() for change in changes)]
+
+    def read_shard(self, data: bytes) -> None:
+        """Reads a shard; what is accepted can be written and read again."""
+        text = _sealed(data[1:]) if data[:1] == MENDED else data[1:]
+        content = parse_shard(self.shard, whole_lines(text))
+        if content is not None:
+            again = parse_shard(self.shard, encode_shard(content, self.shard))
+            assert again is not None and again.digest == content.digest, "it is not read again as it was written"
+
+    def read_document(self, data: bytes) -> None:
+        """Reads a document, of the kind that the first byte says."""
+        name = DOCUMENTS[data[0] % len(DOCUMENTS)] if data else "task"
+        path = self.folder / "documents" / (f"{CONV.key}.json" if name == "task" else "build.json")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data[1:])
+        _READ[name](path)
+
+    def read_spec(self, data: bytes) -> None:
+        """Reads a models.yaml."""
+        path = self.folder / "models.yaml"
+        path.write_bytes(data)
+        load_spec(path)
+
+    def read_database(self, data: bytes) -> None:
+        """Imports a database: the bytes of a file, or a list of values to put into a sound one, as JSON."""
+        database, here = self.folder / "foreign.sqlite", self.folder / "here"
+        shutil.rmtree(here, ignore_errors=True)
+        if data[:1] == MENDED:
+            shutil.copy(self._loose, database)
+            with suppress(ValueError, RecursionError, sqlite3.Error, OverflowError):
+                _change(database, json.loads(data[1:] or b"[]"))
+        else:
+            database.write_bytes(data[1:])
+        import_records(database, here)
+
+    def _documents(self, name: str) -> list[bytes]:
+        folder = self.project.folder
+        if name == "receipt":
+            config = {"tile_f": [1, 1, 1, 16], "unroll_explicit": 0}
+            receipt = TuningReceipt(
+                CONV.key, run_of(CONV).key, 8, config, 2e-3, (), (MeasuredConfig(config, 2e-3),),
+                label=CONV.label, preset="autotvm", seed=0, measured=8, status="tuned", confirmed=True, gflops=115.6,
+                statuses={"ok": 7, "run_error": 1}, elapsed_s=12.5,
+            )  # fmt: skip
+            return [_without_checksum(text_of(receipt).encode())]
+        if name == "refined":
+            paths = sorted((Path(__file__).parents[1] / "old_records/work/refined").glob("*.json"))
+        else:
+            places = {
+                "task": f"work/tasks/{CONV.key}.json",
+                "manifest": "work/models/*/*.json",
+                "build": "builds/*/build.json",
+                "evaluation": "work/evaluations/*.json",
+            }
+            paths = sorted(folder.glob(places[name]))
+        return [_without_checksum(path.read_bytes()) for path in paths]
+
+
+DOCUMENTS = ("task", "manifest", "build", "evaluation", "receipt", "refined")
+"""The kinds of documents; an input's first byte is the number of its kind."""
+
+_READ: Mapping[str, Callable[[Path], object]] = {
+    "task": read_task,
+    "manifest": read_manifest,
+    "build": lambda path: read_build(path.parent),
+    "evaluation": read_evaluation,
+    "receipt": lambda path: read_receipts([path]),
+    "refined": read_refined,
+}
+
+SPEC = """\
+models:
+  net: {source: "torch:tiny:residual", inputs: {x: [1, 3, 16, 16]}}
+  words: {source: "onnx:words.onnx"}
+targets:
+  here: &target {kind: cpu, threads: 2}
+  board: {<<: *target, mcpu: znver4, measure: {rpc: "10.0.0.2:9190", key: pi}, required: false}
+  npu: {kind: vta, geometry: search}
+tuning: {preset: autotvm, trials: 64, seed: 0}
+builds:
+- {model: net, target: here, refine: 2}
+- {model: words, target: board, name: other, total_trials: 1000}
+"""
+
+
+def without_sync() -> None:
+    """Lets no input wait for the disk."""
+    os.fsync = lambda descriptor: None
+
+
+def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
+    """Returns a temporary folder, in memory where there is room for one."""
+    memory = Path("/dev/shm")
+    place = str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
+    return tempfile.TemporaryDirectory(prefix="anole-fuzz-", dir=place)
+
+
+def _sealed(data: bytes) -> bytes:
+    """Returns lines with the checksums of the run that the first line names."""
+    lines = [without_checksum(line) for line in data.split(b"\n")]
+    key = ""
+    with suppress(ValueError, RecursionError):
+        head = json.loads(lines[0])
+        key = head.get("key", "") if isinstance(head, dict) else ""
+    chain = Chain.of(key if isinstance(key, str) else "")
+    return b"".join(chain.seal(line) + b"\n" for line in lines if line)
+
+
+def _without_checksum(data: bytes) -> bytes:
+    """Returns a document as older versions wrote it, without a checksum that would turn every change away."""
+    plain = json.loads(data)
+    plain.pop("crc", None)
+    return json.dumps(plain).encode()
+
+
+def _copy_without_types(database: Path, copy: Path) -> None:
+    """Copies the tables of a database without their types and constraints, so that they may hold anything."""
+    with closing(sqlite3.connect(copy)) as connection:
+        connection.execute("attach database ? as whole", [str(database)])
+        for (name,) in connection.execute("select name from whole.sqlite_master where type = 'table'").fetchall():
+            if not name.startswith("sqlite_"):
+                connection.execute(f'create table "{name}" as select * from whole."{name}"')
+        connection.commit()
+
+
+def _change(database: Path, changes: Any) -> None:
+    """Puts values into a database, each by its table, the number of its row, and its column."""
+    with closing(sqlite3.connect(database)) as connection:
+        for table, row, column, value in changes if isinstance(changes, list) else []:
+            names = [str(name).replace('"', "") for name in (table, column)]
+            place = [json.dumps(value) if isinstance(value, (dict, list)) else value, int(row) + 1]
+            connection.execute(f'update "{names[0]}" set "{names[1]}" = ? where rowid = ?', place)
+        connection.commit()
