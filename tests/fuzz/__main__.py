@@ -18,7 +18,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["anole", "yaml"]):
+with atheris.instrument_imports(include=["anole", "yaml.composer", "yaml.constructor", "yaml.resolver"]):
     from anole.errors import AnoleError
 
     from .mutation import changed
@@ -30,7 +30,7 @@ PATIENCE_S = 10
 MEMORY_MB = 2048
 """More memory is too much for any input."""
 
-LONGEST_BYTES = {"database": 1 << 18}
+LONGEST_BYTES = {"database": 1 << 18, "spec": 1 << 11}
 """The longest inputs; 16 kB where nothing else is said."""
 
 

@@ -25,7 +25,7 @@ def test_every_seed_is_accepted(readers: Readers, name: str) -> None:
         # The last ones are changes of values, which are refused.
         seeds = seeds[:2]
     if name == "spec":
-        # The other seeds are the repository's own files, whose models and processors are not here.
+        # The other one is the repository's own, whose files are not here.
         seeds = seeds[:1]
     assert seeds
     for seed in seeds:
