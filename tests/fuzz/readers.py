@@ -103,7 +103,7 @@ class Readers:
         shutil.rmtree(here, ignore_errors=True)
         if data[:1] == MENDED:
             shutil.copy(self._loose, database)
-            with suppress(ValueError, RecursionError, sqlite3.Error, OverflowError):
+            with suppress(ValueError, TypeError, RecursionError, sqlite3.Error, OverflowError):
                 _change(database, json.loads(data[1:] or b"[]"))
         else:
             database.write_bytes(data[1:])
