@@ -30,8 +30,11 @@ def sound(new_project: Callable) -> Path:
 
 @pytest.fixture
 def database(sound: Path, tmp_path: Path) -> Path:
+    """A copy without the checksums, which tell every change: who makes a database to harm leaves them out."""
     (tmp_path / "there").mkdir()
-    return Path(shutil.copy(sound, tmp_path / "there" / "x.sqlite"))
+    copy = Path(shutil.copy(sound, tmp_path / "there" / "x.sqlite"))
+    execute(copy, "drop table checksum")
+    return copy
 
 
 def execute(database: Path, script: str) -> None:
@@ -276,3 +279,26 @@ def test_a_damaged_database_gives_one_message_or_its_records(database: Path) -> 
             import_(database)
         except StoreError as error:
             assert str(error).startswith(f"{database}: ") and "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update trial set error = 'Segmentadion fault' where number = 1",
+        "update run set host = '{\"coRes\":2}'",
+        "update confirmation set created_at = '2026-01-21T10:05:00.000Z'",
+        "update task set label = 'conv2d'",
+        "update checksum set sha256 = replace(sha256, 'a', 'b')",
+        "update checksum set key = upper(key)",
+    ],
+)
+def test_what_no_merge_wrote_is_refused(project, tmp_path, change: str) -> None:
+    """Such values are allowed where they stand, so that only the checksums tell."""
+    project.tune(project.run_of(project.CONV), project.CONV, [4e-3, None], [3.9e-3])
+    project.merge()
+    connection = sqlite3.connect(project.database)
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreError, match="its checksum is wrong"):
+        import_records(project.database, tmp_path / "here")

@@ -18,6 +18,8 @@ from sqlite_utils import Database
 from anole.documents.plain import Misfit, from_plain, json_fields, parse_json
 from anole.errors import StoreError, shown
 from anole.keys import canonical_json
+from anole.merge.checksums import checksum, stored
+from anole.merge.merged import Entity
 from anole.merge.migrations import known_migrations, migrations
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
 from anole.store.content import SCHEMA, Head, Iteration, WarmStart
@@ -77,7 +79,8 @@ def read_runs(database: Path) -> Iterator[tuple[str, list[object]]]:
     """Yields the key of every run in a database, and the records that its shard would hold, the head first.
 
     The file is only read, and no file is made beside it. Views, triggers, virtual tables and generated columns in it
-    are not evaluated. Every value is checked by the types of the records.
+    are not evaluated. Every value is checked by the types of the records, and the rows of each run and task by the
+    checksums that the last merge stored, which databases of older versions lack.
 
     Raises:
         StoreError: the file is missing, damaged, too new or not a database of trials; the message names the table
@@ -90,8 +93,13 @@ def read_runs(database: Path) -> Iterator[tuple[str, list[object]]]:
         groups = {table: _Grouped(connection, database, table, columns) for table, columns in tables.items()}
         tasks = {row["key"]: row for row in groups["task"].all()}
         spaces = {row["task_key"]: row for row in groups["space"].all()} if "space" in groups else {}
+        known = _checksums(connection, database)
+        for key in tasks:
+            _verify(connection, database, ("task", key), known)
         for run in groups["run"].all():
-            yield run["key"], _records(database, run, tasks, spaces, groups)
+            records = _records(database, run, tasks, spaces, groups)
+            _verify(connection, database, ("run", run["key"]), known)
+            yield run["key"], records
         for group in groups.values():
             group.refuse_rest()
 
@@ -184,13 +192,47 @@ def _tables(connection: sqlite3.Connection, database: Path) -> dict[str, list[st
     tables = {}
     for table in _KEYS:
         if table in present:
-            _refuse_unless_table(connection, database, table)
-            own = {row["name"]: row["hidden"] for row in connection.execute(f"pragma table_xinfo({table})")}
-            tables[table] = [column for column in _columns()[table] if column in own]
-            hidden = [column for column in tables[table] if own[column]]
-            if hidden or _KEYS[table] not in own:
-                raise StoreError(f"{database}: table {table}: its column {(hidden or [_KEYS[table]])[0]} is no column")
+            tables[table] = _plain_columns(connection, database, table, _columns()[table], _KEYS[table])
     return tables
+
+
+def _plain_columns(
+    connection: sqlite3.Connection, database: Path, table: str, wanted: Iterable[str], needed: str
+) -> list[str]:
+    """Returns those of the wanted columns that a table has; each must hold values and no expression."""
+    _refuse_unless_table(connection, database, table)
+    own = {row["name"]: row["hidden"] for row in connection.execute(f"pragma table_xinfo({table})")}
+    columns = [column for column in wanted if column in own]
+    hidden = [column for column in columns if own[column]]
+    if hidden or needed not in own:
+        raise StoreError(f"{database}: table {table}: its column {(hidden or [needed])[0]} is no column")
+    return columns
+
+
+def _checksums(connection: sqlite3.Connection, database: Path) -> dict[Entity, str] | None:
+    """Returns the checksums of runs and tasks; None in a database of an older version, which has none."""
+    if "checksum" not in _kinds(connection):
+        return None
+    _plain_columns(connection, database, "checksum", ("kind", "key", "sha256"), "sha256")
+    _check(connection, database, "checksum")
+    return stored(connection)
+
+
+def _verify(connection: sqlite3.Connection, database: Path, entity: Entity, known: dict[Entity, str] | None) -> None:
+    """Refuses a run or a task whose rows are not as the last merge wrote them."""
+    if known is None:
+        return
+    try:
+        sha256 = checksum(connection, entity)
+    except TypeError:
+        # A value is of a type that no merge writes.
+        sha256 = None
+    if sha256 is None or sha256 != known.get(entity):
+        kind, key = entity
+        raise StoreError(
+            f"{database}: {kind} {shown(key)}: its checksum is wrong: the database was changed, not by a merge, or is "
+            "damaged; run `anole merge` where it comes from, and copy it again"
+        )
 
 
 @cache
