@@ -41,10 +41,10 @@ from anole.store.shard import read_shard, shard_paths
 
 from ..record_project import CONV, DENSE, Project, dump_of, run_of
 
-SAMPLE = 400
+SAMPLE = 200
 """So many bits of a document are flipped by default."""
 
-DATABASE_SAMPLE = 60
+DATABASE_SAMPLE = 40
 """So many bits of the database are flipped by default, and as many again in its rows."""
 
 LISTED = 20

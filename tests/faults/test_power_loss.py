@@ -19,7 +19,7 @@ from .system_calls import Driver, Ended
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
 
-SAMPLE = 50
+SAMPLE = 30
 """So many states of each scenario are tried by default."""
 
 LISTED = 40

@@ -14,7 +14,7 @@ from typing import Any
 
 from anole.documents.build import Build, TensorInfo, write_build
 from anole.errors import BuildError
-from anole.files import replace_durably
+from anole.files import make_folder, replace_durably
 from anole.targets.base import CppRuntime
 
 _SNIPPETS = files("anole.compile").joinpath("snippets")
@@ -54,7 +54,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """
     beside: list[Path] = []
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         beside += (Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) for _ in range(2))
         made, replaced = beside
         made.chmod(0o755)

@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from anole.errors import StoreError
-from anole.files import replace_durably, sync
+from anole.files import close, make_folder, replace_durably, sync
 from anole.merge.condition import is_damage
 
 _PATIENCE_S = 10.0
@@ -86,14 +86,14 @@ def held(path: Path) -> Iterator[HeldDatabase]:
     """
     path = path.resolve()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with ExitStack() as stack:
             stack.enter_context(_locked(path.parent))
             if not path.exists():
                 yield HeldDatabase(path, None, None)
                 return
             descriptor = os.open(path, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
+            stack.callback(close, descriptor)
             damage = stack.enter_context(_transaction(path))
             yield HeldDatabase(path, descriptor, damage)
     except sqlite3.Error as error:
@@ -109,7 +109,7 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 @contextmanager
@@ -155,7 +155,7 @@ def _sha256_of(path: Path) -> str:
     try:
         return _sha256(descriptor)
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 def _sha256(descriptor: int) -> str:
