@@ -188,13 +188,9 @@ def crash_states(disk: Disk, entries: Iterable[Entry], most: int, seed: int = 0)
                 yield State(number, tuple(acknowledged), files, ended)
 
 
-def sampled_states(states: Sequence[State], most: int | None) -> list[State]:
-    """Returns states, all that differ in more than temporary files before others, the last ones first.
-
-    Args:
-        most: so many; None for all.
-    """
-    if most is None or len(states) <= most:
+def sampled_states(states: Sequence[State], most: int) -> list[State]:
+    """Returns so many states, those that differ in more than temporary files before others, the last ones first."""
+    if len(states) <= most:
         return list(states)
     seen, first, others = set(), [], []
     for state in reversed(states):

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C co
 SAMPLE = 30
 """So many states of each scenario are tried by default."""
 
+MANY = 1000
+"""So many are tried where the slow tests run; all of them differ, the most only in a temporary file."""
+
 LISTED = 40
 """So many bad states are listed at most."""
 
@@ -47,7 +50,7 @@ def outlive(driver: Driver, wanted: Scenario, state: State, folder: Path) -> str
     return ""
 
 
-def replay(driver: Driver, name: str, folder: Path, most_each: int, most: int | None) -> None:
+def replay(driver: Driver, name: str, folder: Path, most_each: int, most: int) -> None:
     clean = prepared(driver, name, folder)
     states = list(crash_states(clean.disk, clean.entries, most_each))
     chosen = sampled_states(states, most)
@@ -69,4 +72,4 @@ def test_a_sample_of_the_states_after_a_power_loss(driver: Driver, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_states_after_a_power_loss(driver: Driver, tmp_path: Path, name: str) -> None:
-    replay(driver, name, tmp_path, 60, None)
+    replay(driver, name, tmp_path, 60, MANY)
