@@ -16,14 +16,19 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import onnx
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+
 from anole.documents.build import read_build
 from anole.documents.document import text_of
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest
 from anole.documents.receipt import MeasuredConfig, TuningReceipt, read_receipts, read_refined
 from anole.documents.task import read_task
+from anole.extract.onnx import input_infos, read_onnx
 from anole.merge.exchange import import_records
 from anole.record import Source, SpaceFacts
+from anole.spec.entries import ModelSpec
 from anole.spec.reading import load_spec
 from anole.store.content import encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum
@@ -62,6 +67,7 @@ class Readers:
             "documents": self.read_document,
             "spec": self.read_spec,
             "database": self.read_database,
+            "onnx": self.read_onnx,
         }
 
     def seeds(self, name: str) -> list[bytes]:
@@ -74,6 +80,9 @@ class Readers:
             return [bytes([kind]) + each for kind in range(len(DOCUMENTS)) for each in self._documents(DOCUMENTS[kind])]
         if name == "spec":
             return [SPEC.encode(), (Path(__file__).parents[2] / "models.yaml").read_bytes()]
+        if name == "onnx":
+            model = _small_model()
+            return [AS_IT_IS + model.SerializeToString(), MENDED + json.dumps(MessageToDict(model)).encode()]
         changes = ["", '[["trial", 0, "latency_s", 1e-3]]', '[["task", 0, "workload", "{}"], ["run", 0, "seed", 7]]']
         return [AS_IT_IS + self._single.read_bytes(), *(MENDED + change.encode() for change in changes)]
 
@@ -110,6 +119,19 @@ class Readers:
         else:
             database.write_bytes(data[1:])
         import_records(database, here)
+
+    def read_onnx(self, data: bytes) -> None:
+        """Reads a model, up to where TVM imports it: the bytes of a file, or its fields as JSON."""
+        path = self.folder / "fuzzed.onnx"
+        model = data[1:]
+        if data[:1] == MENDED:
+            try:
+                model = ParseDict(json.loads(model), onnx.ModelProto()).SerializeToString()
+            except (ValueError, TypeError, RecursionError, AttributeError, ParseError):
+                return
+        path.write_bytes(model)
+        spec = ModelSpec("net", f"onnx:{path}", {}, None, {})
+        input_infos(spec, read_onnx(spec))
 
     def _documents(self, name: str) -> list[bytes]:
         folder = self.project.folder
@@ -189,6 +211,24 @@ def _without_checksum(data: bytes) -> bytes:
     plain = json.loads(data)
     plain.pop("crc", None)
     return json.dumps(plain).encode()
+
+
+def _small_model() -> onnx.ModelProto:
+    """Returns a model with weights, an attribute of each common type and a shape that is computed."""
+    make = onnx.helper
+    nodes = [
+        make.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        make.make_node("LeakyRelu", ["y"], ["z"], alpha=0.5),
+        make.make_node("Reshape", ["z", "shape"], ["out"]),
+    ]
+    weights = [
+        make.make_tensor("w", onnx.TensorProto.FLOAT, [2, 1, 3, 3], [0.5] * 18),
+        make.make_tensor("shape", onnx.TensorProto.INT64, [2], [1, -1]),
+    ]
+    x = make.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 1, 4, 4])
+    out = make.make_tensor_value_info("out", onnx.TensorProto.FLOAT, [1, 32])
+    graph = make.make_graph(nodes, "small", [x], [out], weights)
+    return make.make_model(graph, opset_imports=[make.make_opsetid("", 17)])
 
 
 def _single_run(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from anole.errors import AnoleError
 
 from .readers import MENDED, Readers
 
-NAMES = ("shard", "documents", "spec", "database")
+NAMES = ("shard", "documents", "spec", "database", "onnx")
 
 
 @pytest.fixture(scope="module")
