@@ -160,6 +160,12 @@ class Driver:
         return Ended(status, *_printed(job), calls, changes)
 
 
+def strace_works() -> bool:
+    """Returns whether strace is here and may trace a process."""
+    strace = shutil.which("strace")
+    return strace is not None and subprocess.run([strace, "-qq", "-o", os.devnull, "true"]).returncode == 0
+
+
 def run_under_strace(
     arguments: list[str], folder: Path, watched: Iterable[Path], scratch: Path, call: str, number: int, inject: str
 ) -> tuple[Ended, int]:
