@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import logging
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from anole.merge import exchange, stage  # noqa: F401  (once here, and not in ev
 from anole.spec import reading  # noqa: F401
 from anole.store.shard import Shard
 
-from ..record_project import CONV, confirmation_of, run_of, trial_of
+from ..record_project import CONV, Project, confirmation_of, run_of, trial_of
 
 LATENCIES_S = (4e-3, None, 2e-3)
 """What `append` stores: so many trials, of which the second failed."""
@@ -93,8 +95,20 @@ def end_of(job: dict[str, Any]) -> int:
     return 0
 
 
+def warm_up() -> None:
+    """Fills the caches that every fork would fill again."""
+    logging.disable(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder))
+        project.tune(run_of(CONV), CONV, [1e-3])
+        project.merge()
+        exchange.import_records(project.database, Path(folder) / "here")
+    logging.disable(logging.NOTSET)
+
+
 def serve() -> None:
     """Does the jobs of standard input, each in a fork."""
+    warm_up()
     gc.collect()
     gc.freeze()
     for line in sys.stdin:

@@ -23,7 +23,7 @@ from .system_calls import ERRORS, Driver, Ended, Fault, Kind, faults_of, run_und
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
 needs_strace = pytest.mark.skipif(not strace_works(), reason="needs strace, and the right to trace")
 
-SAMPLE = 25
+SAMPLE = 20
 """So many cases of each scenario run by default."""
 
 LISTED = 40

@@ -19,7 +19,7 @@ from .system_calls import Driver, Ended
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
 
-SAMPLE = 30
+SAMPLE = 24
 """So many states of each scenario are tried by default."""
 
 MANY = 1000
