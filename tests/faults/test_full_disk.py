@@ -65,7 +65,9 @@ class Stage:
 
 
 STAGES = {
-    "extract": Stage("npu", lambda _: EXTRACT["npu"], "work/models/chain/npu.json", forget("work/models", "work/tasks")),
+    "extract": Stage(
+        "npu", lambda _: EXTRACT["npu"], "work/models/chain/npu.json", forget("work/models", "work/tasks")
+    ),
     "tune": Stage("cpu", lambda project: tune_command(project, "cpu", MORE), "db/shards"),
     "tune (simulated)": Stage("npu", lambda project: tune_command(project, "npu", MORE), "db/shards"),
     "refine": Stage("cpu", lambda _: ["refine", BUILD["cpu"]], f"work/refined/{BUILD['cpu']}.json", prepare_refining),
@@ -78,7 +80,10 @@ STAGES = {
         forget("work/evaluations"),
     ),
     "evaluate (cpu)": Stage(
-        "cpu", lambda _: ["evaluate", f"builds/{BUILD['cpu']}"], f"work/evaluations/{BUILD['cpu']}.json", compile_untimed
+        "cpu",
+        lambda _: ["evaluate", f"builds/{BUILD['cpu']}"],
+        f"work/evaluations/{BUILD['cpu']}.json",
+        compile_untimed,
     ),
     "merge": Stage("npu", lambda _: ["merge"], "db/tuning.sqlite", partial(tune_more, "npu")),
     "import": Stage("npu", lambda _: ["import", "elsewhere"], "db/shards", lambda project: move_shards(project)),

@@ -1,0 +1,173 @@
+"""A fault of the machine ends a stage with a message and is stored nowhere; without it, the same command goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ..workflow.conftest import Project
+from .conftest import BUILD, EXTRACT, RECORDED, message_of, tune_command
+from .ledger import Ledger, trials_in, trials_of
+from .processes import SHELL, Running
+from .small_disk import SmallDisk
+
+pytestmark = pytest.mark.workflow
+
+MORE = RECORDED + 4
+slow = pytest.mark.slow
+
+LINKERS = {
+    "no linker": None,
+    "a linker without space": 'echo "ld: final link failed: No space left on device" >&2; exit 1',
+    "a linker that fails once": 'test -e {once} && exec {ld} "$@"; touch {once}; echo "ld: I/O error" >&2; exit 1',
+    "a linker that is killed": "kill -KILL $$",
+    "builders that are killed": "kill -KILL $PPID",
+    "a builder that is killed once": 'test -e {once} && exec {ld} "$@"; touch {once}; kill -KILL $PPID',
+}
+"""What ``ld`` does. A builder that is killed while it links looks as one does that the system killed for memory."""
+
+
+def path_with(linker: str | None, folder: Path) -> str:
+    """Returns a PATH with the tools of this machine, without its compilers and with that linker."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name in ("sh", "bash", "touch", "test", "kill", "echo", "env", "uname", "nsenter"):
+        if (found := shutil.which(name)) is not None:
+            (tools / name).symlink_to(found)
+    if linker is not None:
+        script = tools / "ld"
+        script.write_text("#!/bin/sh\n" + linker.format(once=folder / "once", ld=shutil.which("ld")))
+        script.chmod(0o755)
+    return str(tools)
+
+
+def check_trials(project: Path, trials: int) -> None:
+    """Checks that the only run has so many trials, each once and none with a fault of the machine."""
+    (shard,) = Ledger(project).shards()
+    assert {trial["status"] for trial in trials_of(shard)} == {"ok"}, shard.read_text()
+    assert [trial["number"] for trial in trials_of(shard)] == list(range(trials))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        name if name in ("no linker", "a builder that is killed once") else pytest.param(name, marks=slow)
+        for name in LINKERS
+    ],
+)
+def test_a_tuner_stores_no_fault_of_the_linker_or_of_a_builder(tuned_cpu: Project, tmp_path: Path, fault: str) -> None:
+    command, ledger = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)], Ledger(tuned_cpu.folder)
+    ledger.note()
+    running = Running(command, tuned_cpu.folder, {"PATH": path_with(LINKERS[fault], tmp_path)})
+    if running.wait() != 0 or "once" not in fault:
+        assert running.wait() != 0, running.output
+        message_of(running.output)
+    assert not running.orphans()
+    (shard,) = ledger.shards()
+    assert {trial["status"] for trial in trials_of(shard)} == {"ok"}, running.output
+    again = Running(command, tuned_cpu.folder)
+    assert again.wait() == 0, again.output
+    assert ledger.lost() == 0
+    check_trials(tuned_cpu.folder, MORE)
+
+
+@pytest.mark.parametrize("free_bytes", [0, *(pytest.param(free, marks=slow) for free in (1 << 12, 1 << 14, 1 << 16))])
+def test_a_tuner_stores_no_fault_of_a_full_temporary_folder(
+    tuned_cpu: Project, disk: SmallDisk, free_bytes: int
+) -> None:
+    command = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)]
+    disk.fill(free_bytes)
+    running = disk.start(*command, folder=tuned_cpu.folder, environment={"TMPDIR": str(disk.folder)})
+    if running.wait() != 0 or not free_bytes:
+        assert running.wait() != 0, "a full disk went unnoticed"
+        assert "space" in message_of(running.output)
+    assert not running.orphans()
+    (shard,) = Ledger(tuned_cpu.folder).shards()
+    assert {trial["status"] for trial in trials_of(shard)} == {"ok"}, running.output
+    disk.free()
+    again = disk.start(*command, folder=tuned_cpu.folder, environment={"TMPDIR": str(disk.folder)})
+    assert again.wait() == 0, again.output
+    check_trials(tuned_cpu.folder, MORE)
+
+
+@pytest.mark.parametrize("free_bytes", [0, pytest.param(1 << 14, marks=slow)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(EXTRACT["npu"], marks=slow),
+        ["compile", BUILD["npu"]],
+        pytest.param(["evaluate", f"builds/{BUILD['npu']}"], marks=slow),
+        pytest.param(["merge"], marks=slow),
+        pytest.param(["import", "db/shards"], marks=slow),
+    ],
+    ids=lambda command: command[0] if isinstance(command, list) else None,
+)
+def test_a_stage_does_its_work_or_says_that_the_temporary_folder_is_full(
+    built: Project, disk: SmallDisk, command: list[str], free_bytes: int
+) -> None:
+    before = (built.folder / f"builds/{BUILD['npu']}/build.json").read_bytes()
+    disk.fill(free_bytes)
+    running = disk.start(*SHELL, *command, folder=built.folder, environment={"TMPDIR": str(disk.folder)})
+    if running.wait() != 0:
+        assert "space" in message_of(running.output)
+        assert (built.folder / f"builds/{BUILD['npu']}/build.json").read_bytes() == before
+    assert trials_in(built.folder / "db/tuning.sqlite") == RECORDED
+    disk.free()
+    again = disk.start(*SHELL, *command, folder=built.folder, environment={"TMPDIR": str(disk.folder)})
+    assert again.wait() == 0, again.output
+
+
+@pytest.mark.parametrize("target", ["npu", pytest.param("cpu", marks=slow)])
+def test_compiling_without_a_compiler_says_so_and_keeps_the_build(
+    request: pytest.FixtureRequest, tmp_path: Path, target: str
+) -> None:
+    project: Project = request.getfixturevalue({"npu": "built", "cpu": "tuned_cpu"}[target])
+    command = [*SHELL, "compile", BUILD[target]]
+    if target == "cpu":
+        assert Running(command, project.folder).wait() == 0
+    folder = project.folder / "builds" / BUILD[target]
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    running = Running(command, project.folder, {"PATH": path_with(None, tmp_path)})
+    assert running.wait() != 0
+    assert "compiler" in message_of(running.output)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    again = Running(command, project.folder)
+    assert again.wait() == 0, again.output
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("db", ["merge"]),
+        ("db", ["tune"]),
+        ("db", ["import", "elsewhere"]),
+        pytest.param("work", EXTRACT["npu"], marks=slow),
+        pytest.param("work", ["evaluate", f"builds/{BUILD['npu']}"], marks=slow),
+        pytest.param("builds", ["compile", BUILD["npu"]], marks=slow),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
+def test_a_stage_says_that_its_folder_is_read_only(
+    built: Project, disk: SmallDisk, place: str, command: list[str]
+) -> None:
+    shutil.copytree(built.folder, disk.seen, dirs_exist_ok=True)
+    shutil.copytree(built.folder / "db/shards", disk.seen / "elsewhere")
+    if command[0] == "import":
+        shutil.rmtree(disk.seen / "db/shards")
+    if command[0] == "extract":
+        shutil.rmtree(disk.seen / "work/models")
+    arguments = tune_command(disk.seen, "npu", MORE) if command == ["tune"] else command
+    ledger = Ledger(disk.seen)
+    ledger.note()
+    disk.set_read_only(place, True)
+    running = disk.start(*SHELL, *arguments)
+    assert running.wait() != 0, running.output
+    assert os.strerror(30) in message_of(running.output)
+    assert ledger.lost() == 0 and trials_in(disk.seen / "db/tuning.sqlite") == RECORDED
+    disk.set_read_only(place, False)
+    again = disk.start(*SHELL, *arguments)
+    assert again.wait() == 0, again.output
+    assert ledger.lost() == 0 and ledger.n_trials() == (MORE if command == ["tune"] else RECORDED)
