@@ -40,7 +40,7 @@ def test_a_compiler_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.
     executable = tvm.compile(builder.get(), tvm.target.Target("llvm"))
     monkeypatch.setenv("CXX", "/nowhere/g++")
     with pytest.raises(BuildError, match=r"a C\+\+ compiler is needed: .*/nowhere/g\+\+"):
-        write_library(tmp_path, executable)
+        write_library(tmp_path / "model.so", executable)
 
 
 def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
@@ -49,4 +49,4 @@ def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(BuildError, match=r"build: cannot be written: .*No space left"), new_folder(tmp_path / "build"):
-        write_library(tmp_path, Full())
+        write_library(tmp_path / "model.so", Full())

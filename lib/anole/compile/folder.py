@@ -22,19 +22,19 @@ _HOST = "kDLCPU"
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
 
 
-def write_library(folder: Path, executable: Any) -> None:
-    """Writes a compiled network.
+def write_library(path: Path, executable: Any) -> None:
+    """Writes compiled functions as a shared library.
 
     Raises:
         BuildError: the library cannot be linked.
     """
     try:
-        executable.export_library(str(folder / "model.so"))
+        executable.export_library(str(path))
     except Exception as error:
         # Whoever made the folder reports a full disk; a file that is not found is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
-        raise BuildError(f"cannot link model.so; a C++ compiler is needed: {error}") from error
+        raise BuildError(f"cannot link {path.name}; a C++ compiler is needed: {error}") from error
 
 
 def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None = None) -> None:
