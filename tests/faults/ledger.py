@@ -25,10 +25,10 @@ class Ledger:
         self._lines: dict[Path, list[bytes]] = {}
 
     def note(self) -> None:
-        """Adds the lines that are whole now."""
+        """Adds the lines that are whole now; a shard that has no trial yet has acknowledged nothing."""
         for path in self.shards():
             lines = whole_lines(path)
-            if len(lines) > len(self._lines.get(path, [])):
+            if trials_of(path) and len(lines) > len(self._lines.get(path, [])):
                 self._lines[path] = lines
 
     def shards(self) -> list[Path]:
