@@ -82,7 +82,7 @@ class Life:
         hidden = [path for name in ("work", "builds", "db") for path in (self.project.folder / name).rglob(".*")]
         beside = self.project.folder.glob("db/tuning.sqlite?*")
         found = [*temporary, *hidden, *beside]
-        return sorted(path.name for path in found if not path.name.endswith((".lock", ".snakemake_timestamp")))
+        return sorted(path.name for path in found if not path.name.endswith((".lock", ".seal", ".snakemake_timestamp")))
 
     def tune(self, target: str, trials: int) -> list[str]:
         """Returns the command that tunes the task of a target."""

@@ -74,14 +74,15 @@ def test_a_tuner_stores_no_fault_of_the_linker_or_of_a_builder(tuned_cpu: Projec
     check_trials(tuned_cpu.folder, MORE)
 
 
-@pytest.mark.parametrize("free_bytes", [0, *(pytest.param(free, marks=slow) for free in (1 << 12, 1 << 14, 1 << 16))])
+@pytest.mark.parametrize("free_bytes", [1 << 14, *(pytest.param(free, marks=slow) for free in (0, 1 << 12, 1 << 16))])
 def test_a_tuner_stores_no_fault_of_a_full_temporary_folder(
     tuned_cpu: Project, disk: SmallDisk, free_bytes: int
 ) -> None:
     command = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)]
     disk.fill(free_bytes)
     running = disk.start(*command, folder=tuned_cpu.folder, environment={"TMPDIR": str(disk.folder)})
-    if running.wait() != 0 or not free_bytes:
+    # Python takes another folder if this one has not even space for a few bytes.
+    if running.wait() != 0 or free_bytes == 1 << 14:
         assert running.wait() != 0, "a full disk went unnoticed"
         assert "space" in message_of(running.output)
     assert not running.orphans()
