@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -47,6 +47,9 @@ tests-all: env
 fuzz: env  ## run the property tests with new random examples, to find counterexamples
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
 		tests/store tests/targets
+
+faults: env  ## kill, fill up and take away what the stages need, FAULTS (500) kills among it; writes docs/results/data/faults.csv
+	python -m pytest tests/faults -m "not gpu" --faults $(or $(FAULTS),500) --faults-csv docs/results/data/faults.csv
 
 lint: env  ## check style, types, imports and the workflow
 	ruff check .

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ..workflow.conftest import TUNING, Project, write_onnx
-from .ledger import Figures
+from .ledger import AllFigures, Figures
 from .processes import ROOT
 from .small_disk import SmallDisk, absence
 
@@ -33,13 +33,13 @@ EXTRACT = {target: ["extract", model, "--target", target] for target, model in M
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", type=int, default=FAULTS, help="kill at least so many commands")
-    parser.addoption("--faults-csv", type=Path, help="write the figures of all kills to this file")
+    parser.addoption("--faults-csv", type=Path, help="write the figures of all faults to this file")
 
 
 @pytest.fixture(scope="session")
-def figures(pytestconfig: pytest.Config) -> Iterator[dict[tuple[str, str], Figures]]:
+def figures(pytestconfig: pytest.Config) -> Iterator[AllFigures]:
     """The figures by stage and fault; written to the file of ``--faults-csv`` at the end."""
-    found: dict[tuple[str, str], Figures] = defaultdict(Figures)
+    found: AllFigures = defaultdict(Figures)
     yield found
     path = pytestconfig.getoption("faults_csv", None)
     if path is not None:

@@ -68,6 +68,11 @@ def trials_of(path: Path) -> list[dict[str, object]]:
     return [line for line in lines if line["kind"] == "trial"]
 
 
+def n_failed(path: Path) -> int:
+    """Returns the number of failed trials in a shard."""
+    return sum(trial["status"] != "ok" for trial in trials_of(path))
+
+
 def trials_in(database: Path) -> int:
     """Returns the number of trials in a database that is whole; 0 if there is none."""
     if not database.exists():
@@ -84,10 +89,11 @@ class Figures:
     """What became of a fault, over all times that it was tried.
 
     Attributes:
-        tried: how often a command was struck.
-        survived: how often nothing was lost, doubled or left running.
+        tried: how often it struck a command.
+        survived: how often all of the following were 0.
         lost: number of lines that were whole before and are missing.
         doubled: number of trials that are there twice.
+        false: number of trials that record the fault.
         orphans: number of processes that did not end.
     """
 
@@ -95,13 +101,15 @@ class Figures:
     survived: int = 0
     lost: int = 0
     doubled: int = 0
+    false: int = 0
     orphans: int = 0
 
-    def add(self, lost: int, doubled: int, orphans: int) -> None:
+    def add(self, *, lost: int = 0, doubled: int = 0, false: int = 0, orphans: int = 0) -> None:
         """Adds one try."""
         self.tried += 1
-        self.survived += not (lost or doubled or orphans)
-        self.lost, self.doubled, self.orphans = self.lost + lost, self.doubled + doubled, self.orphans + orphans
+        self.survived += not (lost or doubled or false or orphans)
+        self.lost, self.doubled = self.lost + lost, self.doubled + doubled
+        self.false, self.orphans = self.false + false, self.orphans + orphans
 
     @classmethod
     def names(cls) -> list[str]:
@@ -111,3 +119,7 @@ class Figures:
     def values(self) -> tuple[int, ...]:
         """Returns the figures in the order of their names."""
         return astuple(self)
+
+
+AllFigures = dict[tuple[str, str], Figures]
+"""The figures of each stage and fault."""

@@ -13,7 +13,7 @@ import yaml
 
 from ..workflow.conftest import Project
 from .conftest import BUILD, EXTRACT, RECORDED, message_of, tune_command
-from .ledger import Ledger, trials_in
+from .ledger import AllFigures, Ledger, trials_in
 from .processes import SHELL
 from .small_disk import SmallDisk
 
@@ -88,7 +88,7 @@ STAGES = {
     "merge": Stage("npu", lambda _: ["merge"], "db/tuning.sqlite", partial(tune_more, "npu")),
     "import": Stage("npu", lambda _: ["import", "elsewhere"], "db/shards", lambda project: move_shards(project)),
 }
-LONG = {"refine", "compile (cpu)", "evaluate (cpu)"}
+QUICK, LONG = ("tune", "merge", "import"), ("refine", "compile (cpu)", "evaluate (cpu)")
 
 
 def move_shards(project: Path) -> None:
@@ -99,12 +99,14 @@ def move_shards(project: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "free_bytes"),
     [
-        pytest.param(name, free_bytes, marks=[pytest.mark.slow] if free_bytes or name in LONG else [])
+        pytest.param(name, free_bytes, marks=[] if name in QUICK and not free_bytes else [pytest.mark.slow])
         for name in STAGES
         for free_bytes in (LEVELS_BYTES if name not in LONG else LEVELS_BYTES[::2])
     ],
 )
-def test_a_full_disk_costs_nothing(request: pytest.FixtureRequest, disk: SmallDisk, name: str, free_bytes: int) -> None:
+def test_a_full_disk_costs_nothing(
+    request: pytest.FixtureRequest, disk: SmallDisk, figures: AllFigures, name: str, free_bytes: int
+) -> None:
     stage = STAGES[name]
     project: Project = request.getfixturevalue({"npu": "built", "cpu": "tuned_cpu"}[stage.target])
     stage.prepare(project.folder)
@@ -121,7 +123,9 @@ def test_a_full_disk_costs_nothing(request: pytest.FixtureRequest, disk: SmallDi
         assert "No space left" in message_of(running.output) or "full" in message_of(running.output)
         assert contents(disk.seen / "builds") == before
         assert trials_in(database) == merged
-    assert (ledger.lost(), ledger.doubled()) == (0, 0)
+    lost, doubled, orphans = ledger.lost(), ledger.doubled(), running.orphans()
+    figures[name, "full disk"].add(lost=lost, doubled=doubled, orphans=len(orphans))
+    assert (lost, doubled, orphans) == (0, 0, [])
     ledger.note()
 
     disk.free()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import BUILD, EXTRACT, FAULTS, SNAKEMAKE, tune_command, write_project
-from .ledger import Figures, Ledger, trials_in
+from .ledger import AllFigures, Ledger, trials_in
 from .processes import LONGEST_S, OF_SNAKEMAKE, OF_STAGE, SHELL, Fault, Running, strike_at_random
 
 pytestmark = pytest.mark.workflow
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class Life:
     """The life of one project, in which everything that is started may be killed."""
 
-    def __init__(self, folder: Path, temporary: Path, seed: int, figures: dict[tuple[str, str], Figures]) -> None:
+    def __init__(self, folder: Path, temporary: Path, seed: int, figures: AllFigures) -> None:
         self.project, self.temporary = write_project(folder, TRIALS), temporary
         self.database = self.project.folder / "db/tuning.sqlite"
         self.ledger, self.figures = Ledger(self.project.folder), figures
@@ -62,7 +62,7 @@ class Life:
         running, struck = strike_at_random(lambda: self.start(*command), noting, self.rng, moments_s)
         if struck:
             lost, doubled, orphans = self.look(f"{stage}, {fault.name}", running, fault.patience_s)
-            self.figures[stage, fault.name].add(lost, doubled, orphans)
+            self.figures[stage, fault.name].add(lost=lost, doubled=doubled, orphans=orphans)
 
     def look(self, what: str, running: Running, patience_s: float = 5.0) -> tuple[int, int, int]:
         """Returns the numbers of lost lines, doubled trials and orphans, and keeps a sentence about each."""
@@ -90,7 +90,7 @@ class Life:
 
 
 @pytest.fixture
-def life(tmp_path: Path, seed: int, figures: dict[tuple[str, str], Figures]) -> Iterator[Life]:
+def life(tmp_path: Path, seed: int, figures: AllFigures) -> Iterator[Life]:
     """A new project. Its temporary folder has a short name, since the system limits the paths of sockets."""
     with tempfile.TemporaryDirectory() as temporary:
         yield Life(tmp_path, Path(temporary), seed, figures)

@@ -14,7 +14,7 @@ import pytest
 
 from ..workflow.conftest import Project
 from .conftest import SNAKEMAKE, message_of, tune_command
-from .ledger import Ledger, trials_in, trials_of
+from .ledger import AllFigures, Ledger, trials_in, trials_of
 from .processes import SHELL, Running
 
 pytestmark = pytest.mark.workflow
@@ -81,8 +81,10 @@ def test_two_snakemakes_in_two_folders_share_a_device(tuned_cpu: Project, tmp_pa
         assert {trial["status"] for trial in trials} == {"ok"}
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 10))])
-def test_an_import_during_tuning_loses_no_trial(built: Project, elsewhere: Project, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
+def test_an_import_during_tuning_loses_no_trial(
+    built: Project, elsewhere: Project, figures: AllFigures, seed: int
+) -> None:
     ledger, both = Ledger(built.folder), identities(built) | identities(elsewhere)
     ledger.note()
     rng = random.Random(seed)
@@ -95,8 +97,9 @@ def test_an_import_during_tuning_loses_no_trial(built: Project, elsewhere: Proje
             assert "in use" in message_of(running.output)
     last = built.anole("import", str(elsewhere.folder / "db/shards"))
     assert last.returncode == 0, last.stderr
-    assert both <= identities(built)
-    assert (ledger.lost(), ledger.doubled()) == (0, 0)
+    lost = len(both - identities(built))
+    figures["tune (simulated)", "import of the same run meanwhile"].add(lost=lost, doubled=ledger.doubled())
+    assert (lost, ledger.lost(), ledger.doubled()) == (0, 0, 0)
     assert len(trials_of(the_shard(built))) >= HERE
     merged = built.anole("merge")
     assert merged.returncode == 0, merged.stderr
