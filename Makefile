@@ -48,7 +48,7 @@ fuzz: env  ## run the property tests with new random examples, to find counterex
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
 		tests/store tests/targets
 
-faults: env  ## kill, fill up and take away what the stages need, FAULTS (500) kills among it; writes docs/results/data/faults.csv
+faults: env  ## kill the stages FAULTS (500) times, fill their disks and more; writes docs/results/data/faults.csv
 	python -m pytest tests/faults -m "not gpu" --faults $(or $(FAULTS),500) --faults-csv docs/results/data/faults.csv
 
 lint: env  ## check style, types, imports and the workflow
