@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ LONGEST_S = 180.0
 
 PATIENCE_S = 5.0
 """So long may what a killed command started take to end."""
+
+_CANDIDATE = re.compile(r"/[0-9a-f]{32}\.so$", re.MULTILINE)
 
 SHELL = [sys.executable, "-m", "anole"]
 
@@ -103,6 +106,17 @@ def stage_of(running: Running) -> psutil.Process | None:
             if process.cmdline()[1:3] == ["-m", "anole"]:
                 return process
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return None
+
+
+def device_process_of(running: Running) -> psutil.Process | None:
+    """Returns the process of a tuner that has loaded a candidate just now."""
+    for process in running.left():
+        try:
+            if _CANDIDATE.search(Path(f"/proc/{process.pid}/maps").read_text()):
+                return process
+        except OSError:
             continue
     return None
 

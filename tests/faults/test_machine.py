@@ -11,7 +11,7 @@ import pytest
 from ..workflow.conftest import Project
 from .conftest import BUILD, EXTRACT, RECORDED, message_of, tune_command
 from .ledger import AllFigures, Figures, Ledger, n_failed, trials_in, trials_of
-from .processes import SHELL, Running
+from .processes import SHELL, Running, device_process_of
 from .small_disk import SmallDisk
 
 pytestmark = pytest.mark.workflow
@@ -77,6 +77,21 @@ def test_a_tuner_stores_no_fault_of_the_linker_or_of_a_builder(
         assert running.wait() != 0, running.output
         message_of(running.output)
     check_trials(running, ledger, figures["tune", fault])
+    check_complete(Running(command, tuned_cpu.folder), ledger)
+
+
+@slow
+def test_a_tuner_stores_no_fault_of_a_device_process_that_is_killed(tuned_cpu: Project, figures: AllFigures) -> None:
+    command, ledger = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)], Ledger(tuned_cpu.folder)
+    ledger.note()
+    running, runner = Running(command, tuned_cpu.folder), None
+    while runner is None:
+        assert running.process.poll() is None, "no candidate was seen"
+        runner = device_process_of(running)
+    runner.kill()
+    if running.wait() != 0:
+        message_of(running.output)
+    check_trials(running, ledger, figures["tune", "a device process that is killed"])
     check_complete(Running(command, tuned_cpu.folder), ledger)
 
 
