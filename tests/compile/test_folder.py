@@ -33,6 +33,14 @@ def test_what_goes_wrong_leaves_it_as_it_was(tmp_path: Path, error: BaseExceptio
     assert (tmp_path / "build/old").exists()
 
 
+def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / ".build.killed/new").mkdir(parents=True)
+    (tmp_path / ".other.12345678").mkdir()
+    with new_folder(tmp_path / "build") as mine, new_folder(tmp_path / "build") as theirs:
+        assert len({mine.parent, theirs.parent} & set(tmp_path.iterdir())) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.12345678", "build"]
+
+
 def test_a_compiler_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((3,), "float32"))
     with builder.function("main", [x]):

@@ -77,12 +77,11 @@ class Life:
         return lost, doubled, len(orphans)
 
     def leftovers(self) -> list[str]:
-        """Returns the temporary files and folders that nobody removed; locks may stay, and those of other programs."""
+        """Returns the temporary files and folders that nobody removed; those of other programs may stay."""
         temporary = [path for path in self.temporary.iterdir() if path.name.startswith(("anole-", "pymp-", "tmp"))]
-        hidden = [path for name in ("work", "builds", "db") for path in (self.project.folder / name).rglob(".*")]
-        beside = self.project.folder.glob("db/tuning.sqlite?*")
-        found = [*temporary, *hidden, *beside]
-        return sorted(path.name for path in found if not path.name.endswith((".lock", ".seal", ".snakemake_timestamp")))
+        hidden = [path for name in ("work", "builds", "db") for path in (self.project.folder / name).rglob(".*/")]
+        beside = [Path(f"{self.database}{ending}") for ending in (".tmp", ".tmp-journal", "-journal", "-wal")]
+        return sorted(path.name for path in (*temporary, *hidden, *beside) if path.exists())
 
     def tune(self, target: str, trials: int) -> list[str]:
         """Returns the command that tunes the task of a target."""
