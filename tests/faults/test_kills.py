@@ -13,7 +13,7 @@ import pytest
 
 from .conftest import BUILD, EXTRACT, FAULTS, SNAKEMAKE, tune_command, write_project
 from .ledger import AllFigures, Ledger, trials_in
-from .processes import LONGEST_S, OF_SNAKEMAKE, OF_STAGE, SHELL, Fault, Running, strike_at_random
+from .processes import LONGEST_S, OF_SNAKEMAKE, OF_STAGE, PATIENCE_S, SHELL, Fault, Running, strike_at_random
 
 pytestmark = pytest.mark.workflow
 
@@ -64,7 +64,7 @@ class Life:
             lost, doubled, orphans = self.look(f"{stage}, {fault.name}", running, fault.patience_s)
             self.figures[stage, fault.name].add(lost=lost, doubled=doubled, orphans=orphans)
 
-    def look(self, what: str, running: Running, patience_s: float = 5.0) -> tuple[int, int, int]:
+    def look(self, what: str, running: Running, patience_s: float = PATIENCE_S) -> tuple[int, int, int]:
         """Returns the numbers of lost lines, doubled trials and orphans, and keeps a sentence about each."""
         orphans = running.orphans(patience_s)
         lost, doubled = self.ledger.lost(), self.ledger.doubled()
