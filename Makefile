@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -51,6 +51,9 @@ fuzz: env  ## look for counterexamples: property tests with new examples, and FU
 	for reader in shard documents spec database onnx; do \
 		PYTHONPATH=lib python -m tests.fuzz $$reader --seconds $(or $(FUZZ_SECONDS),60) || exit 1; \
 	done
+
+faults: env  ## kill the stages FAULTS (500) times, fill their disks and more; writes docs/results/data/faults.csv
+	python -m pytest tests/faults -m "not gpu" --faults $(or $(FAULTS),500) --faults-csv docs/results/data/faults.csv
 
 lint: env  ## check style, types, imports and the workflow
 	ruff check .

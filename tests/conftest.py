@@ -31,7 +31,7 @@ settings.load_profile("same")
 # Read when torch comes in: its threads sleep when idle, instead of taking the cores from the other workers' tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-_LONGEST = ("workflow", "search")
+_LONGEST = ("faults", "workflow", "search")
 """Folders whose files begin first, so that no worker is at a long one when the others have nothing left."""
 
 

@@ -33,6 +33,14 @@ def test_what_goes_wrong_leaves_it_as_it_was(tmp_path: Path, error: BaseExceptio
     assert (tmp_path / "build/old").exists()
 
 
+def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / ".build.killed/new").mkdir(parents=True)
+    (tmp_path / ".other.12345678").mkdir()
+    with new_folder(tmp_path / "build") as mine, new_folder(tmp_path / "build") as theirs:
+        assert len({mine.parent, theirs.parent} & set(tmp_path.iterdir())) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.12345678", "build"]
+
+
 def test_a_compiler_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((3,), "float32"))
     with builder.function("main", [x]):
@@ -40,7 +48,7 @@ def test_a_compiler_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.
     executable = tvm.compile(builder.get(), tvm.target.Target("llvm"))
     monkeypatch.setenv("CXX", "/nowhere/g++")
     with pytest.raises(BuildError, match=r"a C\+\+ compiler is needed: .*/nowhere/g\+\+"):
-        write_library(tmp_path, executable)
+        write_library(tmp_path / "model.so", executable)
 
 
 def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
@@ -49,4 +57,4 @@ def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(BuildError, match=r"build: cannot be written: .*No space left"), new_folder(tmp_path / "build"):
-        write_library(tmp_path, Full())
+        write_library(tmp_path / "model.so", Full())

@@ -34,7 +34,7 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
         workload: f"its template could not schedule it in this network: {reason}"
         for workload, reason in failures.items()
     }
-    write_library(folder, executable)
+    write_library(folder / "model.so", executable)
     built = [
         match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
         for match in network.matches

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -15,6 +14,7 @@ from typing import Any
 from anole.documents.build import Build, TensorInfo, write_build
 from anole.errors import BuildError
 from anole.files import make_folder, replace_durably
+from anole.host.temporaries import make_locked, sweep
 from anole.targets.base import CppRuntime
 
 _SNIPPETS = files("anole.compile").joinpath("snippets")
@@ -22,19 +22,19 @@ _HOST = "kDLCPU"
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
 
 
-def write_library(folder: Path, executable: Any) -> None:
-    """Writes a compiled network.
+def write_library(path: Path, executable: Any) -> None:
+    """Writes compiled functions as a shared library.
 
     Raises:
         BuildError: the library cannot be linked.
     """
     try:
-        executable.export_library(str(folder / "model.so"))
+        executable.export_library(str(path))
     except Exception as error:
         # Whoever made the folder reports a full disk; a file that is not found is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
-        raise BuildError(f"cannot link model.so; a C++ compiler is needed: {error}") from error
+        raise BuildError(f"cannot link {path.name}; a C++ compiler is needed: {error}") from error
 
 
 def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None = None) -> None:
@@ -49,25 +49,32 @@ def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yields an empty folder that replaces the given one on success and is removed on failure.
 
+    What killed processes left beside it is removed first.
+
     Raises:
         BuildError: the folder cannot be written.
     """
-    beside: list[Path] = []
+    prefix = f".{folder.name}."
     try:
         make_folder(folder.parent)
-        beside += (Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) for _ in range(2))
-        made, replaced = beside
+        sweep(folder.parent, prefix)
+        beside, lock = make_locked(folder.parent, prefix)
+    except OSError as error:
+        raise BuildError(f"{folder}: cannot be written: {error}") from error
+    try:
+        made = beside / "new"
+        made.mkdir()
         made.chmod(0o755)
         yield made
         # The folder is replaced as a whole, so that nobody ever sees an incomplete one.
         if folder.exists():
-            os.replace(folder, replaced)
+            os.replace(folder, beside / "old")
         replace_durably(made, folder)
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     finally:
-        for each in beside:
-            shutil.rmtree(each, ignore_errors=True)
+        shutil.rmtree(beside, ignore_errors=True)
+        os.close(lock)
 
 
 def _cpp_loader(build: Build, runtime: CppRuntime) -> str:

@@ -82,8 +82,10 @@ def burst(run: Callable[[], object], burst_s: float) -> Times:
     run()
     run()
     taken: list[float] = []
-    while not taken or sum(taken) < burst_s:
+    total_s = 0.0
+    while not taken or total_s < burst_s:
         before_s = time.perf_counter()
         run()
         taken.append(time.perf_counter() - before_s)
+        total_s += taken[-1]
     return np.array(taken)

@@ -53,14 +53,18 @@ def own_temporaries() -> Iterator[None]:
             os.environ["TMPDIR"] = variable
 
 
-def sweep(folder: Path) -> None:
+def sweep(folder: Path, prefix: str = PREFIX) -> None:
     """Removes the folders of killed processes of this user; others, and symbolic links, stay as they are.
+
+    Args:
+        folder: where they are.
+        prefix: the names of folders that `make_locked` made begin with this.
 
     Raises:
         OSError: the folder cannot be read.
     """
     with os.scandir(folder) as entries:
-        found = [Path(entry.path) for entry in entries if entry.name.startswith(PREFIX)]
+        found = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
     for path in found:
         with suppress(OSError):
             lock = _locked(path)
@@ -69,17 +73,27 @@ def sweep(folder: Path) -> None:
                 os.close(lock)
 
 
-@cache
-def _folder_in(usual: str) -> Path:
-    """Makes this process's own folder, which it holds locked until it ends."""
+def make_locked(folder: Path, prefix: str) -> tuple[Path, int]:
+    """Makes a folder that `sweep` leaves alone as long as the returned handle is open.
+
+    Raises:
+        OSError: it cannot be made.
+    """
     while True:
-        own = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))
+        own = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
         # Another process may have removed it before it was locked.
         with suppress(FileNotFoundError):
             lock = _locked(own)
             if lock is not None and os.path.samestat(os.fstat(lock), own.stat(follow_symlinks=False)):
-                util.Finalize(None, shutil.rmtree, (own, True), exitpriority=_LAST)
-                return own
+                return own, lock
+
+
+@cache
+def _folder_in(usual: str) -> Path:
+    """Makes this process's own folder, which it holds locked until it ends."""
+    own, _ = make_locked(Path(usual), PREFIX)
+    util.Finalize(None, shutil.rmtree, (own, True), exitpriority=_LAST)
+    return own
 
 
 def _locked(path: Path) -> int | None:

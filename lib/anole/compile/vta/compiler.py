@@ -12,6 +12,7 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
+from anole.compile.folder import write_library
 from anole.compile.lower import Choice, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.compile.vta.calibrate import observe, read_samples, snr_db
@@ -120,9 +121,9 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
     try:
         lowered, _ = lower(parts.host, choices, device.schedule_default)
         executable = tvm.compile(lowered, device.compiler_target(), tir_pipeline=device.compiler_pipeline())
-        executable.export_library(str(library))
     except Exception as error:
         raise BuildError(f"model {model.name}: TVM cannot compile the host's functions: {cause(error)}") from error
+    write_library(library, executable)
 
 
 def _steps(network: Network, loaded: Mapping[str, Loaded]) -> tuple[AcceleratorStep, ...]:

@@ -1,0 +1,131 @@
+"""The project that the faults strike, how many of them to try, and their figures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ..workflow.conftest import TUNING, Project, write_onnx
+from .ledger import AllFigures, Figures
+from .processes import ROOT
+from .small_disk import SmallDisk, absence
+
+FAULTS = 31
+"""So many commands the default tests kill at least."""
+
+RECORDED = 4
+"""Number of trials of the prepared projects."""
+
+TUNER = json.dumps({name: value for name, value in TUNING.items() if name != "trials"})
+MODEL = {"cpu": "small", "npu": "chain"}
+BUILD = {target: f"{model}-{target}-random" for target, model in MODEL.items()}
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", "2"]
+EXTRACT = {target: ["extract", model, "--target", target] for target, model in MODEL.items()}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--faults", type=int, default=FAULTS, help="kill at least so many commands")
+    parser.addoption("--faults-csv", type=Path, help="write the figures of all faults to this file")
+
+
+@pytest.fixture(scope="session")
+def figures(pytestconfig: pytest.Config) -> Iterator[AllFigures]:
+    """The figures by stage and fault; written to the file of ``--faults-csv`` at the end."""
+    found: AllFigures = defaultdict(Figures)
+    yield found
+    path = pytestconfig.getoption("faults_csv", None)
+    if path is not None:
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["stage", "fault", *Figures.names()])
+            writer.writerows([*key, *each.values()] for key, each in sorted(found.items()))
+
+
+def write_project(folder: Path, trials: int, *targets: str) -> Project:
+    """Writes a project with one network of one task for each of the targets ``cpu`` and ``npu``; for both if none."""
+    project, wanted = Project(folder), targets or ("cpu", "npu")
+    write_onnx(folder / "small.onnx", [16])
+    write_onnx(folder / "chain.onnx", [16, 32])
+    np.save(folder / "samples.npy", np.random.default_rng(0).standard_normal((2, 1, 3, 8, 8)).astype(np.float32))
+    models = {
+        "small": {"source": "onnx:small.onnx"},
+        "chain": {"source": "onnx:chain.onnx", "calibration": "samples.npy"},
+    }
+    described = {"cpu": {"kind": "cpu", "threads": 1}, "npu": {"kind": "vta", "geometry": {"block_out": 16}}}
+    project.write(
+        {MODEL[target]: models[MODEL[target]] for target in wanted},
+        targets={target: described[target] for target in wanted},
+        tuning={**TUNING, "trials": trials},
+        builds=[{"model": MODEL[target], "target": target} for target in wanted],
+    )
+    return project
+
+
+def tune_command(project: Path, target: str, trials: int) -> list[str]:
+    """Returns the arguments of the command that tunes the only task of a target."""
+    manifest = json.loads((project / f"work/models/{MODEL[target]}/{target}.json").read_text())
+    (task,) = manifest["tasks"]
+    return ["tune", f"work/tasks/{task['key']}.json", "--tuner", TUNER, "--trials", str(trials)]
+
+
+def message_of(output: str) -> str:
+    """Returns the only message of a command, which must be a single line without a traceback."""
+    assert "Traceback" not in output, output
+    (line,) = {line for line in output.splitlines() if line.startswith("anole: ")} or {None}
+    assert line is not None, output
+    return line
+
+
+@pytest.fixture(scope="session")
+def built_project(once: Callable[..., Path]) -> Project:
+    """A network for the accelerator from models.yaml to the database."""
+
+    def fill(folder: Path) -> None:
+        outcome = write_project(folder, RECORDED, "npu").snakemake()
+        assert outcome.code == 0, outcome.output
+
+    return Project(once("faults_built", fill))
+
+
+@pytest.fixture(scope="session")
+def tuned_project(once: Callable[..., Path]) -> Project:
+    """A network for the processor, tuned."""
+
+    def fill(folder: Path) -> None:
+        project = write_project(folder, RECORDED, "cpu")
+        for command in (lambda: EXTRACT["cpu"], lambda: tune_command(folder, "cpu", RECORDED)):
+            done = project.anole(*command())
+            assert done.returncode == 0, done.stderr
+
+    return Project(once("faults_tuned", fill))
+
+
+@pytest.fixture
+def built(built_project: Any, tmp_path: Path) -> Project:
+    """A copy of the built project for the accelerator."""
+    return built_project.copy(tmp_path / "project")
+
+
+@pytest.fixture
+def tuned_cpu(tuned_project: Any, tmp_path: Path) -> Project:
+    """A copy of the tuned project for the processor."""
+    return tuned_project.copy(tmp_path / "project")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small disk."""
+    if (reason := absence()) is not None:
+        pytest.skip(reason)
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    with SmallDisk(folder) as made:
+        yield made

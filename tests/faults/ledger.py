@@ -1,0 +1,125 @@
+"""What a project has acknowledged: the whole lines of its shards, and whether all of them are still there, once."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from dataclasses import astuple, dataclass, fields
+from itertools import zip_longest
+from pathlib import Path
+
+from anole.keys import canonical_json
+
+
+class Ledger:
+    """Remembers every line that was whole in a project's shards.
+
+    Args:
+        project: the project's folder.
+    """
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self._lines: dict[Path, list[bytes]] = {}
+
+    def note(self) -> None:
+        """Adds the lines that are whole now; a shard that has no trial yet has acknowledged nothing."""
+        for path in self.shards():
+            lines = whole_lines(path)
+            if trials_of(path) and len(lines) > len(self._lines.get(path, [])):
+                self._lines[path] = lines
+
+    def shards(self) -> list[Path]:
+        """Returns the paths of all shards."""
+        return sorted(self.project.glob("db/shards/*/*.jsonl"))
+
+    def lost(self) -> int:
+        """Returns the number of remembered lines that are not at their place any more."""
+        return sum(
+            before != after
+            for path, known in self._lines.items()
+            for before, after in zip_longest(known, (whole_lines(path) if path.exists() else [])[: len(known)])
+        )
+
+    def doubled(self) -> int:
+        """Returns the number of trials of a run that have the number or the config of an earlier one."""
+        return sum(
+            count - 1
+            for path in self.shards()
+            for member in ("number", "config")
+            for count in Counter(canonical_json({"": trial[member]}) for trial in trials_of(path)).values()
+        )
+
+    def n_trials(self) -> int:
+        """Returns the number of trials in all shards."""
+        return sum(len(trials_of(path)) for path in self.shards())
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """Returns the lines of a file that end with a newline."""
+    return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def trials_of(path: Path) -> list[dict[str, object]]:
+    """Returns the trials of a shard as they are written in it."""
+    lines = map(json.loads, whole_lines(path))
+    return [line for line in lines if line["kind"] == "trial"]
+
+
+def n_failed(path: Path) -> int:
+    """Returns the number of failed trials in a shard."""
+    return sum(trial["status"] != "ok" for trial in trials_of(path))
+
+
+def trials_in(database: Path) -> int:
+    """Returns the number of trials in a database that is whole; 0 if there is none."""
+    if not database.exists():
+        return 0
+    with closing(sqlite3.connect(":memory:")) as db:
+        # SQLite would look for the file of a private mount in the common ones.
+        db.deserialize(database.read_bytes())
+        assert db.execute("pragma quick_check").fetchall() == [("ok",)]
+        return int(db.execute("select count(*) from trial").fetchone()[0])
+
+
+@dataclass
+class Figures:
+    """What became of a fault, over all times that it was tried.
+
+    Attributes:
+        tried: how often it struck a command.
+        survived: how often all of the following were 0.
+        lost: number of lines that were whole before and are missing.
+        doubled: number of trials that are there twice.
+        false: number of trials that record the fault.
+        orphans: number of processes that did not end.
+    """
+
+    tried: int = 0
+    survived: int = 0
+    lost: int = 0
+    doubled: int = 0
+    false: int = 0
+    orphans: int = 0
+
+    def add(self, *, lost: int = 0, doubled: int = 0, false: int = 0, orphans: int = 0) -> None:
+        """Adds one try."""
+        self.tried += 1
+        self.survived += not (lost or doubled or false or orphans)
+        self.lost, self.doubled = self.lost + lost, self.doubled + doubled
+        self.false, self.orphans = self.false + false, self.orphans + orphans
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Returns the names of the figures."""
+        return [field.name for field in fields(cls)]
+
+    def values(self) -> tuple[int, ...]:
+        """Returns the figures in the order of their names."""
+        return astuple(self)
+
+
+AllFigures = dict[tuple[str, str], Figures]
+"""The figures of each stage and fault."""

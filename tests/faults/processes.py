@@ -1,0 +1,201 @@
+"""Commands in a session of their own: striking them, and finding everything that they started and left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+MARK = "ANOLE_STARTED_BY_TEST"
+"""The environment variable by which the descendants of a command are found, whoever their parent is now."""
+
+LONGEST_S = 180.0
+"""No command takes longer, not even beside other tests."""
+
+PATIENCE_S = 30.0
+"""So long may what a killed command started take to end. The server of the workers finishes its imports before it sees
+that its master is gone: 4 s on a busy machine."""
+
+_CANDIDATE = re.compile(r"/[0-9a-f]{32}\.so$", re.MULTILINE)
+
+SHELL = [sys.executable, "-m", "anole"]
+
+
+class Running:
+    """A command that runs in a session and a process group of its own.
+
+    Args:
+        command: the command and its arguments.
+        folder: its working directory.
+        environment: its environment variables beside those of this process.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._mark = f"{MARK}={uuid4().hex}"
+        self._output = tempfile.TemporaryFile()
+        name, _, value = self._mark.partition("=")
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "lib"), **(environment or {}), name: value},
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    @property
+    def output(self) -> str:
+        """What the command and its children have printed."""
+        size = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), size, 0).decode(errors="replace")
+
+    def wait(self, timeout_s: float = LONGEST_S) -> int:
+        """Waits for the command to end and returns its exit code."""
+        return self.process.wait(timeout_s)
+
+    def has_ended_within(self, seconds: float) -> bool:
+        """Waits some seconds at most, and returns whether the command has ended."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def left(self) -> list[psutil.Process]:
+        """Returns the command's process and its descendants that are alive, also those that lost their parent."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+                if self._mark.encode() in environment and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (OSError, psutil.NoSuchProcess):
+                continue
+        return found
+
+    def orphans(self, patience_s: float = PATIENCE_S) -> list[str]:
+        """Returns the commands of the processes that are still alive after some seconds, and ends them."""
+        until_s = time.monotonic() + patience_s
+        while (alive := self.left()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+        told = []
+        for process in alive:
+            try:
+                told.append(" ".join(process.cmdline()))
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        return told
+
+
+def stage_of(running: Running) -> psutil.Process | None:
+    """Returns the process of the stage that Snakemake runs just now."""
+    for process in running.left():
+        try:
+            if process.cmdline()[1:3] == ["-m", "anole"]:
+                return process
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return None
+
+
+def device_process_of(running: Running) -> psutil.Process | None:
+    """Returns the process of a tuner that has loaded a candidate just now."""
+    for process in running.left():
+        try:
+            if _CANDIDATE.search(Path(f"/proc/{process.pid}/maps").read_text()):
+                return process
+        except OSError:
+            continue
+    return None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A way to end a command.
+
+    Attributes:
+        name: what the figures call it.
+        strike: does it, and returns whether there was something to strike.
+        patience_s: so long may other processes of the command go on.
+    """
+
+    name: str
+    strike: Callable[[Running], bool]
+    patience_s: float = PATIENCE_S
+
+
+def _to_group(number: signal.Signals) -> Callable[[Running], bool]:
+    def strike(running: Running) -> bool:
+        os.killpg(running.process.pid, number)
+        return True
+
+    return strike
+
+
+def _to_command(number: signal.Signals) -> Callable[[Running], bool]:
+    def strike(running: Running) -> bool:
+        running.process.send_signal(number)
+        return True
+
+    return strike
+
+
+def _to_stage(running: Running) -> bool:
+    stage = stage_of(running)
+    if stage is not None:
+        stage.kill()
+    return stage is not None
+
+
+OF_STAGE = (
+    Fault("SIGKILL to the group", _to_group(signal.SIGKILL)),
+    Fault("SIGKILL to the process", _to_command(signal.SIGKILL)),
+    Fault("SIGTERM to the process", _to_command(signal.SIGTERM)),
+    Fault("SIGINT to the group", _to_group(signal.SIGINT)),
+)
+# A job of Snakemake that has begun may go on to its end when Snakemake alone is killed.
+OF_SNAKEMAKE = (
+    Fault("SIGKILL to the group", _to_group(signal.SIGKILL)),
+    Fault("SIGKILL to snakemake alone", _to_command(signal.SIGKILL), patience_s=60.0),
+    Fault("SIGKILL to its stage", _to_stage, patience_s=60.0),
+    Fault("SIGTERM to the group", _to_group(signal.SIGTERM), patience_s=60.0),
+    Fault("SIGINT to the group", _to_group(signal.SIGINT)),
+)
+
+
+def strike_at_random(
+    start: Callable[[], Running], fault: Fault, rng: random.Random, moments_s: tuple[float, float]
+) -> tuple[Running, bool]:
+    """Starts a command and strikes it at a random moment; starts it again if it was faster.
+
+    Args:
+        start: starts the command.
+        fault: what happens to it.
+        rng: gives the moment.
+        moments_s: the first and the last moment, in seconds after the start.
+
+    Returns:
+        The command after its end, and whether it was struck.
+    """
+    first_s, last_s = moments_s
+    for _ in range(8):
+        running, moment_s = start(), rng.uniform(first_s, last_s)
+        if not running.has_ended_within(moment_s) and fault.strike(running):
+            running.wait()
+            return running, True
+        assert running.wait() == 0, running.output
+        first_s, last_s = first_s / 2, last_s / 2
+    return running, False

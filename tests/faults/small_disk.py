@@ -1,0 +1,75 @@
+"""A small disk that can be filled up and made read-only: a tmpfs that only the commands run on it see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .processes import Running
+
+_NAMESPACE = ["unshare", "--map-root-user", "--mount"]
+_BALLAST = "ballast"
+
+
+def absence() -> str | None:
+    """Returns the reason why this machine has no small disks; None if it has."""
+    try:
+        done = subprocess.run([*_NAMESPACE, "true"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "unshare, of util-linux, is missing"
+    return None if done.returncode == 0 else f"no private mounts: {done.stderr.strip()}"
+
+
+class SmallDisk:
+    """A disk that is mounted on a folder, in a namespace of its own; a context manager that removes it.
+
+    Args:
+        folder: where commands see it; an empty folder.
+        size_bytes: its size.
+
+    Attributes:
+        seen: the same folder as this process sees it.
+    """
+
+    def __init__(self, folder: Path, size_bytes: int = 64 << 20) -> None:
+        self.folder = folder
+        mount = f"mount -t tmpfs -o size={size_bytes} none '{folder}' && echo mounted && exec sleep infinity"
+        self._holder = subprocess.Popen([*_NAMESPACE, "sh", "-c", mount], stdout=subprocess.PIPE)
+        assert self._holder.stdout is not None and self._holder.stdout.readline() == b"mounted\n"
+        self.seen = Path(f"/proc/{self._holder.pid}/root{folder}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._holder.kill()
+        self._holder.communicate()
+
+    def start(self, *command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Running:
+        """Starts a command that sees the disk, in a folder; on the disk itself if none is given."""
+        enter = ["nsenter", f"--target={self._holder.pid}", "--user", "--preserve-credentials", "--mount"]
+        there = ["sh", "-c", 'cd "$0" && exec "$@"', str(folder or self.folder)]
+        return Running([*enter, *there, *command], Path("/"), environment)
+
+    def fill(self, free_bytes: int) -> None:
+        """Leaves so many bytes free, rounded down to whole pages."""
+        space = os.statvfs(self.seen)
+        with (self.seen / _BALLAST).open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, space.f_bavail * space.f_frsize - free_bytes)
+
+    def free(self) -> None:
+        """Removes what filled the disk."""
+        (self.seen / _BALLAST).unlink()
+
+    def set_read_only(self, place: str, read_only: bool) -> None:
+        """Makes a folder of the disk read-only, or writable again."""
+        path = self.folder / place
+        command = f"mount --bind '{path}' '{path}' && mount -o remount,bind,ro '{path}'"
+        running = self.start("sh", "-c", command if read_only else f"umount '{path}'", folder=Path("/"))
+        assert running.wait() == 0, running.output

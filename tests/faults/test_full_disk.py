@@ -1,0 +1,144 @@
+"""A stage that finds the disk full says so in one line, loses nothing, and works again when there is space."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ..workflow.conftest import Project
+from .conftest import BUILD, EXTRACT, RECORDED, message_of, tune_command
+from .ledger import AllFigures, Ledger, trials_in
+from .processes import SHELL
+from .small_disk import SmallDisk
+
+pytestmark = pytest.mark.workflow
+
+MORE = RECORDED + 8
+LEVELS_BYTES = (0, 1 << 12, 1 << 14, 1 << 18)
+
+
+def forget(*places: str) -> Callable[[Path], None]:
+    """Removes what a stage wrote, so that it writes it again."""
+    return lambda project: [shutil.rmtree(project / place) for place in places] and None
+
+
+def tune_more(target: str, project: Path) -> None:
+    """Records trials that the database does not have."""
+    done = Project(project).anole(*tune_command(project, target, MORE))
+    assert done.returncode == 0, done.stderr
+
+
+def prepare_refining(project: Path) -> None:
+    """Compiles what is tuned, and asks for refining."""
+    path = project / "models.yaml"
+    plain = yaml.safe_load(path.read_text())
+    plain["builds"][0]["refine"] = 2
+    path.write_text(yaml.safe_dump(plain, sort_keys=False))
+
+
+def compile_untimed(project: Path) -> None:
+    done = Project(project).anole("compile", BUILD["cpu"])
+    assert done.returncode == 0, done.stderr
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage whose disk is full.
+
+    Attributes:
+        target: the target of the project in which it runs.
+        command: returns its arguments.
+        written: what it writes.
+        prepare: makes the project ready for it.
+    """
+
+    target: str
+    command: Callable[[Path], list[str]]
+    written: str
+    prepare: Callable[[Path], object] = lambda _: None
+
+
+STAGES = {
+    "extract": Stage(
+        "npu", lambda _: EXTRACT["npu"], "work/models/chain/npu.json", forget("work/models", "work/tasks")
+    ),
+    "tune": Stage("cpu", lambda project: tune_command(project, "cpu", MORE), "db/shards"),
+    "tune (simulated)": Stage("npu", lambda project: tune_command(project, "npu", MORE), "db/shards"),
+    "refine": Stage("cpu", lambda _: ["refine", BUILD["cpu"]], f"work/refined/{BUILD['cpu']}.json", prepare_refining),
+    "compile": Stage("npu", lambda _: ["compile", BUILD["npu"]], f"builds/{BUILD['npu']}/build.json"),
+    "compile (cpu)": Stage("cpu", lambda _: ["compile", BUILD["cpu"]], f"builds/{BUILD['cpu']}/build.json"),
+    "evaluate": Stage(
+        "npu",
+        lambda _: ["evaluate", f"builds/{BUILD['npu']}"],
+        f"work/evaluations/{BUILD['npu']}.json",
+        forget("work/evaluations"),
+    ),
+    "evaluate (cpu)": Stage(
+        "cpu",
+        lambda _: ["evaluate", f"builds/{BUILD['cpu']}"],
+        f"work/evaluations/{BUILD['cpu']}.json",
+        compile_untimed,
+    ),
+    "merge": Stage("npu", lambda _: ["merge"], "db/tuning.sqlite", partial(tune_more, "npu")),
+    "import": Stage("npu", lambda _: ["import", "elsewhere"], "db/shards", lambda project: move_shards(project)),
+}
+QUICK, LONG = ("tune", "merge", "import"), ("refine", "compile (cpu)", "evaluate (cpu)")
+
+
+def move_shards(project: Path) -> None:
+    """Makes the shards those of another machine."""
+    (project / "db/shards").rename(project / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "free_bytes"),
+    [
+        pytest.param(name, free_bytes, marks=[] if name in QUICK and not free_bytes else [pytest.mark.slow])
+        for name in STAGES
+        for free_bytes in (LEVELS_BYTES if name not in LONG else LEVELS_BYTES[::2])
+    ],
+)
+def test_a_full_disk_costs_nothing(
+    request: pytest.FixtureRequest, disk: SmallDisk, figures: AllFigures, name: str, free_bytes: int
+) -> None:
+    stage = STAGES[name]
+    project: Project = request.getfixturevalue({"npu": "built", "cpu": "tuned_cpu"}[stage.target])
+    stage.prepare(project.folder)
+    shutil.copytree(project.folder, disk.seen, dirs_exist_ok=True)
+    database, ledger = disk.seen / "db/tuning.sqlite", Ledger(disk.seen)
+    ledger.note()
+    before, merged = contents(disk.seen / "builds"), trials_in(database)
+    command = [*SHELL, *stage.command(disk.seen)]
+
+    disk.fill(free_bytes)
+    running = disk.start(*command)
+    if running.wait() != 0 or not free_bytes:
+        assert running.wait() != 0, "a full disk went unnoticed"
+        assert "No space left" in message_of(running.output) or "full" in message_of(running.output)
+        assert contents(disk.seen / "builds") == before
+        assert trials_in(database) == merged
+    lost, doubled, orphans = ledger.lost(), ledger.doubled(), running.orphans()
+    figures[name, "full disk"].add(lost=lost, doubled=doubled, orphans=len(orphans))
+    assert (lost, doubled, orphans) == (0, 0, [])
+    ledger.note()
+
+    disk.free()
+    again = disk.start(*command)
+    assert again.wait() == 0, again.output
+    assert (ledger.lost(), ledger.doubled()) == (0, 0)
+    assert (disk.seen / stage.written).exists()
+    assert ledger.n_trials() == (RECORDED if "tune" not in name and name != "merge" else MORE)
+    if name == "merge":
+        assert trials_in(database) == MORE
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Returns the content of all files in a folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

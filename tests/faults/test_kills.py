@@ -1,0 +1,121 @@
+"""A project that is killed again and again, in every stage, still gets to its end, with every trial once."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from .conftest import BUILD, EXTRACT, FAULTS, SNAKEMAKE, tune_command, write_project
+from .ledger import AllFigures, Ledger, trials_in
+from .processes import LONGEST_S, OF_SNAKEMAKE, OF_STAGE, PATIENCE_S, SHELL, Fault, Running, strike_at_random
+
+pytestmark = pytest.mark.workflow
+
+TRIALS = 48
+"""The budget of each of the two tasks."""
+
+KILLS = 31
+"""Number of kills in the life of one project."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    wanted = metafunc.config.getoption("faults", FAULTS)
+    metafunc.parametrize("seed", range(-(-wanted // KILLS)))
+
+
+class Life:
+    """The life of one project, in which everything that is started may be killed."""
+
+    def __init__(self, folder: Path, temporary: Path, seed: int, figures: AllFigures) -> None:
+        self.project, self.temporary = write_project(folder, TRIALS), temporary
+        self.database = self.project.folder / "db/tuning.sqlite"
+        self.ledger, self.figures = Ledger(self.project.folder), figures
+        self.rng, self.told, self.merged = random.Random(seed), list[str](), 0
+        faults = [self.rng.sample(kinds, len(kinds)) for kinds in (OF_STAGE, OF_SNAKEMAKE)]
+        self.of_stage, self.of_snakemake = map(cycle, faults)
+
+    def start(self, *command: str) -> Running:
+        """Starts a command in the project."""
+        return Running(command, self.project.folder, {"TMPDIR": str(self.temporary)})
+
+    def run(self, *command: str) -> None:
+        """Runs a command to its end, which must be a good one."""
+        running = self.start(*command)
+        assert running.wait(2 * LONGEST_S) == 0, running.output
+        self.look(" ".join(command[2:5]), running)
+
+    def kill(self, stage: str, command: Sequence[str], faults: Iterator[Fault], moments_s: tuple[float, float]) -> None:
+        """Kills a command at a random moment, and looks at what is left."""
+        fault = next(faults)
+
+        def strike(running: Running) -> bool:
+            self.ledger.note()
+            return fault.strike(running)
+
+        noting = Fault(fault.name, strike)
+        running, struck = strike_at_random(lambda: self.start(*command), noting, self.rng, moments_s)
+        if struck:
+            lost, doubled, orphans = self.look(f"{stage}, {fault.name}", running, fault.patience_s)
+            self.figures[stage, fault.name].add(lost=lost, doubled=doubled, orphans=orphans)
+
+    def look(self, what: str, running: Running, patience_s: float = PATIENCE_S) -> tuple[int, int, int]:
+        """Returns the numbers of lost lines, doubled trials and orphans, and keeps a sentence about each."""
+        orphans = running.orphans(patience_s)
+        lost, doubled = self.ledger.lost(), self.ledger.doubled()
+        self.told += [f"{what}: left {orphan}" for orphan in orphans]
+        self.told += [f"{what}: lost {lost}, doubled {doubled}"] if lost or doubled else []
+        self.ledger.note()
+        merged = trials_in(self.database)
+        assert merged >= self.merged, f"{what}: {merged} of {self.merged} trials are left in the database"
+        self.merged = merged
+        return lost, doubled, len(orphans)
+
+    def leftovers(self) -> list[str]:
+        """Returns the temporary files and folders that nobody removed; those of other programs may stay."""
+        temporary = [path for path in self.temporary.iterdir() if path.name.startswith(("anole-", "pymp-", "tmp"))]
+        hidden = [path for name in ("work", "builds", "db") for path in (self.project.folder / name).rglob(".*/")]
+        beside = [Path(f"{self.database}{ending}") for ending in (".tmp", ".tmp-journal", "-journal", "-wal")]
+        return sorted(path.name for path in (*temporary, *hidden, *beside) if path.exists())
+
+    def tune(self, target: str, trials: int) -> list[str]:
+        """Returns the command that tunes the task of a target."""
+        return [*SHELL, *tune_command(self.project.folder, target, trials)]
+
+
+@pytest.fixture
+def life(tmp_path: Path, seed: int, figures: AllFigures) -> Iterator[Life]:
+    """A new project. Its temporary folder has a short name, since the system limits the paths of sockets."""
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Life(tmp_path, Path(temporary), seed, figures)
+
+
+def test_a_project_that_is_killed_again_and_again_gets_to_its_end(life: Life) -> None:
+    for _ in range(2):
+        life.kill("extract", [*SHELL, *EXTRACT["cpu"]], life.of_stage, (0.0, 1.5))
+    for target in EXTRACT:
+        life.run(*SHELL, *EXTRACT[target])
+    for number in range(6):
+        life.kill("tune (simulated)", life.tune("npu", 6 * (number + 1)), life.of_stage, (0.1, 0.7))
+        life.kill("tune", life.tune("cpu", 6 * (number + 1)), life.of_stage, (0.5, 3.0))
+        life.kill("merge", [*SHELL, "merge"], life.of_stage, (0.0, 0.4))
+    for _ in range(5):
+        life.kill("snakemake", SNAKEMAKE, life.of_snakemake, (0.0, 8.0))
+    for target, build in BUILD.items():
+        life.run(*life.tune(target, TRIALS))
+        life.kill("compile", [*SHELL, "compile", build], life.of_stage, (0.0, 2.0))
+        life.kill("merge", [*SHELL, "merge"], life.of_stage, (0.0, 0.4))
+    life.run(*SHELL, "compile", BUILD["cpu"])
+    for _ in range(2):
+        life.kill("evaluate", [*SHELL, "evaluate", f"builds/{BUILD['cpu']}"], life.of_stage, (0.5, 3.0))
+    life.run(*SNAKEMAKE)
+
+    assert not life.told, "\n".join(life.told)
+    assert life.ledger.n_trials() == life.merged == 2 * TRIALS
+    assert json.loads(life.project.anole("plan", "--json").stdout)["steps"] == []
+    assert not life.leftovers()
