@@ -92,7 +92,7 @@ def document_text(plain: Mapping[str, Any]) -> str:
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
-    """Gives a complete file or folder another name of the same folder, in place of the file that has this name.
+    """Gives a complete file or folder another name, in place of the file that has it.
 
     After a power loss the name holds either all of the old content or all of the new content.
 
