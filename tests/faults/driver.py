@@ -46,7 +46,7 @@ def acknowledge(what: str) -> None:
         _LOADED.shim_note(what.encode())
 
 
-@main.command()
+@click.command()
 @click.argument("shards", type=click.Path(path_type=Path))
 def append(shards: Path) -> None:
     """Append trials and confirmations to a shard in SHARDS, after those that are there."""
@@ -120,6 +120,7 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    main.add_command(append)
     if len(sys.argv) > 1:
         do(json.loads(sys.argv[1]))
     serve()

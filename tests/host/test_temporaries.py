@@ -58,8 +58,9 @@ def start(maker: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_folder_whose_sockets_would_have_too_long_paths_works_too(maker: Path) -> None:
-    room = 107 - len("/pymp-12345678/listener-12345678")
+@pytest.mark.parametrize("longer", [0, 60], ids=["only in the own folder", "in the usual folder as well"])
+def test_a_folder_whose_sockets_would_have_too_long_paths_works_too(maker: Path, longer: int) -> None:
+    room = 107 - len("/pymp-12345678/listener-12345678") + longer
     long = maker.parent / ("x" * (room - len(f"{maker.parent}//temporary")))
     long.mkdir()
     maker = maker.rename(long / "maker.py")

@@ -359,8 +359,11 @@ def test_what_was_confirmed_is_not_confirmed_again_until_there_is_more(bowl, set
     first = Session(bowl, settings, 10, confirm=Confirmer([1.0, 2.0, 3.0, 4.0, 5.0])).run()
     recorded = [stored(confirmation) for confirmation in first.confirmations]
     idle = Confirmer([])
-    again = Session(bowl, settings, 10, recorded=first.trials, confirmed=recorded[:2], confirm=idle).run()
+    again = Session(bowl, settings, 10, recorded=first.trials, confirmed=recorded, confirm=idle).run()
     assert idle.asked == [] and again.best == first.best
+    cut_off = Confirmer([5.0] * 5)
+    Session(bowl, settings, 10, recorded=first.trials, confirmed=recorded[:2], confirm=cut_off).run()
+    assert len(cut_off.asked) == 1
     busy = Confirmer([9.0] * 5)
     more = Session(bowl, settings, 20, recorded=first.trials, confirmed=recorded, confirm=busy).run()
     assert len(busy.asked) == 1 and len(more.confirmations) == 10

@@ -40,7 +40,7 @@ def own_temporaries() -> Iterator[None]:
         yield
         return
     if len(own + _SOCKET) > _LONGEST_SOCKET:
-        util.get_temp_dir()
+        _make_place_for_sockets(usual)
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = own
     try:
@@ -51,6 +51,17 @@ def own_temporaries() -> Iterator[None]:
             del os.environ["TMPDIR"]
         else:
             os.environ["TMPDIR"] = variable
+
+
+def _make_place_for_sockets(usual: str) -> None:
+    """Lets multiprocessing make its folder where the paths of sockets are short enough."""
+    before = tempfile.tempdir
+    tempfile.tempdir = usual if len(usual + _SOCKET) <= _LONGEST_SOCKET else "/tmp"
+    try:
+        with suppress(OSError):
+            util.get_temp_dir()
+    finally:
+        tempfile.tempdir = before
 
 
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
