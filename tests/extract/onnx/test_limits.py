@@ -14,8 +14,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from anole.errors import ExtractError
 from anole.extract.load import load_model
-from anole.extract.onnx import input_infos, read_onnx
-from anole.extract.onnx_limits import MAX_NODES
+from anole.extract.onnx.importer import input_infos, read_onnx
+from anole.extract.onnx.limits import MAX_NODES
 from anole.spec.entries import ModelSpec
 
 NET = ModelSpec("net", "onnx:net.onnx")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
 from anole.extract.guard import step
 from anole.extract.imported import Imported
-from anole.extract.onnx_limits import check_format, check_numbers, check_tensor, external_tensors
+from anole.extract.onnx.limits import check_format, check_numbers, check_tensor, external_tensors
 from anole.spec.onnx_files import OnnxFileError, external_files
 
 if TYPE_CHECKING:
@@ -28,17 +27,16 @@ def import_onnx(model: ModelSpec) -> Imported:
         ExtractError: the file is missing or corrupt, an input's shape is unknown or contradictory, or TVM lacks an
             operator.
     """
-    from tvm.relax.frontend.onnx import from_onnx
+    from anole.extract.onnx.frontend import import_graph
 
     with step(f"reading {model.location}"):
         proto = read_onnx(model)
     inputs = input_infos(model, proto)
-    shapes = {info.name: list(info.shape) for info in inputs}
+    shapes = {info.name: info.shape for info in inputs}
     dtypes = {info.name: info.dtype for info in inputs}
     try:
-        with step(f"importing {model.location}"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            module = from_onnx(proto, shapes, dtypes)
+        with step(f"importing {model.location}"):
+            module = import_graph(proto, shapes, dtypes)
     except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise ExtractError(f"model {model.name}: TVM cannot import {model.location}: {' '.join(lines[:2])}") from error
@@ -69,7 +67,7 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     """Returns an ONNX file with all its weights, checked.
 
     Raises:
-        ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx_limits`.
+        ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx.limits`.
     """
     path = Path(model.location)
     if not path.is_file():
