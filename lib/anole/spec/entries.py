@@ -18,6 +18,8 @@ class ModelSpec:
         inputs: the shape of each input by name, in the order of the model's arguments.
         dtypes: the types of the inputs that are not float32, by name.
         calibration: input samples for integer targets, ``.npy`` or ``.npz``; None for random samples.
+        dims: the sizes of an ONNX file's dynamic dimensions, by their name in the file.
+        outputs: the values of an ONNX file to compute instead of its outputs; none for those of the file.
     """
 
     name: str
@@ -25,6 +27,8 @@ class ModelSpec:
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     calibration: str | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    dims: Mapping[str, int] = field(default_factory=dict, hash=False)
+    outputs: tuple[str, ...] = ()
 
     @property
     def scheme(self) -> str:
@@ -40,8 +44,9 @@ class ModelSpec:
         """Returns the entry of models.yaml as plain JSON values, without the name."""
         inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
         inputs |= {name: {"shape": inputs[name], "dtype": dtype} for name, dtype in self.dtypes.items()}
-        plain = {"source": self.source, "inputs": inputs}
-        return plain if self.calibration is None else {**plain, "calibration": self.calibration}
+        # Manifests hold the entry: a key that is not given leaves it as it was before there was such a key.
+        optional = {"calibration": self.calibration, "dims": dict(self.dims), "outputs": list(self.outputs)}
+        return {"source": self.source, "inputs": inputs, **{key: value for key, value in optional.items() if value}}
 
     @classmethod
     def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
@@ -50,7 +55,8 @@ class ModelSpec:
         typed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
         inputs = {key: tuple(typed[key]["shape"] if key in typed else each) for key, each in given.items()}
         dtypes = {key: each["dtype"] for key, each in typed.items()}
-        return cls(name, entry["source"], inputs, entry.get("calibration"), dtypes)
+        dims, outputs = entry.get("dims", {}), tuple(entry.get("outputs", ()))
+        return cls(name, entry["source"], inputs, entry.get("calibration"), dtypes, dims, outputs)
 
 
 @dataclass(frozen=True)

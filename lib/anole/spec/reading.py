@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from os.path import isfile
 from pathlib import Path
@@ -84,14 +84,19 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
 
 
 def _model(name: str, node: Node, project: Path) -> ModelSpec:
-    entry = node.mapping(allowed=("source", "inputs", "calibration"), required=("source",))
+    entry = node.mapping(allowed=("source", "inputs", "dims", "outputs", "calibration"), required=("source",))
     check_source(entry["source"], project)
     model_source = entry["source"].text()
     inputs, dtypes = _inputs(entry["inputs"], model_source) if "inputs" in entry else ({}, {})
     if not inputs and not model_source.startswith("onnx:"):
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
     calibration = _file(entry["calibration"], project) if "calibration" in entry else None
-    return ModelSpec(name, model_source, inputs, calibration, dtypes)
+    for key in ("dims", "outputs"):
+        if key in entry and not model_source.startswith("onnx:"):
+            raise entry[key].error("only an ONNX file has names for them; a torch model has its shapes in `inputs`")
+    dims = {key: each.whole(least=1, most=_MOST_ELEMENTS) for key, each in _dims(entry)}
+    outputs = _outputs(entry["outputs"]) if "outputs" in entry else ()
+    return ModelSpec(name, model_source, inputs, calibration, dtypes, dims, outputs)
 
 
 def _inputs(node: Node, model_source: str) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
@@ -108,6 +113,19 @@ def _inputs(node: Node, model_source: str) -> tuple[dict[str, tuple[int, ...]], 
         if dtype != _DTYPES[0]:
             dtypes[name] = dtype
     return shapes, dtypes
+
+
+def _dims(entry: Mapping[str, Node]) -> Iterable[tuple[str, Node]]:
+    return entry["dims"].mapping().items() if "dims" in entry else ()
+
+
+def _outputs(node: Node) -> tuple[str, ...]:
+    found: list[str] = []
+    for each in node.items():
+        if each.text() in found:
+            raise each.error(f"found {each.value!r} a second time; name each output once")
+        found.append(each.text())
+    return tuple(found)
 
 
 def _file(node: Node, project: Path) -> str:
