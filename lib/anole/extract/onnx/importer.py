@@ -13,7 +13,7 @@ from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
 from anole.extract.onnx.limits import check_format, check_numbers, check_tensor, external_tensors
-from anole.extract.onnx.outputs import cut
+from anole.extract.onnx.selection import select_part
 from anole.spec.onnx_files import OnnxFileError, external_files
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def import_onnx(model: ModelSpec) -> Imported:
 
 
 def read_onnx(model: ModelSpec) -> onnx.ModelProto:
-    """Returns an ONNX file with all its weights, checked, up to the outputs that the entry names.
+    """Returns an ONNX file with all its weights, checked, or the part of it that the entry asks for.
 
     Raises:
         ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx.limits`.
@@ -79,7 +79,7 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
         external_files(path, strict=True)
     except OnnxFileError as error:
         raise ExtractError(f"{where}: {error}") from error
-    proto = cut(model, proto)
+    proto = select_part(model, proto)
     check_format(proto, where)
     for tensor in external_tensors(proto):
         try:

@@ -34,7 +34,8 @@ _BY_INPUTS = {
 """The inputs on whose values the output's shape depends."""
 
 _CONTROL = {
-    "If": "its condition depends on the data, and its branches have values of different shapes",
+    "If": "its condition depends on the data, and its branches have values of different shapes; "
+    "if it depends on one input only, fix that one by `{value: ...}` in `inputs`",
     "Loop": f"its number of turns depends on the data, or is too large: {MAX_UNROLLED} operators are the most in all",
     "Scan": f"its number of turns is too large: {MAX_UNROLLED} operators are the most in all",
 }
@@ -56,19 +57,19 @@ def find_obstacles(model: ir.Model, known: Collection[str], names: Collection[st
     behind: set[ir.Value] = set()
     before: dict[str, None] = {}
     for node in model.graph:
-        reads = [value for value in node.inputs if value is not None]
+        reads = [value for value in node.inputs if value is not None and value.const_value is None]
         problem = _problem(node, known)
         is_behind = any(value in behind for value in reads)
         if problem is not None and not is_behind:
             problems.append(f"{node.op_type} {(node.name or node.outputs[0].name or '')[:80]!r}: {problem}")
         if problem is not None or is_behind:
             behind.update(node.outputs)
-            before |= {value.name: None for value in reads if value not in behind and value.name in names}
+            before |= {value.name: None for value in reads if value not in behind}
     if not problems:
         return None
-    before |= {value.name: None for value in model.graph.outputs if value not in behind and value.name in names}
+    before |= {value.name: None for value in model.graph.outputs if value not in behind}
     listed = [*problems[:_LISTED], *([f"{len(problems) - _LISTED} more"] if len(problems) > _LISTED else [])]
-    return f"{'; '.join(listed)}. {_advice([str(name) for name in before])}"
+    return f"{'; '.join(listed)}. {_advice([str(name) for name in before if name in names])}"
 
 
 def _problem(node: ir.Node, known: Collection[str]) -> str | None:
