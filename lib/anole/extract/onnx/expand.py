@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import onnx
+import onnx.inliner
 
 from anole.extract.onnx.bare import without_weights
 

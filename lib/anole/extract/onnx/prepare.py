@@ -6,8 +6,8 @@ from collections.abc import Collection
 from contextlib import suppress
 
 import onnx
+import onnx.version_converter
 import onnx_ir as ir
-from onnx_ir.passes.common import ShapeInferencePass
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
@@ -50,7 +50,6 @@ def prepare(
         # Both, since either may make room for the other.
         if not any([unroll_loops(model), choose_branches(model)]):
             break
-    ShapeInferencePass(check_type=False, strict_mode=False)(model)
     problem = find_obstacles(model, known, names)
     if problem is not None:
         raise ExtractError(f"{where}: {problem}")
