@@ -16,6 +16,7 @@ from anole.extract.onnx.choose import choose_branches
 from anole.extract.onnx.dimensions import fix_inputs
 from anole.extract.onnx.expand import expand_operators, inline_functions
 from anole.extract.onnx.fold import fold_constants
+from anole.extract.onnx.known_shapes import state_defaults, tell_shapes
 from anole.extract.onnx.obstacles import find_obstacles
 from anole.extract.onnx.unroll import unroll_loops
 
@@ -45,10 +46,11 @@ def prepare(
     _lift_constants(proto.graph)
     proto = _raised(inline_functions(proto))
     model = ir.from_proto(expand_operators(proto, known))
+    state_defaults(model)
     for _ in range(_MOST_ROUNDS):
         fold_constants(model)
-        # Both, since either may make room for the other.
-        if not any([unroll_loops(model), choose_branches(model)]):
+        # All of them, since each may make room for another.
+        if not any([tell_shapes(model), unroll_loops(model), choose_branches(model)]):
             break
     problem = find_obstacles(model, known, names)
     if problem is not None:
