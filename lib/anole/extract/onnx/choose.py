@@ -23,7 +23,7 @@ def _choose(node: ir.Node) -> bool:
     pairs = list(zip(*(branch.outputs for branch in branches), strict=True))
     if condition is None or condition.shape is None or not all(_is_alike(*pair) for pair in pairs):
         return False
-    if condition.shape.rank() and not all(pair[0].shape.rank() for pair in pairs):  # type: ignore[union-attr]
+    if condition.shape.rank() and not all(pair[0].shape.rank() for pair in pairs):
         return False
     result = Splice(node)
     pairs = list(zip(*(result.add_body(branch, []) for branch in branches), strict=True))

@@ -55,7 +55,7 @@ def find_obstacles(model: ir.Model, known: Collection[str], names: Collection[st
     """
     problems: list[str] = []
     behind: set[ir.Value] = set()
-    before: dict[str, None] = {}
+    before: dict[str | None, None] = {}
     for node in model.graph:
         reads = [value for value in node.inputs if value is not None and value.const_value is None]
         problem = _problem(node, known)

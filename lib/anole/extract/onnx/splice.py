@@ -39,7 +39,9 @@ class Splice:
         """Adds a copy of a subgraph, and returns its outputs."""
         copy = body.clone(allow_outer_scope_values=True)
         given = dict(zip(copy.inputs, inputs, strict=True))
-        given |= {value: self.constant(value.const_value) for value in copy.initializers.values()}
+        for value in copy.initializers.values():
+            assert value.const_value is not None
+            given[value] = self.constant(value.const_value)
         results = [given.get(output, output) for output in copy.outputs]
         copy.outputs.clear()
         ir.convenience.replace_all_uses_with(list(given), list(given.values()))

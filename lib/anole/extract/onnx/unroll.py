@@ -32,7 +32,7 @@ def _unroll_loop(node: ir.Node) -> bool:
     n_scans = len(node.outputs) - n_states
     if n_turns is None or not goes_on or not _never_ends(body) or not _is_allowed(n_turns, body, n_scans):
         return False
-    result, values = Splice(node), list(states)
+    result, values = Splice(node), [value for value in states if value is not None]
     scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
     truth = result.constant(np.array(True))
     for turn in range(n_turns):
@@ -59,7 +59,7 @@ def _unroll_scan(node: ir.Node) -> bool:
     n_turns = int(first.shape[in_axes[0]])  # type: ignore[arg-type]
     if not _is_allowed(n_turns, body, n_scans):
         return False
-    result, values = Splice(node), states
+    result, values = Splice(node), [value for value in states if value is not None]
     scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
     for turn in range(n_turns):
         places = [n_turns - 1 - turn if is_backward else turn for is_backward in backward]

@@ -42,7 +42,7 @@ class Call:
 
     def constant(self, index: int) -> NDArray[Any] | None:
         """Returns the value of an input, or None if it is left out or not constant."""
-        value = self.inputs[index] if self.has(index) else None
+        value: Any = self.inputs[index] if self.has(index) else None
         is_constant = isinstance(value, ir.GenericConst) and isinstance(value.value, runtime.Tensor)
         return value.value.numpy() if is_constant else None
 
