@@ -300,9 +300,9 @@ def test_shapes_that_depend_on_data_are_refused_with_what_is_before() -> None:
 def test_operators_without_a_converter_are_named() -> None:
     nodes = [
         make_node("Relu", ["x"], ["r"]),
-        make_node("Det", ["r"], ["d"], "volume"),
+        make_node("RandomNormalLike", ["r"], ["d"], "noise"),
         make_node("Bernoulli", ["r"], ["b"], "coin"),
         make_node("Add", ["d", "b"], ["y"]),
     ]
     message = problem_of(model(nodes, [value("y")]), {"x": np.ones((1, 3, 3), np.float32)})
-    assert "Det 'volume': there is no converter for this operator" in message and "`outputs: [r]`" in message
+    assert "RandomNormalLike 'noise': there is no converter for this operator" in message and "`outputs: [r]`" in message
