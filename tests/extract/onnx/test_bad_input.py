@@ -15,6 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.helper import make_node
 
 from anole.__main__ import main
+from anole.documents import layout
 
 
 def make() -> ModelProto:
@@ -61,8 +62,8 @@ CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
     "no converter": (
         change_last("RandomNormalLike"),
         {},
-        "net.onnx: RandomNormalLike 'double': there is no converter for this operator. To build what is before, give the "
-        "model `outputs: [scores]`",
+        "net.onnx: RandomNormalLike 'double': there is no converter for this operator. To build what is before, give "
+        "the model `outputs: [scores]`",
     ),
     "a shape by data": (
         change_last("NonZero"),
@@ -107,6 +108,5 @@ def test_what_the_message_advises_can_be_built(tmp_path: Path, monkeypatch: pyte
     Path("models.yaml").write_text(text)
     result = CliRunner().invoke(main, ["extract", "net", "--target", "cpu"])
     assert result.exit_code == 0, result.output
-    (manifest,) = (path for path in Path().rglob("*.json") if "net" in path.name)
-    found = json.loads(manifest.read_text())
-    assert [task["layers"] for task in found["tasks"]] == [["project"]]
+    found = json.loads(layout.manifest_path("net", "cpu").read_text())
+    assert [task["layers"] for task in found["tasks"]] == [["project"]] and found["prepared"] == []

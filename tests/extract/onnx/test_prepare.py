@@ -16,7 +16,7 @@ from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.onnx.dimensions import dtype_of
 from anole.extract.onnx.frontend import operators
-from anole.extract.onnx.prepare import prepare
+from anole.extract.onnx.prepare import count_operators, differences, prepare
 
 Feeds = Mapping[str, NDArray[Any]]
 
@@ -305,4 +305,15 @@ def test_operators_without_a_converter_are_named() -> None:
         make_node("Add", ["d", "b"], ["y"]),
     ]
     message = problem_of(model(nodes, [value("y")]), {"x": np.ones((1, 3, 3), np.float32)})
-    assert "RandomNormalLike 'noise': there is no converter for this operator" in message and "`outputs: [r]`" in message
+    assert (
+        "RandomNormalLike 'noise': there is no converter for this operator" in message and "`outputs: [r]`" in message
+    )
+
+
+def test_what_was_changed_is_told() -> None:
+    proto = loop()
+    before = count_operators(proto)
+    after = count_operators(prepare(proto, (TensorInfo("x", (2, 3, 4), "float32"),), operators(), "net"))
+    assert differences(before, before) == ()
+    changes = ("Add: 0 before, 3 after", "Concat: 0 before, 1 after", "Loop: 1 before, 0 after")
+    assert differences(before, after)[:3] == changes

@@ -30,7 +30,7 @@ def import_onnx(model: ModelSpec) -> Imported:
             operator.
     """
     from anole.extract.onnx.frontend import import_graph, operators
-    from anole.extract.onnx.prepare import prepare
+    from anole.extract.onnx.prepare import count_operators, differences, prepare
 
     with step(f"reading {model.location}"):
         proto = read_onnx(model)
@@ -38,7 +38,9 @@ def import_onnx(model: ModelSpec) -> Imported:
     where = f"model {model.name}: {model.location}"
     try:
         with step(f"preparing {model.location}"):
+            before = count_operators(proto)
             proto = prepare(proto, inputs, operators(), where)
+            prepared = differences(before, count_operators(proto))
     except ExtractError:
         raise
     except Exception as error:
@@ -56,6 +58,7 @@ def import_onnx(model: ModelSpec) -> Imported:
         inputs,
         tuple(TensorInfo(value.name, (), dtype_of(value)) for value in proto.graph.output),
         tuple(node.name or node.output[0] for node in proto.graph.node if node.op_type in _ANCHORS),
+        prepared,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 
@@ -56,6 +57,17 @@ def prepare(
     if problem is not None:
         raise ExtractError(f"{where}: {problem}")
     return ir.to_proto(model)
+
+
+def count_operators(proto: onnx.ModelProto) -> Counter[str]:
+    """Returns how often each operator stands in a model's main graph; constants do not count."""
+    return Counter(node.op_type for node in proto.graph.node if node.op_type != "Constant")
+
+
+def differences(before: Counter[str], after: Counter[str]) -> tuple[str, ...]:
+    """Returns in words how the numbers of operators differ."""
+    names = sorted(before.keys() | after.keys())
+    return tuple(f"{name}: {before[name]} before, {after[name]} after" for name in names if before[name] != after[name])
 
 
 def _lift_constants(graph: onnx.GraphProto) -> None:
