@@ -137,6 +137,7 @@ def test_functions_of_the_file_are_inlined() -> None:
     [
         (make_node("Attention", ["x", "x", "x"], ["y"], q_num_heads=2, kv_num_heads=2), 23, {}),
         (make_node("Swish", ["x"], ["y"], alpha=2.0), 24, {}),
+        (make_node("Swish", ["x"], ["y"]), 24, {}),
         (make_node("Celu", ["x"], ["y"], alpha=2.0), 17, {}),
         (make_node("CenterCropPad", ["x", "size"], ["y"], axes=[1, 2]), 18, {"size": np.array([5, 3])}),
         (make_node("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 2]), 17, {}),
@@ -156,6 +157,26 @@ def test_operators_that_onnx_defines_by_a_function_are_expanded(
     result = prepare(proto, (TensorInfo("x", X.shape, "float32"),), operators() - {node.op_type}, "net")
     assert {each.op_type for each in result.graph.node} <= operators() - {node.op_type}
     np.testing.assert_allclose(reference(result, {"x": X}), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_functions_within_functions_are_expanded_in_any_order() -> None:
+    labels = np.ones((2, 4), int)
+    nodes = [
+        make_node("SoftmaxCrossEntropyLoss", ["x", "labels"], ["a"]),
+        make_node("LogSoftmax", ["x"], ["p"], axis=1),
+        make_node("NegativeLogLikelihoodLoss", ["p", "labels"], ["b"]),
+        make_node("Add", ["a", "b"], ["y"]),
+    ]
+    assert {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}.isdisjoint(prepared(model(nodes, labels=labels)))
+
+
+def test_an_operator_that_cannot_be_expanded_is_named() -> None:
+    # The onnx package asks for the types of the inputs that are left out.
+    node = make_node("Attention", ["x", "x", "x", "", "", "", "lengths"], ["y"], "attend")
+    lengths = {"lengths": np.array([4, 4])}
+    proto = model([node], opset=24, inputs=[value("x", [2, 1, 4, 4])], **lengths)
+    message = problem_of(proto, {"x": np.ones((2, 1, 4, 4), np.float32)})
+    assert "Attention 'attend': there is no converter for this operator" in message
 
 
 def reference(proto: ModelProto, feeds: Feeds) -> NDArray[Any]:

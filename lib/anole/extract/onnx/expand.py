@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 import onnx
 import onnx.inliner
 
 from anole.extract.onnx.bare import without_weights
 
-_MICROSOFT = ("Attention", "GroupNorm")
-"""Operators that TVM's importer knows as ONNX Runtime defines them, and ONNX has others of the same name."""
+OTHERS_OF_THE_NAME = ("Attention", "GroupNorm")
+"""Operators that TVM's importer knows as ONNX Runtime defines them; ONNX has others of the same name."""
 
 _MOST_ROUNDS = 8
 """How deep functions that ONNX defines call each other."""
@@ -32,17 +33,38 @@ def expand_operators(proto: onnx.ModelProto, known: Collection[str]) -> onnx.Mod
     """
     version = next(each.version for each in proto.opset_import if each.domain in ("", "ai.onnx"))
     for _ in range(_MOST_ROUNDS):
-        found = {node.op_type for node in _nodes(proto.graph) if node.domain in ("", "ai.onnx")}
-        unknown = sorted(name for name in found if name not in known or name in _MICROSOFT)
-        names = [("", name) for name in unknown if _is_function(name, version)]
-        if not names:
+        own = [node for node in _nodes(proto.graph) if node.domain in ("", "ai.onnx")]
+        unknown = {node.op_type for node in own if node.op_type not in known or node.op_type in OTHERS_OF_THE_NAME}
+        names = sorted(name for name in unknown if _is_function(name, version))
+        for node in own:
+            if node.op_type in names:
+                _state_defaults(node, version)
+        before = proto
+        for name in names:
+            proto = _expanded(proto, name)
+        if proto is before:
             break
-
-        def expand(bare: onnx.ModelProto, names: list[tuple[str, str]] = names) -> onnx.ModelProto:
-            return onnx.inliner.inline_selected_functions(bare, names, inline_schema_functions=True)
-
-        proto = without_weights(proto, expand)
     return proto
+
+
+def _expanded(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Returns a model with an operator expanded, or as it was if the onnx package cannot do that."""
+
+    def expand(bare: onnx.ModelProto) -> onnx.ModelProto:
+        return onnx.inliner.inline_selected_functions(bare, [("", name)], inline_schema_functions=True)
+
+    # The package fails on some calls that leave out inputs; the operator is told to be missing then.
+    with suppress(Exception):
+        return without_weights(proto, expand)
+    return proto
+
+
+def _state_defaults(node: onnx.NodeProto, version: int) -> None:
+    """Adds the attributes that have their default values, which the onnx package forgets."""
+    given = {attribute.name for attribute in node.attribute}
+    attributes = onnx.defs.get_schema(node.op_type, version, "").attributes
+    defaults = [each.default_value for name, each in attributes.items() if name not in given]
+    node.attribute.extend(default for default in defaults if default.name)
 
 
 def _is_function(name: str, version: int) -> bool:

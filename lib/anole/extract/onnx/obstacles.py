@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
+from anole.extract.onnx.expand import OTHERS_OF_THE_NAME
 from anole.extract.onnx.unroll import MAX_UNROLLED
 
 _BY_VALUES = ("Compress", "NonMaxSuppression", "NonZero", "StringSplit", "Unique")
@@ -82,7 +83,8 @@ def _problem(node: ir.Node, known: Collection[str]) -> str | None:
         given = [node.inputs[index] for index in _BY_INPUTS[node.op_type] if index < len(node.inputs)]
         if any(value is not None and value.const_value is None for value in given):
             return by_data
-    return None if node.op_type in known else "there is no converter for this operator"
+    is_other = node.domain == "" and node.op_type in OTHERS_OF_THE_NAME
+    return None if node.op_type in known and not is_other else "there is no converter for this operator"
 
 
 def _advice(before: list[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from anole.extract.onnx.limits import MAX_NODES
 from anole.extract.onnx.splice import Splice
 
 MAX_UNROLLED = 4096
@@ -30,7 +31,7 @@ def _unroll_loop(node: ir.Node) -> bool:
     n_states = len(states)
     goes_on = condition is None or (condition.const_value is not None and bool(condition.const_value.numpy().item()))
     n_scans = len(node.outputs) - n_states
-    if n_turns is None or not goes_on or not _never_ends(body) or not _is_allowed(n_turns, body, n_scans):
+    if n_turns is None or not goes_on or not _never_ends(body) or not _is_allowed(node, n_turns, body, n_scans):
         return False
     result, values = Splice(node), [value for value in states if value is not None]
     scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
@@ -57,7 +58,7 @@ def _unroll_scan(node: ir.Node) -> bool:
     if first is None or first.shape is None or not isinstance(first.shape[in_axes[0]], int):
         return False
     n_turns = int(first.shape[in_axes[0]])  # type: ignore[arg-type]
-    if not _is_allowed(n_turns, body, n_scans):
+    if not _is_allowed(node, n_turns, body, n_scans):
         return False
     result, values = Splice(node), [value for value in states if value is not None]
     scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
@@ -96,9 +97,12 @@ def _never_ends(body: ir.Graph) -> bool:
     return value is not None and bool(value.numpy().item())
 
 
-def _is_allowed(n_turns: int, body: ir.Graph, n_scans: int) -> bool:
+def _is_allowed(node: ir.Node, n_turns: int, body: ir.Graph, n_scans: int) -> bool:
     """Returns whether an unrolled loop is small enough; outputs of no turn would have no shape."""
-    return n_turns * max(len(body), 1) <= MAX_UNROLLED and n_turns >= (1 if n_scans else 0)
+    size = n_turns * max(sum(1 for _ in body.all_nodes()), 1)
+    # Loops within loops would multiply.
+    n_others = len(node.graph) if node.graph is not None else 0
+    return size <= MAX_UNROLLED and n_others + size <= MAX_NODES and n_turns >= (1 if n_scans else 0)
 
 
 def _numbers(node: ir.Node, name: str, n: int) -> list[int]:
