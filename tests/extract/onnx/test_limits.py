@@ -302,7 +302,7 @@ def test_a_value_that_no_file_declares_is_limited_too(project: Path) -> None:
         load_model(NET)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_damaged_file_gives_an_error_or_inputs(project_once: Path, data: st.DataObject) -> None:
     content = bytearray(make().SerializeToString())
