@@ -170,13 +170,14 @@ def test_functions_within_functions_are_expanded_in_any_order() -> None:
     assert {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}.isdisjoint(prepared(model(nodes, labels=labels)))
 
 
-def test_an_operator_that_cannot_be_expanded_is_named() -> None:
-    # The onnx package asks for the types of the inputs that are left out.
+def test_an_operator_that_leaves_out_inputs_is_expanded() -> None:
     node = make_node("Attention", ["x", "x", "x", "", "", "", "lengths"], ["y"], "attend")
-    lengths = {"lengths": np.array([4, 4])}
-    proto = model([node], opset=24, inputs=[value("x", [2, 1, 4, 4])], **lengths)
-    message = problem_of(proto, {"x": np.ones((2, 1, 4, 4), np.float32)})
-    assert "Attention 'attend': there is no converter for this operator" in message
+    proto = model([node], opset=24, inputs=[value("x", [2, 1, 4, 4])], lengths=np.array([4, 3]))
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 1, 4, 4)).astype(np.float32)}
+    expected = reference(proto, feeds)
+    result = prepare(proto, (TensorInfo("x", (2, 1, 4, 4), "float32"),), operators(), "net")
+    assert "Attention" not in {each.op_type for each in result.graph.node}
+    np.testing.assert_allclose(reference(result, feeds), expected, rtol=1e-4, atol=1e-5)
 
 
 def reference(proto: ModelProto, feeds: Feeds) -> NDArray[Any]:

@@ -51,9 +51,11 @@ def _expanded(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """Returns a model with an operator expanded, or as it was if the onnx package cannot do that."""
 
     def expand(bare: onnx.ModelProto) -> onnx.ModelProto:
+        # The inliner asks for the type of every input, even of one that is left out between others.
+        bare.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))
         return onnx.inliner.inline_selected_functions(bare, [("", name)], inline_schema_functions=True)
 
-    # The package fails on some calls that leave out inputs; the operator is told to be missing then.
+    # An operator that the package cannot expand is told to be missing.
     with suppress(Exception):
         return without_weights(proto, expand)
     return proto
