@@ -80,11 +80,23 @@ def _torch(model: ModelSpec, inputs: list[NDArray[Any]], device: Device, *, comp
 
 
 def _onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:
-    """Returns the network's ONNX file, exported in a separate process, so that this one does not import torch."""
-    if model.scheme == "onnx":
-        return Path(model.location)
+    """Returns the network's ONNX file.
+
+    That of a torch network is exported in a separate process, so that this one does not import torch.
+    """
     path = scratch / "model.onnx"
-    if not path.exists():
+    if model.scheme == "onnx":
+        import onnx
+
+        from anole.extract.onnx.selection import selected_part
+
+        part = selected_part(model)
+        if part is None:
+            return Path(model.location)
+        proto = onnx.load_from_string(part)
+        onnx.external_data_helper.load_external_data_for_model(proto, str(Path(model.location).parent))
+        onnx.save(proto, path)
+    elif not path.exists():
         with ProcessPoolExecutor(1, get_context("spawn")) as apart:
             apart.submit(_export, model, inputs, path).result()
     return path

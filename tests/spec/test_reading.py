@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -478,6 +479,56 @@ def test_inputs_may_have_types(tmp_path: Path) -> None:
     of_file = {"source": "onnx:net.onnx", "inputs": typed}
     with pytest.raises(SpecError, match=r"models\.one\.inputs\.ids\.dtype: an ONNX file names the types"):
         parse_spec(changed(("models", "one"), of_file), project=tmp_path)
+
+
+def onnx_model(tmp_path: Path, **settings: object) -> ModelSpec:
+    (tmp_path / "net.onnx").touch()
+    entry = {"source": "onnx:net.onnx", **settings}
+    return parse_spec(changed(("models", "one"), entry), project=tmp_path).models["one"]
+
+
+def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
+    inputs = {"x": [1, 3], "rate": {"value": 16000}, "lengths": {"value": [[1, 2.5], [3, True]]}}
+    model = onnx_model(tmp_path, inputs=inputs, dims={"batch": 2, "?": 3}, outputs=["scores", "boxes"])
+    assert (model.inputs, model.dims, model.outputs) == ({"x": (1, 3)}, {"batch": 2, "?": 3}, ("scores", "boxes"))
+    assert model.values == {"rate": 16000, "lengths": [[1, 2.5], [3, True]]}
+    assert ModelSpec.from_json("one", json.loads(json.dumps(model.to_json()))) == model
+    # Manifests hold the entry, and must not change with a key that it does not use.
+    plain = onnx_model(tmp_path, inputs={"x": [1, 3]}).to_json()
+    assert plain == {"source": "onnx:net.onnx", "inputs": {"x": [1, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dims": {"batch": 0}}, "dims.batch: found 0; a whole number of at least 1"),
+        ({"dims": {"batch": "2"}}, "dims.batch: found '2'; a whole number"),
+        ({"dims": [1]}, "dims: found [1]; a mapping is expected"),
+        ({"outputs": []}, "outputs: found []; a list with at least one element"),
+        ({"outputs": "y"}, "outputs: found 'y'; a list"),
+        ({"outputs": ["y", "z", "y"]}, "outputs[2]: found 'y' a second time"),
+        ({"outputs": [1]}, "outputs[0]: found 1; a text is expected"),
+        ({"inputs": {"x": {"value": "fast"}}}, "inputs.x.value: found 'fast'; a number from"),
+        ({"inputs": {"x": {"value": [[1], [1, 2]]}}}, "inputs.x.value: found lists of different lengths"),
+        ({"inputs": {"x": {"value": []}}}, "inputs.x.value: found []; a list with at least one element"),
+        ({"inputs": {"x": {"value": [0] * 10_000}}}, "inputs.x.value: found more than 10000 numbers"),
+        ({"inputs": {"x": {"value": 1, "shape": [1]}}}, "inputs.x.shape: is not known; "),
+    ],
+)
+def test_mistakes_in_what_fixes_an_onnx_file(tmp_path: Path, settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        onnx_model(tmp_path, **settings)
+    assert str(caught.value).startswith(f"models.yaml: models.one.{message}")
+
+
+@pytest.mark.parametrize("settings", [{"dims": {"n": 1}}, {"outputs": ["y"]}])
+def test_only_onnx_files_have_names_for_dimensions_and_values(settings: dict[str, object]) -> None:
+    entry = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}, **settings}
+    with pytest.raises(SpecError, match="is for ONNX files, which have names for dimensions and values"):
+        parse_spec(changed(("models", "one"), entry))
+    entry = {"source": "torchvision:resnet18", "inputs": {"x": {"value": 1}}}
+    with pytest.raises(SpecError, match=r"models\.one\.inputs\.x"):
+        parse_spec(changed(("models", "one"), entry))
 
 
 def test_reading_a_spec_imports_nothing_heavy() -> None:

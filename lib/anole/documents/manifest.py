@@ -12,7 +12,7 @@ from anole.documents.document import differing, read_document, write_document
 from anole.documents.task import read_task
 from anole.errors import DocumentError
 from anole.keys import Key
-from anole.record import FLAT
+from anole.record import FLAT, LATER
 from anole.spec.entries import ModelSpec
 from anole.task import Task
 
@@ -59,6 +59,7 @@ class Manifest:
         source: where the model comes from, as in models.yaml.
         inputs: the shape of each input, by name.
         flop: floating-point operations of all tasks in one run of the model.
+        prepared: how the preparation of an ONNX file changed its operators; empty in older manifests.
     """
 
     model: str
@@ -68,6 +69,7 @@ class Manifest:
     origin: Annotated[Origin, FLAT]
     tasks: tuple[ListedTask, ...]
     flop: int
+    prepared: Annotated[tuple[str, ...], LATER] = ()
 
     @property
     def model_spec(self) -> ModelSpec:

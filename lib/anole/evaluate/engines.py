@@ -26,6 +26,9 @@ Arrays = list[NDArray[Any]]
 
 _log = logging.getLogger(__name__)
 
+_WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
+"""The option that says where the weights of a model in memory are; ONNX Runtime has no name for it in Python."""
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -110,7 +113,9 @@ def reference_engines(
         ExtractError: the model cannot be loaded.
     """
     if model.scheme == "onnx":
-        yield [onnxruntime_engine(Path(model.location), inputs, threads)]
+        from anole.extract.onnx.selection import selected_part
+
+        yield [onnxruntime_engine(Path(model.location), inputs, threads, selected_part(model))]
         return
     import torch
 
@@ -166,8 +171,14 @@ def export_onnx(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], p
             logger.setLevel(level)
 
 
-def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int) -> Engine:
+def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int, part: bytes | None = None) -> Engine:
     """Returns an ONNX Runtime engine on the CPU.
+
+    Args:
+        path: the file.
+        inputs: the inputs.
+        threads: number of CPU threads.
+        part: the part of the file to run, whose weights may lie in other files beside it; None for the whole.
 
     Raises:
         BuildError: ONNX Runtime cannot load the file.
@@ -178,7 +189,8 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int)
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        options.add_session_config_entry(_WEIGHTS_FOLDER, str(path.parent.resolve()))
+        session = onnxruntime.InferenceSession(part or str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         # Each kind of failure in ONNX Runtime raises its own type, without a common base class.
         raise BuildError(f"{path}: ONNX Runtime {onnxruntime.__version__} cannot load it: {error}") from error

@@ -18,9 +18,11 @@ class Imported:
     Attributes:
         module: the Relax module; weights are constants in it.
         anchors: names of the convolution and matrix-product layers, in the order of execution.
+        prepared: how the preparation of a file changed its operators, such as ``Shape: 12 before, 0 after``.
     """
 
     module: tvm.IRModule
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     anchors: tuple[str, ...]
+    prepared: tuple[str, ...] = ()

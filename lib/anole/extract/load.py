@@ -21,7 +21,7 @@ def load_model(model: ModelSpec) -> Imported:
     from anole.extract.graph import normalize
 
     if model.scheme == "onnx":
-        from anole.extract.onnx import import_onnx
+        from anole.extract.onnx.importer import import_onnx
 
         return normalize(model, import_onnx(model))
     from anole.extract.torch import import_torch

@@ -38,7 +38,8 @@ def extract_tasks(
     from anole.extract.graph import find_layers
 
     layers: dict[Workload, list[str]] = {}
-    for position, layer in enumerate(find_layers(load_model(model))):
+    imported = load_model(model)
+    for position, layer in enumerate(find_layers(imported)):
         if takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)
     tasks = [Task(workload, description, template_version(workload)) for workload in layers]
@@ -54,5 +55,6 @@ def extract_tasks(
         origin=Origin(model.to_json(), dict(description), dict(versions or {})),
         tasks=listed,
         flop=sum(task.weight * task.flop for task in listed),
+        prepared=imported.prepared,
     )
     return manifest, tasks

@@ -18,6 +18,10 @@ class ModelSpec:
         inputs: the shape of each input by name, in the order of the model's arguments.
         dtypes: the types of the inputs that are not float32, by name.
         calibration: input samples for integer targets, ``.npy`` or ``.npz``; None for random samples.
+        dims: the sizes of an ONNX file's dynamic dimensions, by their name in the file.
+        outputs: the values of an ONNX file to compute instead of its outputs; none for those of the file.
+        values: the inputs of an ONNX file that always have the same value, and are no inputs of the build: numbers or
+            nested lists, by name.
     """
 
     name: str
@@ -25,6 +29,9 @@ class ModelSpec:
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     calibration: str | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    dims: Mapping[str, int] = field(default_factory=dict, hash=False)
+    outputs: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def scheme(self) -> str:
@@ -40,17 +47,27 @@ class ModelSpec:
         """Returns the entry of models.yaml as plain JSON values, without the name."""
         inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
         inputs |= {name: {"shape": inputs[name], "dtype": dtype} for name, dtype in self.dtypes.items()}
-        plain = {"source": self.source, "inputs": inputs}
-        return plain if self.calibration is None else {**plain, "calibration": self.calibration}
+        inputs |= {name: {"value": value} for name, value in self.values.items()}
+        # Manifests hold the entry: a key that is not given leaves it as it was before there was such a key.
+        optional = {"calibration": self.calibration, "dims": dict(self.dims), "outputs": list(self.outputs)}
+        return {"source": self.source, "inputs": inputs, **{key: value for key, value in optional.items() if value}}
 
     @classmethod
     def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
         """Returns the model of an entry that `to_json` made."""
         given = entry.get("inputs", {})
-        typed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
-        inputs = {key: tuple(typed[key]["shape"] if key in typed else each) for key, each in given.items()}
-        dtypes = {key: each["dtype"] for key, each in typed.items()}
-        return cls(name, entry["source"], inputs, entry.get("calibration"), dtypes)
+        detailed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
+        shapes = {key: detailed[key].get("shape") if key in detailed else each for key, each in given.items()}
+        return cls(
+            name,
+            entry["source"],
+            {key: tuple(shape) for key, shape in shapes.items() if shape is not None},
+            entry.get("calibration"),
+            {key: each["dtype"] for key, each in detailed.items() if "dtype" in each},
+            entry.get("dims", {}),
+            tuple(entry.get("outputs", ())),
+            {key: each["value"] for key, each in detailed.items() if "value" in each},
+        )
 
 
 @dataclass(frozen=True)

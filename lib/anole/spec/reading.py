@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from os.path import isfile
 from pathlib import Path
@@ -32,6 +32,11 @@ _LONGEST_BUILD = 200
 
 _MOST_ELEMENTS = 2**31
 """The largest number of elements of an input."""
+
+_MOST_NUMBERS = 10_000
+"""The largest number of numbers that an input's fixed value has; the database keeps them with each manifest."""
+
+_MOST_NUMBER = 1e300
 
 _DTYPES = ("float32", "int32", "int64", "bool")
 """The allowed input types of a torch network, the first by default; an ONNX file names its own."""
@@ -84,30 +89,75 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
 
 
 def _model(name: str, node: Node, project: Path) -> ModelSpec:
-    entry = node.mapping(allowed=("source", "inputs", "calibration"), required=("source",))
+    entry = node.mapping(allowed=("source", "inputs", "dims", "outputs", "calibration"), required=("source",))
     check_source(entry["source"], project)
-    model_source = entry["source"].text()
-    inputs, dtypes = _inputs(entry["inputs"], model_source) if "inputs" in entry else ({}, {})
-    if not inputs and not model_source.startswith("onnx:"):
+    source = entry["source"].text()
+    is_onnx = source.startswith("onnx:")
+    given = entry["inputs"].mapping() if "inputs" in entry else {}
+    fixed = {key for key, each in given.items() if is_onnx and isinstance(each.value, dict) and "value" in each.value}
+    inputs, dtypes = _inputs({key: each for key, each in given.items() if key not in fixed}, is_onnx)
+    if not inputs and not is_onnx:
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
-    calibration = _file(entry["calibration"], project) if "calibration" in entry else None
-    return ModelSpec(name, model_source, inputs, calibration, dtypes)
+    for key in ("dims", "outputs"):
+        if key in entry and not is_onnx:
+            raise entry[key].error("is for ONNX files, which have names for dimensions and values")
+    return ModelSpec(
+        name,
+        source,
+        inputs,
+        _file(entry["calibration"], project) if "calibration" in entry else None,
+        dtypes,
+        {key: each.whole(least=1, most=_MOST_ELEMENTS) for key, each in _dims(entry)},
+        _outputs(entry["outputs"]) if "outputs" in entry else (),
+        {key: _value(given[key]) for key in given if key in fixed},
+    )
 
 
-def _inputs(node: Node, model_source: str) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+def _inputs(given: Mapping[str, Node], is_onnx: bool) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
     """Returns the shape of each input, and the types of those that are not float32."""
     shapes, dtypes = {}, {}
-    for name, each in node.mapping().items():
+    for name, each in given.items():
         if not isinstance(each.value, dict):
             shapes[name] = _shape(each)
             continue
         typed = each.mapping(allowed=("shape", "dtype"), required=("shape", "dtype"))
         shapes[name], dtype = _shape(typed["shape"]), typed["dtype"].choice(_DTYPES, "a type of inputs")
-        if model_source.startswith("onnx:"):
+        if is_onnx:
             raise typed["dtype"].error("an ONNX file names the types of its inputs; give only the shape")
         if dtype != _DTYPES[0]:
             dtypes[name] = dtype
     return shapes, dtypes
+
+
+def _value(node: Node) -> Any:
+    """Returns the number, or the nested list of numbers, that an input always has."""
+    value = node.mapping(allowed=("value",))["value"]
+    numbers, n_numbers = [value], 0
+    while numbers:
+        each = numbers.pop()
+        n_numbers += 1
+        if n_numbers > _MOST_NUMBERS:
+            raise value.error(f"found more than {_MOST_NUMBERS} numbers, which is the most allowed")
+        if isinstance(each.value, list):
+            if len({len(item) if isinstance(item, list) else None for item in each.value}) > 1:
+                raise each.error("found lists of different lengths; a list has lists of one length, or numbers")
+            numbers += each.items()
+        elif not isinstance(each.value, bool):
+            each.number(-_MOST_NUMBER, _MOST_NUMBER)
+    return value.value
+
+
+def _dims(entry: Mapping[str, Node]) -> Iterable[tuple[str, Node]]:
+    return entry["dims"].mapping().items() if "dims" in entry else ()
+
+
+def _outputs(node: Node) -> tuple[str, ...]:
+    found: list[str] = []
+    for each in node.items():
+        if each.text() in found:
+            raise each.error(f"found {each.value!r} a second time; name each output once")
+        found.append(each.text())
+    return tuple(found)
 
 
 def _file(node: Node, project: Path) -> str:

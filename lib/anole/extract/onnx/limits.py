@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
 
@@ -21,7 +22,7 @@ MAX_BYTES = 2**34
 """The largest size of all weights together."""
 
 MAX_NODES = 100_000
-"""The largest number of operators, with those of subgraphs."""
+"""The largest number of operators, with those of subgraphs, and with those of functions each time they are called."""
 
 MAX_DEPTH = 8
 """How deep subgraphs may lie in each other."""
@@ -49,9 +50,9 @@ _EXACT = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
 
 @dataclass(frozen=True)
 class _Part:
-    """A graph or subgraph, and where it is."""
+    """A graph, subgraph or function, and where it is."""
 
-    graph: onnx.GraphProto
+    graph: onnx.GraphProto | onnx.FunctionProto
     place: str
     depth: int
 
@@ -70,13 +71,14 @@ def check_format(proto: ModelProto, where: str) -> None:
     if len(versions) != 1 or versions[0] not in OPSETS:
         found = " and ".join(map(str, versions)) or "none"
         raise ExtractError(f"{where}: found opset {found}; one from {OPSETS[0]} to {OPSETS[-1]} is allowed")
-    functions = {(function.domain, function.name) for function in proto.functions}
+    sizes = _function_sizes(proto, where)
     size = n_nodes = 0
-    for part in _parts(proto.graph, where):
-        n_nodes += len(part.graph.node)
+    for part in _parts(proto, where):
+        n_nodes += _n_nodes(part, sizes)
         if n_nodes > MAX_NODES:
             raise ExtractError(f"{where}: holds more than {MAX_NODES} operators, which is the most allowed")
-        _check_values(part)
+        if isinstance(part.graph, onnx.GraphProto):
+            _check_values(part)
         for tensor, place in _tensors(part):
             size += check_tensor(tensor, place)
             if size > MAX_BYTES:
@@ -84,7 +86,7 @@ def check_format(proto: ModelProto, where: str) -> None:
                     f"{where}: declares more than {MAX_BYTES} bytes of weights, which is the most allowed"
                 )
         for node in part.graph.node:
-            _check_node(node, functions, f"{part.place}: operator {_named(node)}")
+            _check_node(node, sizes, f"{part.place}: operator {_named(node)}")
     _check_by_onnx(proto, where)
 
 
@@ -117,7 +119,7 @@ def check_numbers(proto: ModelProto, where: str) -> None:
     Raises:
         ExtractError: a weight is NaN, or a weight of a convolution, product or batch-norm is infinite.
     """
-    for part in _parts(proto.graph, where):
+    for part in _parts(proto, where):
         exact = {name for node in part.graph.node if node.op_type in _EXACT for name in node.input}
         for tensor, place in _tensors(part):
             values = _floats(tensor)
@@ -136,13 +138,20 @@ def check_numbers(proto: ModelProto, where: str) -> None:
 def external_tensors(proto: ModelProto) -> list[TensorProto]:
     """Returns the tensors of a model's graphs whose values are in other files."""
     external = TensorProto.EXTERNAL
-    parts = _parts(proto.graph, "")
+    parts = _parts(proto, "")
     return [tensor for part in parts for tensor, _ in _tensors(part) if tensor.data_location == external]
 
 
-def _parts(graph: onnx.GraphProto, where: str) -> Iterator[_Part]:
+def _parts(proto: ModelProto, where: str) -> Iterator[_Part]:
+    """Yields a model's graph and functions, and all their subgraphs."""
+    functions = [_Part(each, f"{where}: function {each.name[:80]!r}", 0) for each in proto.functions]
+    for top in (_Part(proto.graph, where, 0), *functions):
+        yield from _subgraphs(top)
+
+
+def _subgraphs(top: _Part) -> Iterator[_Part]:
     """Yields a graph and all its subgraphs."""
-    parts = [_Part(graph, where, 0)]
+    parts = [top]
     while parts:
         part = parts.pop()
         if part.depth > MAX_DEPTH:
@@ -151,13 +160,13 @@ def _parts(graph: onnx.GraphProto, where: str) -> Iterator[_Part]:
         for node in part.graph.node:
             for attribute in node.attribute:
                 graphs = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
-                place = f"{where}: {attribute.name[:80]} of operator {_named(node)}"
+                place = f"{top.place}: {attribute.name[:80]} of operator {_named(node)}"
                 parts += [_Part(each, place, part.depth + 1) for each in graphs]
 
 
 def _tensors(part: _Part) -> Iterator[tuple[TensorProto, str]]:
     """Yields the constant tensors of one graph and their places."""
-    for tensor in part.graph.initializer:
+    for tensor in getattr(part.graph, "initializer", ()):
         yield tensor, f"{part.place}: tensor {tensor.name[:80]!r}"
     for node in part.graph.node:
         for attribute in node.attribute:
@@ -183,7 +192,9 @@ def _check_values(part: _Part) -> None:
                 if value.type.WhichOneof("value") not in ("tensor_type", None):
                     raise ExtractError(f"{place}: found a {value.type.WhichOneof('value')}; a tensor is allowed")
                 _check_type(value.type.tensor_type.elem_type, place)
-            dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
+            found = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
+            # Some exporters write -1 for a dynamic dimension.
+            dims = [dim for dim in found if dim != -1]
             _check_dims(dims, place, least=0 if what == "value" else 1)
 
 
@@ -209,12 +220,38 @@ def _listed_bytes(tensor: TensorProto) -> int:
     return n_listed if bits < 8 else n_listed * bits // 8
 
 
-def _check_node(node: onnx.NodeProto, functions: set[tuple[str, str]], place: str) -> None:
-    if (node.domain, node.op_type) in functions:
-        raise ExtractError(
-            f"{place}: is a function of this file; inline it first (onnx.inliner.inline_local_functions)"
-        )
-    if node.domain not in DOMAINS:
+def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]:
+    """Returns how many operators each function of a file consists of, by its domain and name.
+
+    Raises:
+        ExtractError: a function calls itself, or is given twice.
+    """
+    functions = {(each.domain, each.name): each for each in proto.functions}
+    if len(functions) < len(proto.functions):
+        raise ExtractError(f"{where}: two functions have the same name and domain")
+    parts = {key: list(_subgraphs(_Part(each, "", 0))) for key, each in functions.items()}
+    sizes: dict[tuple[str, str], int] = {}
+    calls = {
+        key: {(node.domain, node.op_type) for part in each for node in part.graph.node} & functions.keys()
+        for key, each in parts.items()
+    }
+    try:
+        for key in TopologicalSorter(calls).static_order():
+            # Functions that call each other twice would double the size each time; what is too large stays so.
+            sizes[key] = min(sum(_n_nodes(part, sizes) for part in parts[key]), MAX_NODES + 1)
+    except CycleError as error:
+        names = " calls ".join(name for _, name in error.args[1])[:200]
+        raise ExtractError(f"{where}: a function calls itself: {names}") from error
+    return sizes
+
+
+def _n_nodes(part: _Part, sizes: Mapping[tuple[str, str], int]) -> int:
+    """Returns the number of operators of one graph, with those of the functions that it calls."""
+    return sum(sizes.get((node.domain, node.op_type), 1) for node in part.graph.node)
+
+
+def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], place: str) -> None:
+    if node.domain not in DOMAINS and (node.domain, node.op_type) not in functions:
         allowed = ", ".join(map(repr, DOMAINS))
         raise ExtractError(f"{place}: found domain {node.domain[:80]!r}; allowed: {allowed}")
     for attribute in node.attribute:
@@ -233,14 +270,15 @@ def _check_by_onnx(proto: ModelProto, where: str) -> None:
     """Runs ONNX's own checker on the model without its weights, which it would copy twice."""
     bare = ModelProto()
     bare.CopyFrom(proto)
-    for part in _parts(bare.graph, where):
+    for part in _parts(bare, where):
         for tensor, _ in _tensors(part):
             tensor.dims[:] = [0]
             for field in (*_FIELDS, "external_data", "data_location"):
                 tensor.ClearField(field)
         # The checker wants shapes that the importer finds out by itself.
         for value in (*part.graph.input, *part.graph.output, *part.graph.value_info):
-            if value.type.HasField("tensor_type"):
+            # A function has names alone.
+            if isinstance(value, onnx.ValueInfoProto) and value.type.HasField("tensor_type"):
                 value.type.tensor_type.shape.SetInParent()
     try:
         onnx.checker.check_model(bare)

@@ -102,5 +102,5 @@ def test_an_unknown_input(project: Path) -> None:
 
 
 def test_an_unsupported_operator(project: Path) -> None:
-    write(Path("net.onnx"), last="Det")
-    assert "Det" in error_of("onnx:net.onnx", {})
+    write(Path("net.onnx"), last="RandomNormalLike")
+    assert "RandomNormalLike 'last': there is no converter" in error_of("onnx:net.onnx", {})

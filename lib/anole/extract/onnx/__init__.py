@@ -1,0 +1,1 @@
+"""Models from ONNX files."""

@@ -1,0 +1,103 @@
+"""Fixes the dimensions of a model's inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+
+from anole.documents.build import TensorInfo
+from anole.errors import ExtractError, suggestion
+
+if TYPE_CHECKING:
+    from anole.spec.entries import ModelSpec
+
+
+def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, ...]:
+    """Returns the inputs that a caller must give, with shapes from the file and the model's entry.
+
+    Raises:
+        ExtractError: a dynamic dimension is not fixed, or the entry contradicts the file or names what it lacks.
+    """
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    values = [value for value in proto.graph.input if value.name not in weights]
+    names = [value.name for value in values]
+    for name in model.inputs:
+        if name not in names:
+            problem = f"found {name!r}; {model.location} has {', '.join(names) or 'no input'}"
+            raise ExtractError(f"model {model.name}: inputs: {problem}")
+    symbols = list(dict.fromkeys(symbol for value in values for symbol in _dims(value) if isinstance(symbol, str)))
+    for symbol in model.dims:
+        if symbol not in symbols:
+            problem = f"found {symbol!r}, which is no dynamic dimension of an input of {model.location}"
+            raise ExtractError(f"model {model.name}: dims: {problem}; {suggestion(symbol, symbols)}")
+    return tuple(TensorInfo(value.name, _shape(model, value), dtype_of(value)) for value in values)
+
+
+def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
+    """Writes the shapes of all inputs into a model, in place, and removes what it says of the shapes of other values.
+
+    The latter may name dimensions that are fixed now; they are found again.
+    """
+    del proto.graph.input[:]
+    proto.graph.input.extend(
+        onnx.helper.make_tensor_value_info(
+            info.name, onnx.helper.np_dtype_to_tensor_dtype(onnx.numpy_helper.np.dtype(info.dtype)), info.shape
+        )
+        for info in inputs
+    )
+    _forget_shapes(proto.graph)
+
+
+def _forget_shapes(graph: onnx.GraphProto) -> None:
+    """Removes shapes of values, except for those of operators that ONNX does not define, which nobody could find."""
+    foreign = {name for node in graph.node if node.domain not in ("", "ai.onnx") for name in node.output}
+    kept = [value for value in graph.value_info if value.name in foreign and all(_is_fixed(value))]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+    for value in graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
+    for node in graph.node:
+        for attribute in node.attribute:
+            for each in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                _forget_shapes(each)
+
+
+def _is_fixed(value: onnx.ValueInfoProto) -> list[bool]:
+    return [isinstance(size, int) for size in _dims(value)]
+
+
+def _dims(value: onnx.ValueInfoProto) -> list[int | str]:
+    """Returns the size of each dimension, or its symbol; exporters also write -1 for a dynamic dimension."""
+    dims = value.type.tensor_type.shape.dim
+    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or "?" for dim in dims]
+
+
+def _shape(model: ModelSpec, value: onnx.ValueInfoProto) -> tuple[int, ...]:
+    place = f"model {model.name}: input {value.name}"
+    given = model.inputs.get(value.name)
+    if not value.type.tensor_type.HasField("shape"):
+        if given is None:
+            raise ExtractError(f"{place} has no shape; give it in `inputs`")
+        return tuple(given)
+    found = _dims(value)
+    dims = [size if isinstance(size, int) else model.dims.get(size) for size in found]
+    if given is not None:
+        # Files are careless with symbols: the same one may stand for several sizes.
+        if len(dims) != len(given) or any(size not in (None, own) for size, own in zip(dims, given, strict=True)):
+            allowed = f"[{', '.join('any' if size is None else str(size) for size in dims)}]"
+            raise ExtractError(f"{place}: found shape {list(given)}; the file has {allowed}")
+        return tuple(given)
+    if None in dims:
+        shown = ", ".join(map(str, found))
+        example = f"{{{value.name}: {[size or 1 for size in dims]}}}"
+        symbol = next(symbol for symbol, size in zip(found, dims, strict=True) if size is None)
+        by_name = f", or by name in `dims`, such as {{{symbol}: 1}}" if symbol != "?" else ""
+        raise ExtractError(f"{place} has the dynamic shape [{shown}]; fix it in `inputs`, such as {example}{by_name}")
+    return tuple(size for size in dims if size is not None)
+
+
+def dtype_of(value: onnx.ValueInfoProto) -> str:
+    """Returns the element type of an input or output."""
+    return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))

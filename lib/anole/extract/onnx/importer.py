@@ -1,0 +1,94 @@
+"""Imports models from ONNX files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+
+from anole.documents.build import TensorInfo
+from anole.errors import ExtractError, cause
+from anole.extract.guard import step
+from anole.extract.imported import Imported
+from anole.extract.onnx.dimensions import dtype_of, input_infos
+from anole.extract.onnx.limits import check_format, check_numbers, check_tensor, external_tensors
+from anole.extract.onnx.selection import select_part
+from anole.spec.onnx_files import OnnxFileError, external_files
+
+if TYPE_CHECKING:
+    from anole.spec.entries import ModelSpec
+
+_ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+def import_onnx(model: ModelSpec) -> Imported:
+    """Imports an ONNX file.
+
+    Raises:
+        ExtractError: the file is missing or corrupt, an input's shape is unknown or contradictory, or TVM lacks an
+            operator.
+    """
+    from anole.extract.onnx.frontend import import_graph, operators
+    from anole.extract.onnx.prepare import count_operators, differences, prepare
+
+    with step(f"reading {model.location}"):
+        proto = read_onnx(model)
+    inputs = input_infos(model, proto)
+    where = f"model {model.name}: {model.location}"
+    try:
+        with step(f"preparing {model.location}"):
+            before = count_operators(proto)
+            proto = prepare(proto, inputs, operators(), where)
+            prepared = differences(before, count_operators(proto))
+    except ExtractError:
+        raise
+    except Exception as error:
+        raise ExtractError(f"{where}: cannot be prepared: {cause(error)}") from error
+    shapes = {info.name: info.shape for info in inputs}
+    dtypes = {info.name: info.dtype for info in inputs}
+    try:
+        with step(f"importing {model.location}"):
+            module = import_graph(proto, shapes, dtypes)
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise ExtractError(f"model {model.name}: TVM cannot import {model.location}: {' '.join(lines[:2])}") from error
+    return Imported(
+        module,
+        inputs,
+        tuple(TensorInfo(value.name, (), dtype_of(value)) for value in proto.graph.output),
+        tuple(node.name or node.output[0] for node in proto.graph.node if node.op_type in _ANCHORS),
+        prepared,
+    )
+
+
+def read_onnx(model: ModelSpec) -> onnx.ModelProto:
+    """Returns an ONNX file with all its weights, checked, or the part of it that the entry asks for.
+
+    Raises:
+        ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx.limits`.
+    """
+    path = Path(model.location)
+    if not path.is_file():
+        raise ExtractError(f"model {model.name}: found no file {path}; expected an ONNX file")
+    where = f"model {model.name}: {path}"
+    try:
+        proto = onnx.load(path, format="protobuf", load_external_data=False)
+    except Exception as error:
+        raise ExtractError(f"{where} is not an ONNX file, or is damaged: {cause(error)}") from error
+    if not proto.graph.node:
+        raise ExtractError(f"{where} is not an ONNX file, or is damaged: it holds no operator")
+    try:
+        external_files(path, strict=True)
+    except OnnxFileError as error:
+        raise ExtractError(f"{where}: {error}") from error
+    proto = select_part(model, proto)
+    check_format(proto, where)
+    for tensor in external_tensors(proto):
+        try:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
+        except Exception as error:
+            raise ExtractError(f"{where}: tensor {tensor.name!r} cannot be read: {cause(error)}") from error
+        check_tensor(tensor, f"{where}: tensor {tensor.name!r}")
+    check_numbers(proto, where)
+    return proto

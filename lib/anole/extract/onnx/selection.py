@@ -1,0 +1,131 @@
+"""Selects the part of a model that its entry asks for: up to certain outputs, and with certain values of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from anole.errors import ExtractError, shown, suggestion
+from anole.extract.onnx.bare import without_weights
+
+if TYPE_CHECKING:
+    from anole.spec.entries import ModelSpec
+
+
+def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the part of a model that its entry asks for, or the model itself if it asks for the whole.
+
+    Args:
+        model: the model's entry.
+        proto: the model; its weights need not be loaded.
+
+    Raises:
+        ExtractError: the file has no input or value of a name, or an input cannot have a value.
+    """
+    if not model.outputs and not model.values:
+        return proto
+    part = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    part.graph.name = proto.graph.name
+    _add_needed(part.graph, proto, model)
+    fixed = [_constant(model, value) for value in part.graph.input if value.name in model.values]
+    part.graph.initializer.extend(fixed)
+    rest = [value for value in part.graph.input if value.name not in model.values]
+    del part.graph.input[:]
+    part.graph.input.extend(rest)
+    return part
+
+
+def selected_part(model: ModelSpec) -> bytes | None:
+    """Returns the part of the file that a model's entry asks for, or None if it asks for the whole.
+
+    Weights that lie in other files stay there.
+
+    Raises:
+        ExtractError: the file has no input or value of a name, or an input cannot have a value.
+    """
+    if not model.outputs and not model.values:
+        return None
+    proto = onnx.load(Path(model.location), format="protobuf", load_external_data=False)
+    return bytes(select_part(model, proto).SerializeToString())
+
+
+def _add_needed(part: onnx.GraphProto, proto: onnx.ModelProto, model: ModelSpec) -> None:
+    """Adds what the outputs need."""
+    graph = proto.graph
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [value.name for value in graph.input if value.name not in weights]
+    for name in model.values:
+        if name not in inputs:
+            problem = f"found {name!r}, which is no input of {model.location}; {suggestion(name, inputs)}"
+            raise ExtractError(f"model {model.name}: inputs: {problem}")
+    computed = dict.fromkeys(name for node in graph.node for name in node.output if name)
+    for name in model.outputs:
+        if name not in computed:
+            problem = f"found {name!r}, which no operator of {model.location} computes"
+            raise ExtractError(f"model {model.name}: outputs: {problem}; {suggestion(name, list(computed))}")
+    outputs = model.outputs or tuple(value.name for value in graph.output)
+    nodes = _needed(graph, outputs)
+    names = {name for node in nodes for name in (*node.input, *_captured(node))} | set(outputs)
+    inner = {name for node in nodes for name in node.output} - set(outputs)
+    part.node.extend(nodes)
+    part.input.extend(value for value in graph.input if value.name in names or not model.outputs)
+    part.initializer.extend(tensor for tensor in graph.initializer if tensor.name in names)
+    part.value_info.extend(value for value in graph.value_info if value.name in inner)
+    part.output.extend(_declared(proto, model) if model.outputs else graph.output)
+
+
+def _constant(model: ModelSpec, value: onnx.ValueInfoProto) -> onnx.TensorProto:
+    """Returns the value that the entry gives to an input."""
+    given, tensor = model.values[value.name], value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    dims = [dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim]
+    array: Any = np.array(given)
+    exact = array.astype(dtype)
+    place = f"model {model.name}: input {value.name}: found value {shown(given)}"
+    if np.dtype(dtype).kind in "biu" and not (exact == array).all():
+        raise ExtractError(f"{place}; the file has {np.dtype(dtype).name} there")
+    if array.ndim == 0 and None not in dims:
+        exact = np.full(dims, exact)
+    elif array.ndim != len(dims) or any(size not in (None, own) for size, own in zip(dims, array.shape, strict=True)):
+        allowed = f"[{', '.join('any' if size is None else str(size) for size in dims)}]"
+        raise ExtractError(f"{place} of shape {list(array.shape)}; the file has {allowed}")
+    return onnx.numpy_helper.from_array(exact, value.name)
+
+
+def _needed(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodeProto]:
+    """Returns the operators that compute values and everything before them, in their order."""
+    sources = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    needed: set[int] = set()
+    names = list(outputs)
+    while names:
+        index = sources.get(names.pop())
+        if index is not None and index not in needed:
+            needed.add(index)
+            names += [*graph.node[index].input, *_captured(graph.node[index])]
+    return [graph.node[index] for index in sorted(needed)]
+
+
+def _captured(node: onnx.NodeProto) -> Iterator[str]:
+    """Yields the names that an operator's subgraphs read, also those of values of their own."""
+    for attribute in node.attribute:
+        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            yield from (output.name for output in graph.output)
+            for each in graph.node:
+                yield from each.input
+                yield from _captured(each)
+
+
+def _declared(proto: onnx.ModelProto, model: ModelSpec) -> list[onnx.ValueInfoProto]:
+    """Returns the type of each output."""
+    known = {value.name: value for value in (*proto.graph.value_info, *proto.graph.output)}
+    if not all(name in known and known[name].type.tensor_type.elem_type for name in model.outputs):
+        bare = without_weights(proto, lambda bare: onnx.shape_inference.infer_shapes(bare))
+        known = {value.name: value for value in (*bare.graph.value_info, *bare.graph.output)}
+    for name in model.outputs:
+        if name not in known or not known[name].type.tensor_type.elem_type:
+            raise ExtractError(f"model {model.name}: outputs: the type of {name!r} in {model.location} is not known")
+    return [known[name] for name in model.outputs]

@@ -1,0 +1,109 @@
+"""Unrolls loops whose number of turns is known: `Loop` with a constant count, and `Scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from anole.extract.onnx.limits import MAX_NODES
+from anole.extract.onnx.splice import Splice
+
+MAX_UNROLLED = 4096
+"""The largest number of operators to which one loop is unrolled."""
+
+
+def unroll_loops(model: ir.Model) -> bool:
+    """Unrolls loops of the main graph in place; those that cannot be unrolled stay.
+
+    Returns:
+        Whether something has changed.
+    """
+    found = [node for node in model.graph if node.domain in ("", "ai.onnx") and node.op_type in ("Loop", "Scan")]
+    return any([_unroll_loop(node) if node.op_type == "Loop" else _unroll_scan(node) for node in found])
+
+
+def _unroll_loop(node: ir.Node) -> bool:
+    body = node.attributes["body"].as_graph()
+    count, condition, *states = node.inputs
+    n_turns = None if count is None or count.const_value is None else int(count.const_value.numpy().item())
+    n_states = len(states)
+    goes_on = condition is None or (condition.const_value is not None and bool(condition.const_value.numpy().item()))
+    n_scans = len(node.outputs) - n_states
+    if n_turns is None or not goes_on or not _never_ends(body) or not _is_allowed(node, n_turns, body, n_scans):
+        return False
+    result, values = Splice(node), [value for value in states if value is not None]
+    scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
+    truth = result.constant(np.array(True))
+    for turn in range(n_turns):
+        found = result.add_body(body, [result.constant(np.array(turn, np.int64)), truth, *values])[1:]
+        values = found[:n_states]
+        for collected, value in zip(scanned, found[n_states:], strict=True):
+            collected.append(value)
+    result.replace([*values, *(_stack(result, each, 0) for each in scanned)])
+    return True
+
+
+def _unroll_scan(node: ir.Node) -> bool:
+    body = node.attributes["body"].as_graph()
+    n_inputs = node.attributes["num_scan_inputs"].as_int()
+    n_states = len(node.inputs) - n_inputs
+    n_scans = len(node.outputs) - n_states
+    states, sequences = list(node.inputs[:n_states]), list(node.inputs[n_states:])
+    in_axes, out_axes = _numbers(node, "scan_input_axes", n_inputs), _numbers(node, "scan_output_axes", n_scans)
+    backward = _numbers(node, "scan_input_directions", n_inputs)
+    reversed_ = _numbers(node, "scan_output_directions", n_scans)
+    first = sequences[0]
+    if first is None or first.shape is None or not isinstance(first.shape[in_axes[0]], int):
+        return False
+    n_turns = int(first.shape[in_axes[0]])  # type: ignore[arg-type]
+    if not _is_allowed(node, n_turns, body, n_scans):
+        return False
+    result, values = Splice(node), [value for value in states if value is not None]
+    scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
+    for turn in range(n_turns):
+        places = [n_turns - 1 - turn if is_backward else turn for is_backward in backward]
+        slices = [
+            result.add("Gather", [each, result.constant(np.array(place, np.int64))], axis=axis)
+            for each, place, axis in zip(sequences, places, in_axes, strict=True)
+        ]
+        found = result.add_body(body, [*values, *slices])
+        values = found[:n_states]
+        for collected, value in zip(scanned, found[n_states:], strict=True):
+            collected.append(value)
+    ordered = [each[::-1] if is_reversed else each for each, is_reversed in zip(scanned, reversed_, strict=True)]
+    stacks = [_stack(result, each, axis) for each, axis in zip(ordered, out_axes, strict=True)]
+    result.replace([*values, *stacks])
+    return True
+
+
+def _stack(result: Splice, values: Sequence[ir.Value], axis: int) -> ir.Value:
+    """Returns values one after the other along a new axis."""
+    if result.opset < 13:
+        return result.add("Concat", [result.add("Unsqueeze", [value], axes=[axis]) for value in values], axis=axis)
+    axes = result.constant(np.array([axis], np.int64))
+    return result.add("Concat", [result.add("Unsqueeze", [value, axes]) for value in values], axis=axis)
+
+
+def _never_ends(body: ir.Graph) -> bool:
+    """Returns whether a loop's body always asks for the next turn."""
+    condition = body.outputs[0]
+    while (producer := condition.producer()) is not None and producer.op_type == "Identity":
+        condition = producer.inputs[0]  # type: ignore[assignment]
+    if condition is body.inputs[1]:
+        return True
+    value = ir.convenience.get_const_tensor(condition)
+    return value is not None and bool(value.numpy().item())
+
+
+def _is_allowed(node: ir.Node, n_turns: int, body: ir.Graph, n_scans: int) -> bool:
+    """Returns whether an unrolled loop is small enough; outputs of no turn would have no shape."""
+    size = n_turns * max(sum(1 for _ in body.all_nodes()), 1)
+    # Loops within loops would multiply.
+    n_others = len(node.graph) if node.graph is not None else 0
+    return size <= MAX_UNROLLED and n_others + size <= MAX_NODES and n_turns >= (1 if n_scans else 0)
+
+
+def _numbers(node: ir.Node, name: str, n: int) -> list[int]:
+    return list(node.attributes[name].as_ints()) if name in node.attributes else [0] * n

@@ -1,0 +1,112 @@
+"""A file that cannot be built gives one message and exit code 2, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx.helper import make_node
+
+from anole.__main__ import main
+from anole.documents import layout
+
+
+def make() -> ModelProto:
+    """Returns a product, a rectifier and a row of the values above zero."""
+    nodes = [
+        make_node("MatMul", ["x", "weight"], ["product"], "project"),
+        make_node("Relu", ["product"], ["scores"], "rectify"),
+        make_node("Add", ["scores", "scores"], ["y"], "double"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.ones((4, 4), np.float32), "weight")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def put_outside(model: ModelProto) -> None:
+    Path("../weights.data").write_bytes(bytes(64))
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../weights.data")
+
+
+def change_last(operator: str, domain: str = "") -> Callable[[ModelProto], None]:
+    def change(model: ModelProto) -> None:
+        node = model.graph.node[2]
+        node.op_type, node.domain = operator, domain
+        del node.input[1:]
+        if operator == "NonZero":
+            model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+
+    return change
+
+
+CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
+    "a cycle": (lambda m: m.graph.node[0].input.__setitem__(0, "y"), {}, "must be topologically sorted"),
+    "weights outside": (put_outside, {}, "../weights.data"),
+    "2 GB in 1 kB": (lambda m: m.graph.initializer[0].dims.__setitem__(0, 2**27), {}, "found 64 bytes; shape"),
+    "an unknown domain": (change_last("Add", "evil"), {}, "operator Add 'double': found domain 'evil'; allowed: "),
+    "no converter": (
+        change_last("RandomNormalLike"),
+        {},
+        "net.onnx: RandomNormalLike 'double': there is no converter for this operator. To build what is before, give "
+        "the model `outputs: [scores]`",
+    ),
+    "a shape by data": (
+        change_last("NonZero"),
+        {},
+        "net.onnx: NonZero 'double': the shape of its output depends on the data. To build what is before, give the "
+        "model `outputs: [scores]`",
+    ),
+    "an unknown output": (lambda m: None, {"outputs": ["score"]}, "outputs: found 'score', which no operator of net."),
+    "an unknown dimension": (lambda m: None, {"dims": {"batch": 2, "butch": 1}}, "dims: found 'butch', which is no "),
+    "a dimension that is open": (lambda m: None, {"dims": {}}, "input x has the dynamic shape [batch, 4]; fix it in "),
+    "a value for no input": (lambda m: None, {"inputs": {"z": {"value": 1}}}, "inputs: found 'z', which is no input"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_cannot_be_built_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    break_, entry, message = CASES[name]
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    model = make()
+    break_(model)
+    Path("net.onnx").write_bytes(model.SerializeToString())
+    networks = {"net": {"source": "onnx:net.onnx", "dims": {"batch": 2}, **entry}}
+    builds = [{"model": "net", "target": "cpu"}]
+    text = json.dumps({"models": networks, "targets": {"cpu": {"kind": "cpu"}}, "builds": builds})
+    Path("models.yaml").write_text(text)
+    result = CliRunner().invoke(main, ["extract", "net", "--target", "cpu"])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
+    assert result.stderr.startswith("anole: mode") and message in result.stderr
+    assert sorted(path.name for path in project.iterdir()) == ["models.yaml", "net.onnx"]
+
+
+def test_what_the_message_advises_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = make()
+    change_last("NonZero")(model)
+    onnx.save(model, "net.onnx")
+    networks = {"net": {"source": "onnx:net.onnx", "dims": {"batch": 2}, "outputs": ["scores"]}}
+    builds = [{"model": "net", "target": "cpu"}]
+    text = json.dumps({"models": networks, "targets": {"cpu": {"kind": "cpu"}}, "builds": builds})
+    Path("models.yaml").write_text(text)
+    result = CliRunner().invoke(main, ["extract", "net", "--target", "cpu"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(layout.manifest_path("net", "cpu").read_text())
+    assert [task["layers"] for task in found["tasks"]] == [["project"]] and found["prepared"] == []

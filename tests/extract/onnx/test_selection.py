@@ -1,0 +1,130 @@
+"""A model's entry may ask for a part of a file: up to certain outputs, with certain values of inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tvm
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from onnx.helper import make_node
+from tvm import relax
+
+from anole.errors import ExtractError
+from anole.evaluate.engines import reference_engines
+from anole.extract.load import load_model
+from anole.extract.onnx.selection import selected_part
+from anole.spec.entries import ModelSpec
+
+X = np.random.default_rng(0).standard_normal((1, 2, 5)).astype(np.float32)
+
+
+def value(name: str, shape: Any = None, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def write(**settings: Any) -> None:
+    """Writes a detector: features, scores that depend on a setting, and the boxes that are left of the best."""
+    rng = np.random.default_rng(1)
+    weights = {
+        "wide": rng.standard_normal((2, 2)).astype(np.float32),
+        "boxes": rng.random((1, 5, 4)).astype(np.float32),
+        "most": np.array([3]),
+        "rate": np.array(16000),
+    }
+    inner = helper.make_graph([make_node("Mul", ["features", "features"], ["s"])], "then", [], [value("s")])
+    other = helper.make_graph([make_node("Shape", ["features"], ["n"])], "else", [], [value("n", None, 7)])
+    nodes = [
+        make_node("MatMul", ["wide", "x"], ["features"], "project"),
+        make_node("Equal", ["sr", "rate"], ["is_fast"]),
+        make_node("If", ["is_fast"], ["squares"], "rates", then_branch=inner, else_branch=inner),
+        make_node("Sigmoid", ["squares"], ["scores"]),
+        make_node("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"], "nms"),
+        make_node("If", ["is_fast"], ["size"], then_branch=other, else_branch=other),
+        make_node("Wobble", ["kept"], ["y"], "custom", domain="custom") if settings.get("custom") else None,
+    ]
+    graph = helper.make_graph(
+        [node for node in nodes if node is not None],
+        "net",
+        [value("x", ["n", 2, 5]), value("sr", [], TensorProto.INT64), value("unused", [1])],
+        [value("kept", None, TensorProto.INT64), value("size", None, TensorProto.INT64)],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("custom", 1)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    if settings.get("external"):
+        onnx.external_data_helper.convert_model_to_external_data(proto, location="net.data", size_threshold=0)
+    Path("sub").mkdir(exist_ok=True)
+    onnx.save(proto, "sub/net.onnx")
+
+
+def model(**settings: Any) -> ModelSpec:
+    return ModelSpec("net", "onnx:sub/net.onnx", {"x": (1, 2, 5)}, **settings)
+
+
+def error_of(spec: ModelSpec) -> str:
+    with pytest.raises(ExtractError) as caught:
+        load_model(spec)
+    assert str(caught.value).startswith("model net: ") and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def build(spec: ModelSpec, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
+    imported = load_model(spec)
+    assert [info.name for info in imported.outputs] == list(spec.outputs)
+    machine = relax.VirtualMachine(tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"})), tvm.cpu())
+    found = machine["main"](*map(tvm.runtime.tensor, inputs))
+    return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
+
+
+@pytest.mark.parametrize("settings", [{}, {"external": True}, {"custom": True}])
+def test_a_network_is_cut_at_the_outputs_of_its_entry(project: Path, settings: dict[str, bool]) -> None:
+    write(**settings)
+    spec = model(outputs=("scores", "features"), values={"sr": 16000})
+    found = build(spec, X)
+    with reference_engines(spec, [X], 1) as (reference,):
+        expected = reference.compute()
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+    weights = numpy_helper.to_array(onnx.load("sub/net.onnx").graph.initializer[0])
+    np.testing.assert_allclose(expected[1], weights @ X, rtol=1e-5)
+
+
+def test_only_what_the_outputs_need_is_kept(project: Path) -> None:
+    write()
+    part = onnx.load_from_string(selected_part(model(outputs=("features",))) or b"")
+    assert [node.op_type for node in part.graph.node] == ["MatMul"]
+    assert [each.name for each in part.graph.input] == ["x"] and [each.name for each in part.graph.initializer] == [
+        "wide"
+    ]
+    # A branch reads what is outside.
+    part = onnx.load_from_string(selected_part(model(outputs=("squares",))) or b"")
+    assert [node.op_type for node in part.graph.node] == ["MatMul", "Equal", "If"]
+    session = onnxruntime.InferenceSession(part.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert [each.name for each in session.get_inputs()] == ["x", "sr"]
+    assert selected_part(model()) is None
+
+
+def test_what_cannot_be_built_is_told_with_what_can(project: Path) -> None:
+    write()
+    spec = model(values={"sr": [16000]} | {"sr": 16000})
+    message = error_of(spec)
+    assert "NonMaxSuppression 'nms': the shape of its output depends on the data" in message
+    assert "`outputs: [scores" in message
+    assert build(model(outputs=("scores",), values={"sr": 8000}), X)[0].shape == (1, 2, 5)
+
+
+def test_names_and_values_that_do_not_fit_are_told(project: Path) -> None:
+    write()
+    message = error_of(model(outputs=("score",)))
+    assert "outputs: found 'score', which no operator of sub/net.onnx computes; did you mean 'scores'?" in message
+    assert "found 'x', which no operator" in error_of(model(outputs=("x",)))
+    assert "inputs: found 'rs', which is no input of sub/net.onnx" in error_of(model(values={"rs": 1}))
+    assert "is no input" in error_of(model(values={"rate": 1}))
+    assert "input sr: found value 0.5; the file has int64 there" in error_of(model(values={"sr": 0.5}))
+    assert "input sr: found value [1] of shape [1]; the file has []" in error_of(model(values={"sr": [1]}))
