@@ -57,10 +57,9 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     fold = [
         transform.CanonicalizeBindings(),
         fold_constants,
-        transform.FoldConstant(),
         transform.CanonicalizeBindings(),
         speak_plainly,
-        transform.FoldConstant(),
+        fold_constants,
         transform.DeadCodeElimination(),
     ]
     convert = [transform.ConvertLayout(_LAYOUTS), sink_permutations, pad_in_convolutions, drop_idle_taps]
