@@ -50,14 +50,19 @@ for build, reason in pipeline.skipped.items():
 # factories import, or that add kinds of targets, may lie on the caller's own PYTHONPATH. Snakemake has changed to the
 # project's folder, so a relative entry is looked for where the caller was.
 _CALLERS = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-_PACKAGES = [
-    _HOME / "lib",
-    *(Path(os.environ.get("PWD", "."), entry).absolute() for entry in _CALLERS),
-]
-os.environ["PYTHONPATH"] = os.pathsep.join(map(str, _PACKAGES))
+_PACKAGES = os.pathsep.join(
+    [
+        str(_HOME / "lib"),
+        *(
+            os.path.join(os.environ.get("PWD", os.getcwd()), entry)
+            for entry in _CALLERS
+        ),
+    ]
+)
+os.environ.update(PYTHONPATH=_PACKAGES)
 shell.prefix(
     f'set -euo pipefail; export PATH={quote(str(Path(sys.executable).parent))}:"$PATH" '
-    f"PYTHONPATH={quote(os.environ['PYTHONPATH'])}; "
+    f"PYTHONPATH={quote(_PACKAGES)}; "
 )
 
 # Candidates must not be timed in parallel. These are defaults; a profile or the command line may raise them.
