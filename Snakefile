@@ -17,6 +17,7 @@ include: "rules/refine.smk"
 include: "rules/compile.smk"
 include: "rules/evaluate.smk"
 include: "rules/merge.smk"
+include: "rules/left_out.smk"
 
 
 localrules:
@@ -34,4 +35,4 @@ rule all:
 
 rule tuned:
     input:
-        all_receipts,
+        [receipts_of(build) for build in pipeline.spec.builds.values()],

@@ -3,7 +3,9 @@
 import fcntl
 import os
 import sys
+from functools import cache
 from pathlib import Path
+from shlex import quote
 
 _HOME = Path(str(workflow.current_basedir)).parent
 
@@ -44,13 +46,23 @@ for build, reason in pipeline.skipped.items():
     print(f"anole: skips the build {build}: {reason}", file=sys.stderr)
 
 
-# Jobs use this workflow's library and the interpreter that runs Snakemake, in any working directory. Packages
-# that add kinds of targets may lie on the caller's own PYTHONPATH.
+# Jobs use this workflow's library and the interpreter that runs Snakemake, in any working directory. Packages that
+# factories import, or that add kinds of targets, may lie on the caller's own PYTHONPATH. Snakemake has changed to the
+# project's folder, so a relative entry is looked for where the caller was.
+_CALLERS = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 _PACKAGES = os.pathsep.join(
-    filter(None, [str(_HOME / "lib"), os.environ.get("PYTHONPATH")])
+    [
+        str(_HOME / "lib"),
+        *(
+            os.path.join(os.environ.get("PWD", os.getcwd()), entry)
+            for entry in _CALLERS
+        ),
+    ]
 )
+os.environ.update(PYTHONPATH=_PACKAGES)
 shell.prefix(
-    f"set -euo pipefail; export PATH='{Path(sys.executable).parent}':\"$PATH\" PYTHONPATH='{_PACKAGES}'; "
+    f'set -euo pipefail; export PATH={quote(str(Path(sys.executable).parent))}:"$PATH" '
+    f"PYTHONPATH={quote(_PACKAGES)}; "
 )
 
 # Candidates must not be timed in parallel. These are defaults; a profile or the command line may raise them.
@@ -162,7 +174,7 @@ def manifest(wildcards):
 
 def receipts(wildcards):
     """The receipts that show that a build's tasks are tuned."""
-    return _receipts([build_of(wildcards)])
+    return _receipts(wildcards.build)
 
 
 def ingredients(wildcards):
@@ -176,33 +188,21 @@ def candidates(wildcards):
     return build_of(wildcards).refine
 
 
-def all_receipts(wildcards):
-    return _receipts(pipeline.spec.builds.values())
-
-
-def build_folder(wildcards):
-    _wait_for_extraction()
-    return f"builds/{wildcards.build}"
+def receipts_of(build):
+    """Returns an input function for the receipts of one build, so that a broken model holds up its own builds only."""
+    return lambda wildcards: _receipts(build.name)
 
 
 def _shared_tuner(wildcards):
     return pipeline.shared_tuner_of(wildcards.model, wildcards.target, wildcards.key)
 
 
-def _receipts(builds):
-    _wait_for_extraction()
+@cache
+def _receipts(name):
+    """The receipts of a build's tasks, which are known once its model is extracted; until then Snakemake asks again."""
+    build = pipeline.spec.builds[name]
+    checkpoints.extract.get(model=build.model, target=build.target)
     try:
-        return sorted(
-            {receipt for build in builds for receipt in pipeline.receipts(build)}
-        )
+        return pipeline.receipts(build)
     except AnoleError as error:
         give_up(error)
-
-
-def _wait_for_extraction():
-    """Makes a job wait until all models are extracted, so that a broken model prevents all tuning.
-
-    Snakemake plans such a job again after the last extraction, so it runs only if its own files changed.
-    """
-    for build in pipeline.spec.builds.values():
-        checkpoints.extract.get(model=build.model, target=build.target)

@@ -1,6 +1,6 @@
 rule evaluate:
     input:
-        build_folder,
+        "builds/{build}",
     output:
         "work/evaluations/{build}.json",
     log:

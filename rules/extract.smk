@@ -5,6 +5,8 @@ checkpoint extract:
         "work/models/{model}/{target}.json",
     log:
         "logs/extract/{model}-{target}.log",
+    # All models first: a broken one is told of before hours of tuning, and stops them without keep-going.
+    priority: 1
     conda:
         "../environment.yml"
     params:

@@ -6,7 +6,6 @@ if not layout.DATABASE.exists():
 
 rule merge:
     input:
-        all_receipts,
         builds=expand("builds/{build}", build=pipeline.spec.builds),
         evaluations=expand("work/evaluations/{build}.json", build=pipeline.spec.builds),
     output:

@@ -42,6 +42,17 @@ class Net(torch.nn.Module):
         "F.interpolate(x, size=(5, 3))",
         "F.interpolate(x, scale_factor=(2, 3))",
         "F.interpolate(x, scale_factor=1.7)",
+        "F.interpolate(x, scale_factor=2, mode='bicubic')",
+        "x // 2 + torch.floor_divide(x, torch.arange(1, 11))",
+        "(9 * x).long() // 2 + torch.div((9 * x).long(), 4, rounding_mode='trunc') + x",
+        "(9 * x).long() / 3 + (9 * x).long() / torch.arange(1, 11)",
+        "((x > 0) + (x > 1)) * x",
+        "x[:, :, torch.tensor([[0], [3]]), torch.tensor([1, -2, 3])]",
+        "x[torch.tensor([0, 1]), :, torch.tensor([5, -1])]",
+        "x[:, torch.tensor([[[[0]], [[1]]]]), torch.tensor([[1, 2], [-3, 4], [5, 6]])]",
+        "x[:, (x[0, :, 0, 0] > 0).long(), (x[0, :, 0, 1] > 0).long()]",
+        "F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)",
+        "F.fold(F.unfold(x, (2, 3), dilation=2, stride=(3, 2)), (8, 10), (2, 3), dilation=2, stride=(3, 2))",
     ],
 )
 def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:

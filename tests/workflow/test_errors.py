@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -52,15 +53,50 @@ def test_a_file_of_another_folder_is_refused(one: Any) -> None:
     assert "anole: --config spec: found elsewhere/models.yaml, which is not in the project folder " in outcome.output
 
 
-def test_a_corrupt_model_starts_no_tuning(empty: Any, onnx_writer: Callable[..., None]) -> None:
+@pytest.fixture
+def half_broken(empty: Any, onnx_writer: Callable[..., None]) -> Any:
+    """A project of a damaged ONNX file and a whole one."""
     onnx_writer(empty.folder / "good.onnx", [16])
     (empty.folder / "bad.onnx").write_bytes((empty.folder / "good.onnx").read_bytes()[:200])
-    empty.write({"bad": {"source": "onnx:bad.onnx"}, "good": {"source": "onnx:good.onnx"}})
-    outcome = empty.snakemake("tuned")
-    assert (outcome.code, list(outcome.jobs)) == (1, ["extract"])
-    assert "anole: model bad: bad.onnx is not an ONNX file, or is damaged" in outcome.output
+    empty.write({name: {"source": f"onnx:{name}.onnx"} for name in ("bad", "good")})
+    return empty
+
+
+DAMAGED = "model bad: bad.onnx is not an ONNX file, or is damaged: "
+
+
+def test_a_broken_model_stops_nobody_else(half_broken: Any) -> None:
+    outcome = half_broken.snakemake()
+    assert outcome.code == 1
+    good = ["good-cpu-random"]
+    assert (outcome.jobs["compile"], outcome.jobs["evaluate"], len(outcome.jobs["tune"])) == (good, good, 1)
+    with sqlite3.connect(half_broken.folder / "db/tuning.sqlite") as db:
+        assert db.execute("select model from model_latency").fetchall() == [("good",)]
+    last = outcome.output.splitlines()[-1]
+    assert last.startswith(f"anole: left out: bad-cpu-random: extract failed: {DAMAGED}")
+    assert last.endswith(" (see logs/extract/bad-cpu.log)")
     assert "Traceback (most recent call last)" not in outcome.output
-    assert not list((empty.folder / "work/models/bad").glob("*.json"))
+    assert not list((half_broken.folder / "work/models/bad").glob("*.json"))
+
+
+@pytest.mark.slow
+def test_a_broken_model_stops_no_tuning_and_joins_the_others_when_mended(
+    half_broken: Any, onnx_writer: Callable[..., None]
+) -> None:
+    outcome = half_broken.snakemake("tuned")
+    assert (outcome.code, sorted(outcome.jobs)) == (1, ["extract", "tune"])
+    assert outcome.output.splitlines()[-1].startswith(f"anole: extract failed: {DAMAGED}")
+    onnx_writer(half_broken.folder / "bad.onnx", [16])
+    outcome = half_broken.snakemake()
+    assert outcome.code == 0 and "left out" not in outcome.output
+    built = ["bad-cpu-random", "good-cpu-random"]
+    assert outcome.jobs == {"extract": ["bad-cpu"], "compile": built, "evaluate": built, "merge": [""]}
+
+
+def test_a_broken_model_ends_a_run_that_does_not_keep_going(half_broken: Any) -> None:
+    outcome = half_broken.snakemake("--workflow-profile", "none", "--show-failed-logs", "--nolock")
+    assert (outcome.code, list(outcome.jobs)) == (1, ["extract"])
+    assert outcome.output.splitlines()[-1].startswith(f"anole: left out: bad-cpu-random: extract failed: {DAMAGED}")
 
 
 @pytest.mark.parametrize(

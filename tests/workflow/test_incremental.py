@@ -86,3 +86,12 @@ def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Any) -> No
     assert sum(len(content.trials) for content in shared) == 5 and len(shared) == 2
     assert two.snakemake("tuned").jobs == {}
     assert "Nothing to do" not in (planned := two.anole("plan").stdout) and "of 5 shared" in planned
+
+
+def test_a_factory_may_import_a_package_of_the_callers_path(empty: Any, tmp_path_factory: Any) -> None:
+    empty.packages = tmp_path_factory.mktemp("the user's packages")
+    (empty.packages / "layers.py").write_text("from torch import nn\n\ndef last():\n    return nn.Flatten()\n")
+    (empty.folder / "nets.py").write_text("from layers import last\n\ndef net():\n    return last()\n")
+    empty.write({"net": {"source": "torch:nets:net", "inputs": {"x": [1, 3]}}})
+    outcome = empty.snakemake("tuned")
+    assert (outcome.code, outcome.jobs) == (0, {"extract": ["net-cpu"]}), outcome.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,35 @@ def nearest_places(inputs: int, outputs: int, factor: float | None) -> NDArray[n
     return places.astype(np.int64)
 
 
+def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Takes elements by several index tensors, which broadcast to each other, as one take of places in their axes.
+
+    TVM's importer takes along one axis after the other, which is another result unless each index has axes of its own.
+    """
+    (whole, given), emit = _three_arguments(node)[:2], importer.block_builder.emit
+    data, axes = importer.env[whole], [axis for axis, index in enumerate(given) if index is not None]
+    indices = [importer.env[given[axis]] for axis in axes]
+    if len(axes) < 2 or any("int" not in str(index.ty.dtype) for index in indices):
+        return importer._index_tensor(node)
+    if axes[-1] - axes[0] >= len(axes):
+        # Between the indices lies an axis that is kept: torch then puts the indices' own axes first.
+        kept = [axis for axis in range(len(extents(data))) if axis not in axes]
+        data, axes = emit(relax.op.permute_dims(data, [*axes, *kept])), list(range(len(axes)))
+    shape = extents(data)
+    places: ir.Expr | None = None
+    for axis, index in zip(axes, indices, strict=True):
+        index = emit(relax.op.astype(index, "int64"))
+        size, zero = (relax.const(number, "int64") for number in (shape[axis], 0))
+        index = emit(relax.op.where(emit(relax.op.less(index, zero)), emit(relax.op.add(index, size)), index))
+        places = index if places is None else emit(relax.op.add(emit(relax.op.multiply(places, size)), index))
+    joined = [*shape[: axes[0]], prod(shape[axis] for axis in axes), *shape[axes[-1] + 1 :]]
+    return emit(relax.op.take(emit(relax.op.reshape(data, joined)), places, axes[0]))
+
+
 CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "amax.default": _extreme(relax.op.max),
     "amin.default": _extreme(relax.op.min),
+    "index.Tensor": _index,
     "upsample_nearest2d.vec": _nearest,
 }
 """Converters by the operator's name in a `torch.fx` graph."""

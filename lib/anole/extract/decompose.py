@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from anole.extract.fold_program import fold_program
 from anole.extract.passes.attention import attend
 
 _aten = torch.ops.aten
@@ -14,13 +15,17 @@ _WHOLE = (_aten.linear.default, _aten.matmul.default)
 
 
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Returns a program in torch's core operators, plus linear layers and matrix products of any rank."""
+    """Returns a program in torch's core operators, plus linear layers and matrix products of any rank.
+
+    What depends on no input is a constant in it.
+    """
     table = torch.export.default_decompositions()
     for operator in _WHOLE:
         del table[operator]
     for operator, reworded in _REWORDED.items():
         table[operator] = reworded
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
+    fold_program(decomposed)
     return decomposed
 
 
@@ -31,6 +36,8 @@ def _elu(data: torch.Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale
 
 
 def _add(data: torch.Tensor, other: Any, *, alpha: float = 1) -> Any:
+    if data.dtype == getattr(other, "dtype", None) == torch.bool:
+        return data | other
     return NotImplemented if alpha == 1 else data + alpha * other
 
 
@@ -40,6 +47,18 @@ def _subtract(data: torch.Tensor, other: Any, *, alpha: float = 1) -> Any:
 
 def _subtract_from(data: torch.Tensor, other: Any, alpha: float = 1) -> Any:
     return (-data if alpha == 1 else data * -alpha) + other
+
+
+def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """Divides operands of the result's type; TVM's importer divides integers as integers, and rejects mixed types."""
+    dtype = torch.result_type(data, other)
+    if rounding_mode is None and not dtype.is_floating_point:
+        dtype = torch.get_default_dtype()
+    is_plain = data.dtype == dtype and (rounding_mode is None or isinstance(other, torch.Tensor))
+    if is_plain and getattr(other, "dtype", dtype) == dtype:
+        return NotImplemented
+    other = other.to(dtype) if isinstance(other, torch.Tensor) else data.new_full((), other, dtype=dtype)
+    return torch.div(data.to(dtype), other, rounding_mode=rounding_mode)
 
 
 def _group_norm(
@@ -66,6 +85,36 @@ def _adaptive_max_pool2d(data: torch.Tensor, output_size: list[int]) -> Any:
     return _aten.max_pool2d_with_indices(data, kernel, kernel)
 
 
+def _col2im(
+    data: torch.Tensor,
+    output_size: list[int],
+    kernel_size: list[int],
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+) -> Any:
+    """Adds up the taps of patches as shifted images; torch's own words scatter every element."""
+    if data.dim() != 3:
+        return NotImplemented
+    steps = zip(output_size, kernel_size, dilation, padding, stride, strict=True)
+    rows, columns = ((size + 2 * pad - gap * (taps - 1) - 1) // step + 1 for size, taps, gap, pad, step in steps)
+    taps = data.reshape(data.shape[0], -1, *kernel_size, rows, columns)
+    height, width = (size + 2 * pad for size, pad in zip(output_size, padding, strict=True))
+    # Zeros between the elements of a tap; those behind the last one may reach over the border.
+    apart = torch.constant_pad_nd(taps.unsqueeze(-1).unsqueeze(-3), [0, stride[1] - 1, 0, 0, 0, stride[0] - 1])
+    apart = apart.reshape(*taps.shape[:-2], rows * stride[0], columns * stride[1])
+    whole = None
+    for i in range(kernel_size[0]):
+        for j in range(kernel_size[1]):
+            top, left = i * dilation[0], j * dilation[1]
+            sides = [left, width - left - apart.shape[-1], top, height - top - apart.shape[-2]]
+            cut = apart[:, :, i, j, : height - top, : width - left]
+            moved = torch.constant_pad_nd(cut, [max(side, 0) for side in sides])
+            whole = moved if whole is None else whole + moved
+    assert whole is not None
+    return whole[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
+
+
 _REWORDED = {
     _aten.scaled_dot_product_attention.default: attend,
     _aten.elu.default: _elu,
@@ -73,6 +122,9 @@ _REWORDED = {
     _aten.sub.Tensor: _subtract,
     _aten.rsub.Tensor: _subtract_from,
     _aten.rsub.Scalar: _subtract_from,
+    _aten.col2im.default: _col2im,
+    _aten.div.Tensor: _divide,
+    _aten.div.Tensor_mode: _divide,
     _aten.group_norm.default: _group_norm,
     _aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
 }

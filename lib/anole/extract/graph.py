@@ -17,6 +17,7 @@ from anole.extract.imported import Imported
 from anole.extract.passes.absorb_pads import pad_in_convolutions
 from anole.extract.passes.as_conv2d import make_images
 from anole.extract.passes.canonicalize import speak_plainly
+from anole.extract.passes.channels_last import lay_channels_last
 from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.idle_taps import drop_idle_taps
 from anole.extract.passes.merge_affine import merge_constants
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 _MOST_ELEMENTS = 2**31
 """The largest number of elements of a value in a network; constants would otherwise be evaluated at any size."""
-
-_LAYOUTS = {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
 
 
 @dataclass(frozen=True)
@@ -57,13 +56,12 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     fold = [
         transform.CanonicalizeBindings(),
         fold_constants,
-        transform.FoldConstant(),
         transform.CanonicalizeBindings(),
         speak_plainly,
-        transform.FoldConstant(),
+        fold_constants,
         transform.DeadCodeElimination(),
     ]
-    convert = [transform.ConvertLayout(_LAYOUTS), sink_permutations, pad_in_convolutions, drop_idle_taps]
+    convert = [lay_channels_last, sink_permutations, pad_in_convolutions, drop_idle_taps]
     plain = [convolve_forward, absorb_transpositions, merge_constants, transform.EliminateCommonSubexpr()]
     module = imported.module
     _refuse_giants(model, module)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.machinery import all_suffixes
@@ -99,7 +100,8 @@ def model_files(source: str, project: Path) -> list[Path]:
     """Returns the files that define a model, relative to the project; when one changes, the model may change.
 
     For ONNX these are the file itself and the files beside it that hold its weights; for a torch factory, its module
-    and all project modules that it imports, directly or not; for torchvision, nothing.
+    and all modules that it imports, directly or not, from the project or from a source folder on ``PYTHONPATH``, whose
+    paths are absolute; for torchvision, nothing.
 
     Raises:
         OnnxFileError: a weight of an ONNX file is not within a file of the same folder.
@@ -133,24 +135,34 @@ def _check_factory(node: Node, location: str, project: Path) -> None:
 
 def _import_closure(module: str, project: Path) -> set[Path]:
     files: set[Path] = set()
+    places = [project, *_source_folders()]
     names, seen = [module], set()
     while names:
         name = names.pop()
         if name in seen:
             continue
         seen.add(name)
-        file = find_module(name, project) if _module_in(project, name.partition(".")[0]) else None
-        if file is None or file.suffix != ".py" or not file.is_relative_to(project):
+        is_own = any(_module_in(place, name.partition(".")[0]) for place in places)
+        file = find_module(name, project) if is_own else None
+        if file is None or file.suffix != ".py" or not any(file.is_relative_to(place) for place in places):
             continue
-        files.add(file.relative_to(project))
+        files.add(file.relative_to(project) if file.is_relative_to(project) else file)
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
         try:
-            tree = _tree(project / file)
+            tree = _tree(file)
         except SyntaxError:
             continue
         names += [prefix for imported in _imported(tree, package) for prefix in _prefixes(imported)]
         names += _prefixes(package)
     return files
+
+
+def _source_folders() -> list[Path]:
+    """Returns the folders on ``PYTHONPATH`` that hold sources that may change, and not installed packages or Anole."""
+    entries = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    folders = [Path(entry).absolute() for entry in entries]
+    anole = Path(__file__).parents[2]
+    return [folder for folder in folders if folder != anole and next(folder.glob("*.dist-info"), None) is None]
 
 
 def _tree(file: Path) -> ast.Module:

@@ -30,6 +30,15 @@ def test_what_is_taken_at_several_places_stays() -> None:
     np.testing.assert_array_equal(run(module, X), X[:, [2, 0]])
 
 
+@pytest.mark.parametrize("axis", [0, 2, -1])
+def test_a_stack_is_a_concatenation(axis: int) -> None:
+    module = speak_plainly(
+        module_of(lambda builder, x: relax.op.stack([x, builder.emit(relax.op.exp(x))], axis), X.shape)
+    )
+    assert "stack" not in operators(module)
+    np.testing.assert_allclose(run(module, X), np.stack([X, np.exp(X)], axis), rtol=1e-6)
+
+
 def test_places_that_there_are_not_are_the_nearest() -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr, places: ir.Expr) -> ir.Expr:
         return relax.op.take(x, builder.emit(relax.op.astype(places, "int64")), 1, "fast")

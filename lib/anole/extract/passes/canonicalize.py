@@ -17,7 +17,7 @@ from anole.extract.passes.mutators import rewritten
 
 
 def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with non-negative axes, and with slices, clips and products for takes, bounds and powers.
+    """Returns the module with non-negative axes, and with other words for takes, stacks, bounds and powers.
 
     The layout conversion crashes on a squeeze with a negative axis. A take of a single index is looked up element by
     element. Bounds given as tensors, as in ONNX, would stop the layout conversion. A power calls a library function
@@ -31,6 +31,15 @@ def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return call
     rank = len(call.args[0].ty.shape)
     return relax.op.squeeze(call.args[0], [int(axis) % rank for axis in call.attrs.axis])
+
+
+def _stack(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Writes a stack as a concatenation; the layout conversion finds no name for the axis that a stack adds."""
+    stacked = builder.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else call.args[0]
+    if not isinstance(stacked, relax.Tuple):
+        return call
+    axis = int(call.attrs.axis or 0) % len(call.ty.shape)
+    return relax.op.concat([builder.emit(relax.op.expand_dims(part, axis)) for part in stacked.fields], axis)
 
 
 def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -105,6 +114,7 @@ _PLAIN: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
     "relax.minimum": _minimum,
     "relax.power": _power,
     "relax.squeeze": _squeeze,
+    "relax.stack": _stack,
     "relax.take": _take,
 }
 

@@ -1,4 +1,4 @@
-"""Evaluates operators on constants with NumPy: batch-norm arithmetic, layouts and indices; TVM compiles each call."""
+"""Evaluates operators on constants: the common ones with NumPy, and the others with TVM, which compiles each call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _FOLDS: dict[str, _Fold] = {
 
 
 def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with every supported operator on constants evaluated."""
+    """Returns the module with every operator on constants evaluated.
+
+    TVM's own pass makes a kernel for every operator of the network first, to see whether its operands are constants.
+    """
     return rewritten(module, _Folder)
 
 
@@ -43,14 +46,41 @@ def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
 class _Folder(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        fold = _FOLDS.get(call.op.name) if isinstance(call.op, ir.Op) else None
-        if fold is None:
+        if not isinstance(call.op, ir.Op):
             return call
         operands = [value_behind(self, arg) for arg in call.args]
-        if any(operand is None for operand in operands):
-            return call
+        if call.op.name not in _FOLDS or any(operand is None for operand in operands):
+            return self._evaluated(call)
         call = self.builder_.normalize(call)
-        return relax.const(np.asarray(fold(call, *operands), order="C"), str(call.ty.dtype))
+        value = _FOLDS[call.op.name](call, *operands)
+        return relax.const(np.asarray(value, order="C"), str(call.ty.dtype))
+
+    def _evaluated(self, call: ir.Call) -> ir.Expr:
+        """Returns the constant that TVM computes for a call, or the call where an operand is no constant."""
+        operands = [self._constant(operand) for operand in call.args]
+        if not operands or any(operand is None for operand in operands):
+            return call
+        builder = relax.BlockBuilder()
+        if call.op.name == "relax.call_tir":
+            operands[0] = builder.add_func(self.builder_.get()[call.args[0]], call.args[0].name_hint)
+        with builder.function("main", []):
+            with builder.dataflow():
+                result = builder.emit_output(builder.emit(ir.Call(call.op, operands, call.attrs, call.ty_args)))
+            builder.emit_func_output(result)
+        sequence = relax.transform.FoldConstant()(builder.get())["main"].body
+        bindings = [binding for block in sequence.blocks for binding in block.bindings]
+        value = bindings[0].value if bindings else sequence.body
+        return value if isinstance(value, ir.GenericConst) else call
+
+    def _constant(self, operand: ir.Expr) -> ir.Expr | None:
+        """Returns an operand without variables, or None if it depends on an input."""
+        found = bound(self, operand)
+        if isinstance(found, relax.Tuple):
+            fields = [self._constant(field) for field in found.fields]
+            return None if any(field is None for field in fields) else relax.Tuple(fields)
+        is_known = isinstance(found, (ir.GenericConst, ir.GlobalVar, tirx.IntImm, tirx.FloatImm, ir.StringImm))
+        is_known |= isinstance(found, relax.ShapeExpr) and value_of(found) is not None
+        return found if is_known else None
 
 
 def value_behind(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
