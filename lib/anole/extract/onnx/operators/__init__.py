@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from anole.extract.onnx.operators import (
+    convolution,
+    elementwise,
+    indexing,
+    pooling,
+    quantization,
+    reductions,
+    resize,
+    spectrum,
+)
 from anole.extract.onnx.operators.call import Converter
 
-CONVERTERS: dict[str, Converter] = {}
+CONVERTERS: dict[str, Converter] = {
+    **convolution.CONVERTERS,
+    **elementwise.CONVERTERS,
+    **indexing.CONVERTERS,
+    **pooling.CONVERTERS,
+    **quantization.CONVERTERS,
+    **reductions.CONVERTERS,
+    **resize.CONVERTERS,
+    **spectrum.CONVERTERS,
+}
 """Converters by the operator's type; they precede those of TVM."""
