@@ -9,7 +9,7 @@ process runs many cases; one that crashes or hangs costs only itself.
 
 Outcomes: ``right``; ``wrong``, other values, shapes or types than expected; ``refused`` with an error's message;
 ``crashed``, with no or another error; ``outside``, no inference operator on floats, integers and booleans whose shapes
-are known. Inputs that decide a shape (`SHAPES`) are given as constants, as files do; the column ``constants`` names them.
+are known. Inputs that decide a shape (`SHAPES`) are given as constants, as files do; ``constants`` names them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ LIMIT_S = 60.0
 """How long a case may take."""
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("AffineGrid", "CastLike", "CenterCropPad", "Compress", "CumProd", "CumSum", "Expand", "OneHot"), (1,)),
+    **dict.fromkeys(
+        ("AffineGrid", "CastLike", "CenterCropPad", "Compress", "CumProd", "CumSum", "Expand", "OneHot"), (1,)
+    ),
     **dict.fromkeys(("Reshape", "Split", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze", "Upsample"), (1,)),
     **dict.fromkeys(("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "If"), (0,)),
     "Col2Im": (1, 2),
@@ -277,6 +279,29 @@ def _arrays(values: Iterable[Any]) -> list[Any]:
 
 
 def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
+    """Returns the outputs of a case, whose inputs that decide a shape are made constants of the file."""
+    arrays = {value.name: array for value, array in zip(case.model.graph.input, inputs, strict=True)}
+    proto = onnx.ModelProto()
+    proto.CopyFrom(case.model)
+    for name in constant_inputs(case):
+        proto.graph.initializer.append(numpy_helper.from_array(arrays.pop(name), name))
+    kept = [value for value in proto.graph.input if value.name in arrays]
+    del proto.graph.input[:]
+    proto.graph.input.extend(kept)
+    return run_model(proto, arrays, path)
+
+
+def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
+    """Returns the outputs of a model that is compiled with default configs for one thread of this processor.
+
+    Args:
+        proto: the model.
+        arrays: its inputs, by name.
+        path: where its file is written.
+
+    Raises:
+        AnoleError: it cannot be imported or compiled.
+    """
     import tvm
     from tvm import relax
 
@@ -288,16 +313,8 @@ def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
     from anole.targets import get_target
     from anole.targets.cpu.settings import describe_cpu
 
-    arrays = {value.name: array for value, array in zip(case.model.graph.input, inputs, strict=True)}
-    proto = onnx.ModelProto()
-    proto.CopyFrom(case.model)
-    for name in constant_inputs(case):
-        proto.graph.initializer.append(numpy_helper.from_array(arrays.pop(name), name))
-    kept = [value for value in proto.graph.input if value.name in arrays]
-    del proto.graph.input[:]
-    proto.graph.input.extend(kept)
     onnx.save(proto, path)
-    imported = load_model(ModelSpec(case.name, f"onnx:{path}", {}))
+    imported = load_model(ModelSpec("case", f"onnx:{path}", {}))
     target = get_target(describe_cpu(threads=1))
     choices = {
         workload: Choice(target.template(workload), target.default_config(workload))

@@ -21,9 +21,7 @@ def by_tvm(call: Call) -> relax.Expr:
     attributes = {name: _as_read(value) for name, value in call.attributes.items()}
     attributes["tvm_custom"] = {"name": call.name, "num_outputs": call.n_outputs}
     convert = _CLASSES[call.operator].get_converter(call.opset)
-    return call.builder.normalize(
-        convert(call.builder, onnx_frontend.onnx_input(call.inputs), attributes, [{}, {}])
-    )
+    return call.builder.normalize(convert(call.builder, onnx_frontend.onnx_input(call.inputs), attributes, [{}, {}]))
 
 
 def _as_read(value: Any) -> Any:

@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.by_tvm import by_tvm
 from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import cast, dtype_of, kernel, refuse, required_constant, shape_of
+from anole.extract.onnx.operators.kernels import dtype_of, kernel, refuse, required_constant, shape_of
 
 
 @dataclass(frozen=True)

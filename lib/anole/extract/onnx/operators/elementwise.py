@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.by_tvm import by_tvm
 from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import cast, const, dtype_of, kernel, refuse, shape_of
+from anole.extract.onnx.operators.kernels import cast, const, dtype_of, kernel, refuse
 
 _MOST_UNROLLED_POWER = 64
 

@@ -20,6 +20,7 @@ from anole.extract.onnx.operators.kernels import (
     replaced,
     required_constant,
     shape_of,
+    taken_along,
 )
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -106,7 +107,7 @@ def _one_hot(call: Call) -> relax.Expr:
     axis = axis_of(call, rank, -1)
     places = np.arange(depth).reshape([-1 if i == axis else 1 for i in range(rank)])
     is_hot = emit(relax.op.equal(emit(relax.op.expand_dims(indices, axis)), const(places, "int64")))
-    off, on = (emit(relax.op.reshape(emit(relax.op.take(call.input(2), const([i], "int64"), 0)), [])) for i in (0, 1))
+    off, on = (emit(relax.op.reshape(taken_along(call, call.input(2), np.array([i]), 0), [])) for i in (0, 1))
     return emit(relax.op.where(is_hot, on, off))
 
 
@@ -184,8 +185,8 @@ def _compress(call: Call) -> relax.Expr:
         raise refuse(call, "its condition selects nothing; each extent must be at least 1")
     if "axis" not in call.attributes:
         data = emit(relax.op.reshape(data, [int(np.prod(call.shape(0)))]))
-        return emit(relax.op.take(data, const(places, "int64"), 0))
-    return emit(relax.op.take(data, const(places, "int64"), axis_of(call, len(call.shape(0)), 0)))
+        return taken_along(call, data, places, 0)
+    return taken_along(call, data, places, axis_of(call, len(call.shape(0)), 0))
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import relax, te, tirx
+from tvm import relax, te
 
 from anole.extract.onnx.operators.call import Call
 
@@ -54,6 +54,12 @@ def const(values: NDArray[Any] | Sequence[float] | float, dtype: str) -> relax.E
     return relax.const(np.asarray(values, dtype, order="C"), dtype)
 
 
+def taken_along(call: Call, data: relax.Expr, places: NDArray[Any], axis: int) -> relax.Expr:
+    """Returns the elements at known places along an axis; all of them exist."""
+    # TVM's default mode warns of places that might not exist.
+    return call.builder.emit(relax.op.take(data, const(places, "int64"), axis, mode="clip"))
+
+
 def required_constant(call: Call, index: int, name: str) -> NDArray[Any]:
     """Returns the value of an input that decides a shape.
 
@@ -89,8 +95,3 @@ def normal_axis(call: Call, axis: int, rank: int) -> int:
 def replaced(indices: Sequence[Any], axis: int, index: Any) -> list[Any]:
     """Returns indices with one along an axis replaced."""
     return [*indices[:axis], index, *indices[axis + 1 :]]
-
-
-def imm(value: float, dtype: str) -> tirx.Expr:
-    """Returns a number in a kernel."""
-    return tirx.const(value, dtype)

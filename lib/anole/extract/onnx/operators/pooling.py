@@ -1,7 +1,8 @@
-"""Pooling that returns where its maxima are, and regions of interest."""
+"""Pooling by norms, pooling that returns where its maxima are, and regions of interest."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,49 @@ from anole.extract.onnx.operators.convolution import Window, flat, is_inside
 from anole.extract.onnx.operators.kernels import dtype_of, kernel, refuse
 
 
+def _pool(call: Call) -> relax.Expr:
+    """Leaves pooling to TVM with explicit pads, since it takes too few for ``SAME_LOWER``."""
+    if not str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
+        return by_tvm(call)
+    window = Window.of(call, call.attributes["kernel_shape"], call.shape(0)[2:])
+    kept = {name: value for name, value in call.attributes.items() if name != "auto_pad"}
+    return by_tvm(replace(call, attributes={**kept, "pads": (*window.before, *window.after)}))
+
+
+def _lp_pool(call: Call) -> relax.Expr:
+    """Returns the norm of each window; what lies outside of the image is zero."""
+    batch, channels, *image = call.shape(0)
+    window = Window.of(call, call.attributes["kernel_shape"], image)
+    extents = (batch, channels, *window.outputs(image, bool(call.attributes.get("ceil_mode", 0))))
+    p, dtype = float(call.attributes.get("p", 2)), dtype_of(call.input(0))
+
+    def powered(value: Any) -> Any:
+        if p == 1:
+            return tirx.abs(value)
+        return value * value if p == 2 else tirx.power(tirx.abs(value), tirx.const(p, dtype))
+
+    def root(value: Any) -> Any:
+        if p == 1:
+            return value
+        return tirx.sqrt(value) if p == 2 else tirx.power(value, tirx.const(1 / p, dtype))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        taps = [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(window.kernel)]
+
+        def one(n: Any, c: Any, *at: Any) -> Any:
+            places = window.places(at, taps)
+            value = tirx.if_then_else(is_inside(places, image), powered(data(n, c, *places)), tirx.const(0, dtype))
+            return te.sum(value, taps)
+
+        total = te.compute(extents, one, "powers")
+        return te.compute(extents, lambda *at: root(total(*at)), "norm")
+
+    return kernel(call, compute, call.input(0))
+
+
 def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
     if call.n_outputs == 1:
-        return by_tvm(call)
+        return _pool(call)
     batch, channels, *image = call.shape(0)
     window = Window.of(call, call.attributes["kernel_shape"], image)
     result = window.outputs(image, bool(call.attributes.get("ceil_mode", 0)))
@@ -100,5 +141,10 @@ def _largest_corner(pixel: Any, at: list[Any], image: tuple[int, int], dtype: st
     return tirx.if_then_else(inside, most, tirx.const(0, dtype))
 
 
-CONVERTERS: dict[str, Converter] = {"MaxPool": _max_pool, "RoiAlign": _roi_align}
+CONVERTERS: dict[str, Converter] = {
+    "AveragePool": _pool,
+    "LpPool": _lp_pool,
+    "MaxPool": _max_pool,
+    "RoiAlign": _roi_align,
+}
 """Converters by the operator's type."""

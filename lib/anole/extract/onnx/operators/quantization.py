@@ -7,7 +7,7 @@ from tvm import relax
 
 from anole.extract.onnx.operators.call import Call, Converter
 from anole.extract.onnx.operators.convolution import convolve
-from anole.extract.onnx.operators.kernels import cast, const, dtype_of, normal_axis, refuse, shape_of
+from anole.extract.onnx.operators.kernels import cast, const, dtype_of, normal_axis, refuse, shape_of, taken_along
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
@@ -70,7 +70,7 @@ def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
     size = int(call.attributes.get("block_size", 0))
     if size and len(own) == len(shape) and -(-shape[axis] // size) == own[axis]:
         places = np.arange(shape[axis]) // size
-        return call.builder.emit(relax.op.take(parameter, const(places, "int64"), axis))
+        return taken_along(call, parameter, places, axis)
     raise refuse(call, f"found scales or zero points of shape {list(own)} for data of shape {list(shape)}")
 
 
@@ -142,7 +142,9 @@ def _rescaled(call: Call, product: relax.Expr, indices: tuple[int, int, int, int
     for scale, own_axis in ((left, -2), (right, axis), (result, axis)):
         own = shape_of(scale)
         many = own not in ((), (1,))
-        if many and (len(own) != 1 or shape_of(product)[own_axis] != own[0] or (call.operator == "QLinearConv" and scale is left)):
+        if many and (
+            len(own) != 1 or shape_of(product)[own_axis] != own[0] or (call.operator == "QLinearConv" and scale is left)
+        ):
             raise refuse(call, f"found scales of shape {list(own)} for a result of shape {list(shape_of(product))}")
         extents = [own[0] if i == own_axis % rank else 1 for i in range(rank)] if many else []
         scales.append(emit(relax.op.reshape(scale, extents)))
@@ -151,9 +153,7 @@ def _rescaled(call: Call, product: relax.Expr, indices: tuple[int, int, int, int
     zero = call.input(indices[3])
     if shape_of(zero) not in ((), (1,)):
         raise refuse(call, "only one zero point of the result is supported")
-    return _saturated(
-        call, scaled, const(1, "float32"), emit(relax.op.reshape(zero, [])), dtype_of(zero)
-    )
+    return _saturated(call, scaled, const(1, "float32"), emit(relax.op.reshape(zero, [])), dtype_of(zero))
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,8 +117,10 @@ def _count_ngrams(call: Call) -> relax.Expr:
     pool = np.asarray(call.attributes["pool_int64s"], np.int64)
     starts = [*map(int, call.attributes["ngram_counts"]), len(pool)]
     columns = np.asarray(call.attributes["ngram_indexes"], np.int64)
-    counts, owners, position = [], [], 0
-    for length, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True), start=1):
+    counts: list[relax.Expr] = []
+    owners: list[int] = []
+    position = 0
+    for length, (start, end) in enumerate(pairwise(starts), start=1):
         grams = pool[start:end].reshape(-1, length)
         if length in lengths and len(grams):
             counts.append(_occurrences(call, data, grams, shape[-1]))

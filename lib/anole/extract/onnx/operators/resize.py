@@ -11,7 +11,16 @@ from tvm import relax, te
 
 from anole.extract.onnx.operators.by_tvm import by_tvm
 from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import cast, const, dtype_of, kernel, refuse, replaced, shape_of
+from anole.extract.onnx.operators.kernels import (
+    cast,
+    const,
+    dtype_of,
+    kernel,
+    refuse,
+    replaced,
+    shape_of,
+    taken_along,
+)
 
 _MOST_UNROLLED = 8
 _POSITIONS = (
@@ -20,9 +29,9 @@ _POSITIONS = (
 )
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
-# TVM's kernels are right for these, and treat both sides at once.
+# TVM's kernels are right for these, nearest ones for whole factors, and treat both sides at once.
 _BY_TVM = {
-    "nearest": (("asymmetric", "floor"),),
+    "nearest": (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")),
     "linear": tuple(
         (position, rounding)
         for position in ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
@@ -73,6 +82,7 @@ def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
         and not {"axes", "antialias", "keep_aspect_ratio_policy", "exclude_outside"} & call.attributes.keys()
         and pair in _BY_TVM.get(mode, ())
         and all(side.scale == side.outputs / side.inputs and side.outputs > 1 for side in sides[2:])
+        and (mode != "nearest" or all(side.outputs % side.inputs == 0 for side in sides[2:]))
     )
 
 
@@ -92,9 +102,7 @@ def _sides(call: Call) -> list[_Side]:
     elif sizes is not None and sizes.size == len(axes):
         extents = dict(zip(axes, map(int, sizes), strict=True))
         factors = {axis: extents[axis] / shape[axis] for axis in axes}
-        policy = _attribute(
-            call, "keep_aspect_ratio_policy", ("stretch", "not_larger", "not_smaller"), "stretch"
-        )
+        policy = _attribute(call, "keep_aspect_ratio_policy", ("stretch", "not_larger", "not_smaller"), "stretch")
         if policy != "stretch":
             factor = (min if policy == "not_larger" else max)(factors.values())
             factors = dict.fromkeys(axes, factor)
@@ -136,7 +144,9 @@ def _attribute(call: Call, name: str, allowed: tuple[str, ...], default: str) ->
 
 
 def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> relax.Expr:
-    places = _places(_position(call), side)
+    # ONNX Runtime's precision decides which of two equally near inputs is taken.
+    precision = np.float32 if mode == "nearest" else np.float64
+    places = _places(_position(call), side, precision)
     outside = np.zeros(side.outputs, bool)
     if _position(call) == "tf_crop_and_resize":
         outside = (places < 0) | (places > side.inputs - 1)
@@ -145,7 +155,7 @@ def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> r
         rounding = _attribute(call, "nearest_mode", _ROUNDINGS, "floor" if is_old else "round_prefer_floor")
         taken = np.clip(_rounded(places, rounding), 0, side.inputs - 1)
         if not outside.any():
-            return call.builder.emit(relax.op.take(data, const(taken, "int64"), axis))
+            return taken_along(call, data, taken, axis)
         indices, weights = taken[:, None], np.ones((side.outputs, 1))
     else:
         indices, weights = _taps(call, mode, places, side)
@@ -170,45 +180,48 @@ def _weighted(
             tap = te.reduce_axis((0, taps), "tap")
             total = te.compute(extents, lambda *at: te.sum(term(at, tap), tap), "resize")
             return te.compute(extents, lambda *at: total(*at) + added[at[axis]], "shift")
-        return te.compute(
-            extents, lambda *at: sum((term(at, tap) for tap in range(taps)), added[at[axis]]), "resize"
-        )
+        return te.compute(extents, lambda *at: sum((term(at, tap) for tap in range(taps)), added[at[axis]]), "resize")
 
     return kernel(call, compute, data, const(indices, "int32"), const(weights, dtype), const(added, dtype))
 
 
-def _places(position: str, side: _Side) -> NDArray[np.float64]:
+def _places(position: str, side: _Side, precision: type[np.floating[Any]]) -> NDArray[Any]:
     """Returns the position in the input of each output."""
-    at = np.arange(side.outputs, dtype=np.float64)
+    at = np.arange(side.outputs, dtype=precision)
+    scale, one_half = precision(side.scale), precision(0.5)
     length = side.scale * side.inputs
+    last, last_out = precision(side.inputs - 1), precision(length - 1)
+    places: NDArray[Any]
     if position == "align_corners":
-        return at * 0 if length == 1 else at * (side.inputs - 1) / (length - 1)
-    if position == "asymmetric":
-        return at / side.scale
-    if position == "tf_half_pixel_for_nn":
-        return (at + 0.5) / side.scale
-    if position == "tf_crop_and_resize":
-        start, end = side.roi
-        part = (end - start) * (side.inputs - 1)
-        return start * (side.inputs - 1) + (at * 0 + part / 2 if length == 1 else at * part / (length - 1))
-    if position == "pytorch_half_pixel" and length == 1:
-        return at * 0 - 0.5
-    centre = (at + 0.5) / side.scale - 0.5
-    return centre + side.inputs / 2 * (1 - side.outputs / length) if position == "half_pixel_symmetric" else centre
+        places = at * 0 if length == 1 else at * last / last_out
+    elif position == "asymmetric":
+        places = at / scale
+    elif position == "tf_half_pixel_for_nn":
+        places = (at + one_half) / scale
+    elif position == "tf_crop_and_resize":
+        part = precision(side.roi[1] - side.roi[0]) * last
+        places = precision(side.roi[0]) * last + (at * 0 + part / 2 if length == 1 else at * part / last_out)
+    elif position == "pytorch_half_pixel" and length == 1:
+        places = at * 0 - one_half
+    else:
+        places = (at + one_half) / scale - one_half
+        if position == "half_pixel_symmetric":
+            places = places + precision(side.inputs / 2 * (1 - side.outputs / length))
+    return places
 
 
-def _rounded(places: NDArray[np.float64], rounding: str) -> NDArray[np.int64]:
+def _rounded(places: NDArray[Any], rounding: str) -> NDArray[np.int64]:
+    rounded: NDArray[Any]
     if rounding == "floor":
-        return np.floor(places).astype(np.int64)
-    if rounding == "ceil":
-        return np.ceil(places).astype(np.int64)
-    half = np.ceil(places - 0.5) if rounding == "round_prefer_floor" else np.floor(places + 0.5)
-    return half.astype(np.int64)
+        rounded = np.floor(places)
+    elif rounding == "ceil":
+        rounded = np.ceil(places)
+    else:
+        rounded = np.ceil(places - 0.5) if rounding == "round_prefer_floor" else np.floor(places + 0.5)
+    return rounded.astype(np.int64)
 
 
-def _taps(
-    call: Call, mode: str, places: NDArray[np.float64], side: _Side
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _taps(call: Call, mode: str, places: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Returns the inputs that each output takes and their weights, both of shape (outputs, taps)."""
     scale = min(side.scale, 1.0) if call.attributes.get("antialias", 0) else 1.0
     reach = 1 if mode == "linear" else 2
@@ -225,9 +238,10 @@ def _taps(
 
 
 def _weights(mode: str, distance: NDArray[np.float64], a: float) -> NDArray[np.float64]:
-    x = np.abs(distance)
+    x: NDArray[np.float64] = np.abs(distance)
     if mode == "linear":
-        return np.clip(1 - x, 0, 1)
+        linear: NDArray[np.float64] = np.clip(1 - x, 0, 1)
+        return linear
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return np.where(x <= 1, near, np.where(x < 2, far, 0))

@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import cast, const, dtype_of, normal_axis, refuse, required_constant, shape_of
+from anole.extract.onnx.operators.kernels import (
+    cast,
+    const,
+    dtype_of,
+    normal_axis,
+    refuse,
+    required_constant,
+    shape_of,
+    taken_along,
+)
 
 _MOST_ELEMENTS = 2**26
 """The largest number of elements of a matrix of cosines and sines; it is 256 MiB."""
@@ -67,9 +76,7 @@ def _matrix(
     return full[..., :1] if is_inverse and is_onesided else full
 
 
-def _multiplied(
-    call: Call, data: relax.Expr, matrix: NDArray[np.float64], order: list[int], axis: int
-) -> relax.Expr:
+def _multiplied(call: Call, data: relax.Expr, matrix: NDArray[np.float64], order: list[int], axis: int) -> relax.Expr:
     """Returns the transform along an axis of signals whose last axis holds their parts."""
     given, parts, frequencies, parts_out = matrix.shape
     if matrix.size > _MOST_ELEMENTS:
@@ -108,7 +115,7 @@ def _stft(call: Call) -> relax.Expr:
         raise refuse(call, f"found frames of {length} every {step} samples of {shape[1]}")
     frames = 1 + (shape[1] - length) // step
     places = step * np.arange(frames)[:, None] + np.arange(length)
-    framed = call.builder.emit(relax.op.take(data, const(places.ravel(), "int64"), 1))
+    framed = taken_along(call, data, places.ravel(), 1)
     framed = call.builder.emit(relax.op.reshape(framed, [shape[0], frames, length, shape[2]]))
     if call.has(2) and call.shape(2) != (length,):
         raise refuse(call, f"found a window of {call.shape(2)[0]} samples for frames of {length}")
