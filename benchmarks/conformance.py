@@ -150,7 +150,7 @@ def outside_why(case: Any) -> str | None:
             return f"tensor of {TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()}"
     base = _base(case)
     node = base.model.graph.node[0]
-    if node.domain not in ("", "ai.onnx", "ai.onnx.preview"):
+    if node.domain not in ("", "ai.onnx"):
         return f"domain {node.domain}"
     operators = {each.op_type for each in (*base.model.graph.node, *graph.node)}
     for found in operators.intersection(_DATA_DEPENDENT):
@@ -268,9 +268,10 @@ def run_case(case: Any, folder: Path) -> tuple[str, str]:
 
 
 def _rounding(expected: Iterable[Any]) -> float:
-    """Returns what rounding float32 numbers of the outputs' size may cost; some expected zeros are such remainders."""
-    sizes = [np.abs(array[np.isfinite(array)]).max(initial=0) for array in expected if array.dtype == np.float32]
-    return float(4 * np.finfo(np.float32).eps * max(sizes, default=0))
+    """Returns what rounding floats of the outputs' size may cost; some expected zeros are such remainders."""
+    floats = [array for array in expected if array.dtype in (np.float16, np.float32)]
+    sizes = [np.finfo(array.dtype).eps * np.abs(array[np.isfinite(array)]).max(initial=0) for array in floats]
+    return 4 * float(max(sizes, default=0))
 
 
 def _arrays(values: Iterable[Any]) -> list[Any]:

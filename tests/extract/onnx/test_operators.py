@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from conformance import run_model
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from anole.errors import AnoleError
+from conformance import run_model
 
 
 class Network:
@@ -150,7 +150,10 @@ def test_quantised_operators(tmp_path: Path) -> None:
 
 def test_indexing(tmp_path: Path) -> None:
     net = Network()
-    data, places = net.input(4, 3, 5), net.given(net.rng.permutation(4)[:2][:, None, None] + np.zeros((2, 3, 2), int) - 4)
+    data, places = (
+        net.input(4, 3, 5),
+        net.given(net.rng.permutation(4)[:2][:, None, None] + np.zeros((2, 3, 2), int) - 4),
+    )
     updates = net.input(2, 3, 2)
     for reduction in ("none", "add", "mul", "min", "max"):
         net.add("ScatterElements", data, places, updates, axis=0, reduction=reduction)
@@ -218,7 +221,11 @@ def test_spectra(tmp_path: Path) -> None:
 
 
 REFUSALS = {
-    "mode linear of uint8": ("Resize", [("x", "uint8", (1, 1, 4, 4)), ("", None, None), ([1, 1, 2, 2], "float32")], {"mode": "linear"}),
+    "mode linear of uint8": (
+        "Resize",
+        [("x", "uint8", (1, 1, 4, 4)), ("", None, None), ([1, 1, 2, 2], "float32")],
+        {"mode": "linear"},
+    ),
     "output_shape: only [1, 1, 4, 4]": (
         "MaxUnpool",
         [("x", "float32", (1, 1, 2, 2)), ("i", "int64", (1, 1, 2, 2)), ([1, 1, 5, 5], "int64")],

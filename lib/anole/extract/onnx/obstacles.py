@@ -9,13 +9,14 @@ import onnx_ir as ir
 from anole.extract.onnx.expand import OTHERS_OF_THE_NAME
 from anole.extract.onnx.unroll import MAX_UNROLLED
 
-_BY_VALUES = ("Compress", "NonMaxSuppression", "NonZero", "StringSplit", "Unique")
+_BY_VALUES = ("NonMaxSuppression", "NonZero", "StringSplit", "Unique")
 """Operators whose output has a shape that depends on the values of the first input."""
 
 _BY_INPUTS = {
     "AffineGrid": (1,),
     "CenterCropPad": (1,),
     "Col2Im": (1, 2),
+    "Compress": (1,),
     "ConstantOfShape": (0,),
     "Expand": (1,),
     "MaxUnpool": (2,),

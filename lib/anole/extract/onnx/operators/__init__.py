@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anole.extract.onnx.operators import (
+    constants,
     convolution,
     elementwise,
     indexing,
@@ -15,6 +16,7 @@ from anole.extract.onnx.operators import (
 from anole.extract.onnx.operators.call import Converter
 
 CONVERTERS: dict[str, Converter] = {
+    **constants.CONVERTERS,
     **convolution.CONVERTERS,
     **elementwise.CONVERTERS,
     **indexing.CONVERTERS,

@@ -27,12 +27,52 @@ from anole.extract.onnx.operators.kernels import (
 _LARGEST_DETERMINANT = 4
 
 
-def _extreme(call: Call) -> relax.Expr:
-    """Leaves numbers to TVM; booleans are compared as numbers."""
-    if dtype_of(call.input(0)) != "bool":
-        return by_tvm(call)
-    numbers = cast(call, call.input(0), "uint8")
-    return cast(call, by_tvm(replace(call, inputs=(numbers, *call.inputs[1:]))), "bool")
+def _extreme(largest: bool) -> Converter:
+    """Returns the converter of a maximum or minimum; TVM takes the lowest finite number for that of -inf alone."""
+
+    def convert(call: Call) -> relax.Expr:
+        dtype = dtype_of(call.input(0))
+        if dtype == "bool":
+            # Booleans are compared as numbers.
+            numbers = cast(call, call.input(0), "uint8")
+            return cast(call, by_tvm(replace(call, inputs=(numbers, *call.inputs[1:]))), "bool")
+        rank, axes = len(call.shape(0)), _axes(call)
+        # A maximum over channels or places of an image stays an operator, whose layout can be changed.
+        if not dtype.startswith("float") or not axes or (rank == 4 and axes != [3]):
+            return by_tvm(call)
+        return _infinite_extreme(call, axes, largest)
+
+    return convert
+
+
+def _axes(call: Call) -> list[int]:
+    """Returns the axes of a reduction; none if it takes everything, or nothing."""
+    given = call.attributes.get("axes", ())
+    if call.has(1):
+        given = required_constant(call, 1, "axes").tolist()
+    return sorted(normal_axis(call, int(axis), len(call.shape(0))) for axis in given)
+
+
+def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
+    shape, keeps = call.shape(0), bool(call.attributes.get("keepdims", 1))
+    combine = tirx.max if largest else tirx.min
+    nothing = float("-inf") if largest else float("inf")
+    reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(nothing, dtype), "extreme")
+    kept = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        taps = {axis: te.reduce_axis((0, shape[axis]), f"r{axis}") for axis in axes}
+
+        def one(*at: Any) -> Any:
+            return reducer(data(*(taps.get(axis, index) for axis, index in enumerate(at))), list(taps.values()))
+
+        return te.compute(kept, one, "extreme")
+
+    found = kernel(call, compute, call.input(0))
+    if keeps:
+        return found
+    rest = [extent for axis, extent in enumerate(shape) if axis not in axes]
+    return call.builder.emit(relax.op.reshape(found, rest))
 
 
 def _lp_normalization(call: Call) -> relax.Expr:
@@ -68,6 +108,21 @@ def _layer_normalization(call: Call) -> relax.Expr | list[relax.Expr]:
     if call.has(2):
         result = emit(relax.op.add(result, call.input(2)))
     return [result, mean, inverse]
+
+
+def _rms_normalization(call: Call) -> relax.Expr:
+    """Leaves the last axis to TVM, which mistakes the shapes of several."""
+    data, emit = call.input(0), call.builder.emit
+    rank, dtype = len(call.shape(0)), dtype_of(data)
+    axis = axis_of(call, rank, -1)
+    if axis == rank - 1 and dtype == "float32":
+        return by_tvm(call)
+    wide = cast(call, data, "float64" if dtype == "float64" else "float32")
+    axes = list(range(axis, rank))
+    mean = emit(relax.op.mean(emit(relax.op.multiply(wide, wide)), axes, keepdims=True))
+    shifted = emit(relax.op.add(mean, const(call.attributes.get("epsilon", 1e-5), dtype_of(wide))))
+    result = cast(call, emit(relax.op.divide(wide, emit(relax.op.sqrt(shifted)))), dtype)
+    return emit(relax.op.multiply(result, call.input(1)))
 
 
 def _running(operator: Callable[..., relax.Expr]) -> Converter:
@@ -176,8 +231,9 @@ CONVERTERS: dict[str, Converter] = {
     "Det": _determinant,
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
-    "ReduceMax": _extreme,
-    "ReduceMin": _extreme,
+    "RMSNormalization": _rms_normalization,
+    "ReduceMax": _extreme(largest=True),
+    "ReduceMin": _extreme(largest=False),
     "TfIdfVectorizer": _count_ngrams,
 }
 """Converters by the operator's type."""
