@@ -17,6 +17,7 @@ from anole.extract.onnx.choose import choose_branches
 from anole.extract.onnx.dimensions import fix_inputs
 from anole.extract.onnx.expand import expand_operators, inline_functions
 from anole.extract.onnx.fold import fold_constants
+from anole.extract.onnx.halves import compute_in_float32
 from anole.extract.onnx.known_shapes import state_defaults, tell_shapes
 from anole.extract.onnx.obstacles import find_obstacles
 from anole.extract.onnx.unroll import unroll_loops
@@ -56,7 +57,7 @@ def prepare(
     problem = find_obstacles(model, known, names)
     if problem is not None:
         raise ExtractError(f"{where}: {problem}")
-    return ir.to_proto(model)
+    return compute_in_float32(ir.to_proto(model))
 
 
 def count_operators(proto: onnx.ModelProto) -> Counter[str]:
