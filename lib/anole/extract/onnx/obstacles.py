@@ -39,7 +39,7 @@ _CONTROL = {
     "If": "its condition depends on the data, and its branches have values of different shapes; "
     "if it depends on one input only, fix that one by `{value: ...}` in `inputs`",
     "Loop": f"its number of turns depends on the data, or is too large: {MAX_UNROLLED} operators are the most in all",
-    "Scan": f"its number of turns is too large: {MAX_UNROLLED} operators are the most in all",
+    "Scan": f"its number of turns is too large ({MAX_UNROLLED} operators are the most in all), or the opset is below 9",
 }
 _LISTED = 6
 

@@ -89,7 +89,8 @@ def _lift_constants(graph: onnx.GraphProto) -> None:
 def _raised(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Returns a model of a version that TVM's importer knows, if the onnx package can convert it."""
     version = next(each.version for each in proto.opset_import if each.domain in ("", "ai.onnx"))
-    if version < _LEAST_OPSET:
+    # The converter takes a scan with a batch, which version 8 has, for one without.
+    if version < _LEAST_OPSET and not any(node.op_type == "Scan" for node in proto.graph.node):
         # What it cannot convert may be imported all the same.
         with suppress(Exception):
             return without_weights(proto, lambda bare: onnx.version_converter.convert_version(bare, _RAISED_OPSET))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,34 @@ def _space_to_depth(call: Call) -> relax.Expr:
     return emit(relax.op.reshape(moved, [batch, channels * size * size, height // size, width // size]))
 
 
+def _top_k(call: Call) -> relax.Expr | list[relax.Expr]:
+    """Leaves signed numbers to TVM, and lets it sort unsigned ones as signed numbers in the same order."""
+    # The order is undefined if it need not be sorted.
+    given = {name: value for name, value in call.attributes.items() if name != "sorted"}
+    dtype = dtype_of(call.input(0))
+    if not dtype.startswith("u"):
+        return by_tvm(replace(call, attributes=given))
+    data = _flipped(call, call.input(0), "int64") if dtype == "uint64" else cast(call, call.input(0), "int64")
+    both = call.builder.emit(by_tvm(replace(call, inputs=(data, *call.inputs[1:]), attributes=given)))
+    values, places = (call.builder.emit(relax.TupleGetItem(both, index)) for index in range(2))
+    return [_flipped(call, values, dtype) if dtype == "uint64" else cast(call, values, dtype), places]
+
+
+def _flipped(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
+    """Returns the bits of numbers as another type, the first bit flipped, which keeps the order."""
+    own = dtype_of(data)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def one(*at: Any) -> Any:
+            bits = tirx.reinterpret("uint64", data(*at)) if own != "uint64" else data(*at)
+            found = bits ^ (tirx.const(1, "uint64") << tirx.const(63, "uint64"))
+            return tirx.reinterpret(dtype, found) if dtype != "uint64" else found
+
+        return te.compute(data.shape, one, "flipped")
+
+    return kernel(call, compute, data)
+
+
 def _compress(call: Call) -> relax.Expr:
     """Returns the elements that a constant condition selects."""
     data, emit = call.input(0), call.builder.emit
@@ -199,5 +228,6 @@ CONVERTERS: dict[str, Converter] = {
     "ScatterElements": _scatter_elements,
     "SpaceToDepth": _space_to_depth,
     "TensorScatter": _tensor_scatter,
+    "TopK": _top_k,
 }
 """Converters by the operator's type."""
