@@ -27,6 +27,8 @@ def compute_in_float32(proto: onnx.ModelProto) -> onnx.ModelProto:
         return proto
     for tensor in graph.initializer:
         _widen(tensor)
+        if tensor.name in results:
+            tensor.name += _WIDE
     for node in graph.node:
         _widen_attributes(node)
         _rename(node, {*halves, *results})
