@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers conformance clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -102,6 +102,10 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/data/kernels.csv
 	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
 	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/data/networks.csv
+
+conformance: env  ## run ONNX's backend suite against Anole, for some minutes
+	PYTHONPATH=lib python benchmarks/conformance.py > conformance.csv.part
+	mv conformance.csv.part docs/results/data/conformance.csv
 
 clean:  ## remove everything that was built, and keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz

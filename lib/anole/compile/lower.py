@@ -105,6 +105,9 @@ def _schedule(
 
 
 def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
+    # A kernel that TVM wrote as one piece has no block for the root; it holds no anchor.
+    if func.body.block.name_hint != "root":
+        return
     schedule = s_tir.Schedule(func)
     for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
         text = schedule.get(rv).annotations.get(WORKLOAD)

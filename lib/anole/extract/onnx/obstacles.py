@@ -9,13 +9,14 @@ import onnx_ir as ir
 from anole.extract.onnx.expand import OTHERS_OF_THE_NAME
 from anole.extract.onnx.unroll import MAX_UNROLLED
 
-_BY_VALUES = ("Compress", "NonMaxSuppression", "NonZero", "StringSplit", "Unique")
+_BY_VALUES = ("NonMaxSuppression", "NonZero", "StringSplit", "Unique")
 """Operators whose output has a shape that depends on the values of the first input."""
 
 _BY_INPUTS = {
     "AffineGrid": (1,),
     "CenterCropPad": (1,),
     "Col2Im": (1, 2),
+    "Compress": (1,),
     "ConstantOfShape": (0,),
     "Expand": (1,),
     "MaxUnpool": (2,),
@@ -38,7 +39,7 @@ _CONTROL = {
     "If": "its condition depends on the data, and its branches have values of different shapes; "
     "if it depends on one input only, fix that one by `{value: ...}` in `inputs`",
     "Loop": f"its number of turns depends on the data, or is too large: {MAX_UNROLLED} operators are the most in all",
-    "Scan": f"its number of turns is too large: {MAX_UNROLLED} operators are the most in all",
+    "Scan": f"its number of turns is too large ({MAX_UNROLLED} operators are the most in all), or the opset is below 9",
 }
 _LISTED = 6
 

@@ -17,6 +17,7 @@ from anole.extract.onnx.choose import choose_branches
 from anole.extract.onnx.dimensions import fix_inputs
 from anole.extract.onnx.expand import expand_operators, inline_functions
 from anole.extract.onnx.fold import fold_constants
+from anole.extract.onnx.halves import compute_in_float32
 from anole.extract.onnx.known_shapes import state_defaults, tell_shapes
 from anole.extract.onnx.obstacles import find_obstacles
 from anole.extract.onnx.unroll import unroll_loops
@@ -56,7 +57,7 @@ def prepare(
     problem = find_obstacles(model, known, names)
     if problem is not None:
         raise ExtractError(f"{where}: {problem}")
-    return ir.to_proto(model)
+    return compute_in_float32(ir.to_proto(model))
 
 
 def count_operators(proto: onnx.ModelProto) -> Counter[str]:
@@ -88,7 +89,8 @@ def _lift_constants(graph: onnx.GraphProto) -> None:
 def _raised(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Returns a model of a version that TVM's importer knows, if the onnx package can convert it."""
     version = next(each.version for each in proto.opset_import if each.domain in ("", "ai.onnx"))
-    if version < _LEAST_OPSET:
+    # The converter takes a scan with a batch, which version 8 has, for one without.
+    if version < _LEAST_OPSET and not any(node.op_type == "Scan" for node in proto.graph.node):
         # What it cannot convert may be imported all the same.
         with suppress(Exception):
             return without_weights(proto, lambda bare: onnx.version_converter.convert_version(bare, _RAISED_OPSET))

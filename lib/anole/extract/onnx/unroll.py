@@ -46,6 +46,9 @@ def _unroll_loop(node: ir.Node) -> bool:
 
 
 def _unroll_scan(node: ir.Node) -> bool:
+    # Before version 9, a scan had a batch, and lengths as its first input.
+    if node.graph is None or node.graph.opset_imports.get("", 9) < 9:
+        return False
     body = node.attributes["body"].as_graph()
     n_inputs = node.attributes["num_scan_inputs"].as_int()
     n_states = len(node.inputs) - n_inputs

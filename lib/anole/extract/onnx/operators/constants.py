@@ -1,0 +1,48 @@
+"""Operators whose inputs are all constant: they are evaluated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from anole.extract.onnx.operators.call import Call, Converter
+from anole.extract.onnx.operators.kernels import const, refuse, required_constant
+
+_TYPES = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+
+
+def _constant(call: Call) -> relax.Expr:
+    for name, value in call.attributes.items():
+        if name == "value":
+            return const(value, str(np.asarray(value).dtype))
+        if name in _TYPES:
+            return const(value, _TYPES[name])
+    raise refuse(call, f"found {', '.join(call.attributes)}; allowed: value, {', '.join(_TYPES)}")
+
+
+def _evaluated(call: Call) -> relax.Expr:
+    """Returns the result that ONNX's own implementation computes.
+
+    Raises:
+        Unsupported: an input is not constant.
+    """
+    from onnx import helper
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"x{index}" for index in range(len(call.inputs))]
+    values: dict[str, Any] = {name: required_constant(call, index, name) for index, name in enumerate(names)}
+    node = helper.make_node(call.operator, names, ["y"], **call.attributes)
+    inputs = [helper.make_empty_tensor_value_info(name) for name in names]
+    graph = helper.make_graph([node], "constant", inputs, [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", call.opset)])
+    found = np.asarray(ReferenceEvaluator(model).run(None, values)[0])
+    return const(found, str(found.dtype))
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Constant": _constant,
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range"), _evaluated),
+}
+"""Converters by the operator's type."""

@@ -1,0 +1,150 @@
+"""Pooling by norms, pooling that returns where its maxima are, and regions of interest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from anole.extract.onnx.operators.by_tvm import by_tvm
+from anole.extract.onnx.operators.call import Call, Converter
+from anole.extract.onnx.operators.convolution import Window, flat, is_inside
+from anole.extract.onnx.operators.kernels import dtype_of, kernel, refuse
+
+
+def _pool(call: Call) -> relax.Expr:
+    """Leaves pooling to TVM with explicit pads, since it takes too few for ``SAME_LOWER``."""
+    if not str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
+        return by_tvm(call)
+    window = Window.of(call, call.attributes["kernel_shape"], call.shape(0)[2:])
+    kept = {name: value for name, value in call.attributes.items() if name != "auto_pad"}
+    return by_tvm(replace(call, attributes={**kept, "pads": (*window.before, *window.after)}))
+
+
+def _lp_pool(call: Call) -> relax.Expr:
+    """Returns the norm of each window; what lies outside of the image is zero."""
+    batch, channels, *image = call.shape(0)
+    window = Window.of(call, call.attributes["kernel_shape"], image)
+    extents = (batch, channels, *window.outputs(image, bool(call.attributes.get("ceil_mode", 0))))
+    p, dtype = float(call.attributes.get("p", 2)), dtype_of(call.input(0))
+
+    def powered(value: Any) -> Any:
+        if p == 1:
+            return tirx.abs(value)
+        return value * value if p == 2 else tirx.power(tirx.abs(value), tirx.const(p, dtype))
+
+    def root(value: Any) -> Any:
+        if p == 1:
+            return value
+        return tirx.sqrt(value) if p == 2 else tirx.power(value, tirx.const(1 / p, dtype))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        taps = [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(window.kernel)]
+
+        def one(n: Any, c: Any, *at: Any) -> Any:
+            places = window.places(at, taps)
+            value = tirx.if_then_else(is_inside(places, image), powered(data(n, c, *places)), tirx.const(0, dtype))
+            return te.sum(value, taps)
+
+        total = te.compute(extents, one, "powers")
+        return te.compute(extents, lambda *at: root(total(*at)), "norm")
+
+    return kernel(call, compute, call.input(0))
+
+
+def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
+    if call.n_outputs == 1:
+        return _pool(call)
+    batch, channels, *image = call.shape(0)
+    window = Window.of(call, call.attributes["kernel_shape"], image)
+    result = window.outputs(image, bool(call.attributes.get("ceil_mode", 0)))
+    is_column_major = bool(call.attributes.get("storage_order", 0))
+    dtype = dtype_of(call.input(0))
+
+    def larger(one: Any, other: Any) -> tuple[Any, Any]:
+        # The first of equal elements counts.
+        is_first = tirx.any(one[1] > other[1], tirx.all(one[1] == other[1], one[0] <= other[0]))
+        return tirx.Select(is_first, one[0], other[0]), tirx.Select(is_first, one[1], other[1])
+
+    def none(place: str, value: str) -> tuple[Any, Any]:
+        return tirx.const(np.iinfo(place).max, place), tirx.min_value(value)
+
+    best = te.comm_reducer(larger, none, "largest")
+
+    def compute(data: te.Tensor) -> list[te.Tensor]:
+        taps = [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(window.kernel)]
+
+        def one(n: Any, c: Any, *at: Any) -> Any:
+            places = window.places(at, taps)
+            inside = is_inside(places, image)
+            ordered = flat(places[::-1], image[::-1]) if is_column_major else flat(places, image)
+            index = (n * channels + c) * int(np.prod(image)) + ordered
+            index = tirx.if_then_else(inside, index.astype("int64"), tirx.const(np.iinfo("int64").max, "int64"))
+            value = tirx.if_then_else(inside, data(n, c, *places), tirx.min_value(dtype))
+            return best((index, value), taps)
+
+        found = te.compute((batch, channels, *result), one, "largest")
+        return [found[1], found[0]]
+
+    both = kernel(call, compute, call.input(0))
+    return [call.builder.emit(relax.TupleGetItem(both, index)) for index in range(2)]
+
+
+def _roi_align(call: Call) -> relax.Expr:
+    """Leaves averages to TVM; a maximum is taken of the four weighted corners of each sample, as ONNX defines it."""
+    if str(call.attributes.get("mode", "avg")) == "avg":
+        return by_tvm(call)
+    samples = int(call.attributes.get("sampling_ratio", 0))
+    if samples < 1:
+        raise refuse(call, "mode max needs a sampling_ratio of at least 1")
+    _, channels, height, width = call.shape(0)
+    rows, columns = (int(call.attributes.get(f"output_{side}", 1)) for side in ("height", "width"))
+    position = "half_pixel" if call.opset >= 16 else "output_half_pixel"
+    is_half = str(call.attributes.get("coordinate_transformation_mode", position)) == "half_pixel"
+    scale, dtype = float(call.attributes.get("spatial_scale", 1.0)), dtype_of(call.input(0))
+
+    def compute(data: te.Tensor, regions: te.Tensor, batches: te.Tensor) -> te.Tensor:
+        taps = [te.reduce_axis((0, samples), name) for name in ("ry", "rx")]
+
+        def place(region: Any, axis: int, at: Any, tap: Any, bins: int) -> Any:
+            start = regions(region, 1 - axis) * scale - (0.5 if is_half else 0.0)
+            end = regions(region, 3 - axis) * scale - (0.5 if is_half else 0.0)
+            length = end - start if is_half else tirx.max(end - start, tirx.const(1, dtype))
+            part = length / tirx.const(bins, dtype)
+            return start + at.astype(dtype) * part + (tap.astype(dtype) + 0.5) * part / tirx.const(samples, dtype)
+
+        def one(region: Any, channel: Any, y: Any, x: Any) -> Any:
+            at = [place(region, 0, y, taps[0], rows), place(region, 1, x, taps[1], columns)]
+            value = _largest_corner(lambda i, j: data(batches(region), channel, i, j), at, (height, width), dtype)
+            return te.max(value, taps)
+
+        return te.compute((regions.shape[0], channels, rows, columns), one, "regions")
+
+    return kernel(call, compute, call.input(0), call.input(1), call.input(2))
+
+
+def _largest_corner(pixel: Any, at: list[Any], image: tuple[int, int], dtype: str) -> Any:
+    """Returns the largest of four pixels, each with its weight; 0 more than one pixel outside of the image."""
+    inside = tirx.all(*(tirx.all(p >= -1.0, p <= float(size)) for p, size in zip(at, image, strict=True)))
+    sides = []
+    for p, size in zip(at, image, strict=True):
+        clipped = tirx.max(p, tirx.const(0, dtype))
+        low = tirx.min(clipped.astype("int32"), tirx.const(size - 1, "int32"))
+        part = tirx.Select(low >= size - 1, tirx.const(0, dtype), clipped - low.astype(dtype))
+        sides.append(((low, 1 - part), (tirx.min(low + 1, tirx.const(size - 1, "int32")), part)))
+    corners = [wy * wx * pixel(y, x) for y, wy in sides[0] for x, wx in sides[1]]
+    most = corners[0]
+    for corner in corners[1:]:
+        most = tirx.max(most, corner)
+    return tirx.if_then_else(inside, most, tirx.const(0, dtype))
+
+
+CONVERTERS: dict[str, Converter] = {
+    "AveragePool": _pool,
+    "LpPool": _lp_pool,
+    "MaxPool": _max_pool,
+    "RoiAlign": _roi_align,
+}
+"""Converters by the operator's type."""

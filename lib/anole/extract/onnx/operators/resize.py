@@ -1,0 +1,251 @@
+"""Resize in all its modes: along each axis, every output is a weighted sum of a few inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import relax, te
+
+from anole.extract.onnx.operators.by_tvm import by_tvm
+from anole.extract.onnx.operators.call import Call, Converter
+from anole.extract.onnx.operators.kernels import (
+    cast,
+    const,
+    dtype_of,
+    kernel,
+    refuse,
+    replaced,
+    shape_of,
+    taken_along,
+)
+
+_MOST_UNROLLED = 8
+_POSITIONS = (
+    *("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"),
+    *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
+)
+_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+# TVM's kernels are right for these, nearest ones for whole factors, and treat both sides at once.
+_BY_TVM = {
+    "nearest": (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")),
+    "linear": tuple(
+        (position, rounding)
+        for position in ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
+        for rounding in _ROUNDINGS
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """How one axis is resized; `roi` is the part of it that is taken, in shares of its length."""
+
+    inputs: int
+    outputs: int
+    scale: float
+    roi: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def stays(self) -> bool:
+        return self.inputs == self.outputs and self.scale == 1 and self.roi == (0, 1)
+
+
+def _resize(call: Call) -> relax.Expr:
+    sides = _sides(call)
+    mode = _attribute(call, "mode", ("nearest", "linear", "cubic"), "nearest")
+    if _is_right_by_tvm(call, mode, sides):
+        return by_tvm(call)
+    result = call.input(0)
+    dtype = dtype_of(result)
+    if mode != "nearest":
+        if not dtype.startswith("float"):
+            raise refuse(call, f"mode {mode} of {dtype}; only floating-point numbers can be interpolated")
+        result = cast(call, result, "float64" if dtype == "float64" else "float32")
+    for axis, side in enumerate(sides):
+        if not side.stays:
+            result = _along(call, result, axis, mode, side)
+    return cast(call, result, dtype)
+
+
+def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
+    pair = (_position(call), call.attributes.get("nearest_mode", "round_prefer_floor"))
+    return (
+        len(sides) == 4
+        and call.opset >= 11
+        and dtype_of(call.input(0)) == "float32"
+        and sides[0].stays
+        and sides[1].stays
+        and not {"axes", "antialias", "keep_aspect_ratio_policy", "exclude_outside"} & call.attributes.keys()
+        and pair in _BY_TVM.get(mode, ())
+        and all(side.scale == side.outputs / side.inputs and side.outputs > 1 for side in sides[2:])
+        and (mode != "nearest" or all(side.outputs % side.inputs == 0 for side in sides[2:]))
+    )
+
+
+def _sides(call: Call) -> list[_Side]:
+    """Returns how each axis is resized.
+
+    Raises:
+        Unsupported: the result's shape is not constant.
+    """
+    shape = call.shape(0)
+    rank = len(shape)
+    axes = [int(axis) % rank for axis in call.attributes.get("axes", range(rank))]
+    scales, sizes, roi = _values(call)
+    if scales is not None and scales.size == len(axes):
+        factors = dict(zip(axes, scales.astype(float), strict=True))
+        extents = {axis: int(factors[axis] * shape[axis]) for axis in axes}
+    elif sizes is not None and sizes.size == len(axes):
+        extents = dict(zip(axes, map(int, sizes), strict=True))
+        factors = {axis: extents[axis] / shape[axis] for axis in axes}
+        policy = _attribute(call, "keep_aspect_ratio_policy", ("stretch", "not_larger", "not_smaller"), "stretch")
+        if policy != "stretch":
+            factor = (min if policy == "not_larger" else max)(factors.values())
+            factors = dict.fromkeys(axes, factor)
+            extents = {axis: int(factor * shape[axis] + 0.5) for axis in axes}
+    else:
+        raise refuse(call, f"one of scales and sizes must be constant and have {len(axes)} numbers")
+    parts = {axis: (0.0, 1.0) for axis in axes}
+    if _position(call) == "tf_crop_and_resize":
+        if roi is None or roi.size != 2 * len(axes):
+            raise refuse(call, f"roi must be constant and have {2 * len(axes)} numbers")
+        parts = {axis: (float(roi[i]), float(roi[i + len(axes)])) for i, axis in enumerate(axes)}
+    return [
+        _Side(extent, extents.get(axis, extent), factors.get(axis, 1.0), parts.get(axis, (0.0, 1.0)))
+        for axis, extent in enumerate(shape)
+    ]
+
+
+def _values(call: Call) -> tuple[NDArray[Any] | None, ...]:
+    """Returns the constant scales, sizes and region; None for each that is left out."""
+    if call.operator == "Upsample" and "scales" in call.attributes:
+        return np.asarray(call.attributes["scales"]), None, None
+    if call.operator == "Upsample" or call.opset < 11:
+        return call.constant(1), None, None
+    scales, sizes = call.constant(2), call.constant(3)
+    return None if scales is None or not scales.size else scales, sizes, call.constant(1)
+
+
+def _position(call: Call) -> str:
+    is_old = call.operator == "Upsample" or call.opset < 11
+    default = "asymmetric" if is_old else "half_pixel"
+    return _attribute(call, "coordinate_transformation_mode", _POSITIONS, default)
+
+
+def _attribute(call: Call, name: str, allowed: tuple[str, ...], default: str) -> str:
+    found = str(call.attributes.get(name, default))
+    if found not in allowed:
+        raise refuse(call, f"{name}: found {found!r}; allowed: {', '.join(allowed)}")
+    return found
+
+
+def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> relax.Expr:
+    # ONNX Runtime's precision decides which of two equally near inputs is taken.
+    precision = np.float32 if mode == "nearest" else np.float64
+    places = _places(_position(call), side, precision)
+    outside = np.zeros(side.outputs, bool)
+    if _position(call) == "tf_crop_and_resize":
+        outside = (places < 0) | (places > side.inputs - 1)
+    if mode == "nearest":
+        is_old = call.operator == "Upsample" or call.opset < 11
+        rounding = _attribute(call, "nearest_mode", _ROUNDINGS, "floor" if is_old else "round_prefer_floor")
+        taken = np.clip(_rounded(places, rounding), 0, side.inputs - 1)
+        if not outside.any():
+            return taken_along(call, data, taken, axis)
+        indices, weights = taken[:, None], np.ones((side.outputs, 1))
+    else:
+        indices, weights = _taps(call, mode, places, side)
+    weights = np.where(outside[:, None], 0, weights)
+    added = outside * float(call.attributes.get("extrapolation_value", 0.0))
+    return _weighted(call, data, axis, indices, weights, added)
+
+
+def _weighted(
+    call: Call, data: relax.Expr, axis: int, indices: NDArray[Any], weights: NDArray[Any], added: NDArray[Any]
+) -> relax.Expr:
+    """Returns weighted sums of elements along an axis; `indices` and `weights` have the shape (outputs, taps)."""
+    dtype = dtype_of(data)
+    outputs, taps = indices.shape
+    extents = replaced(shape_of(data), axis, outputs)
+
+    def compute(data: te.Tensor, places: te.Tensor, factors: te.Tensor, added: te.Tensor) -> te.Tensor:
+        def term(at: tuple[Any, ...], tap: Any) -> Any:
+            return factors[at[axis], tap] * data(*replaced(at, axis, places[at[axis], tap]))
+
+        if taps > _MOST_UNROLLED:
+            tap = te.reduce_axis((0, taps), "tap")
+            total = te.compute(extents, lambda *at: te.sum(term(at, tap), tap), "resize")
+            return te.compute(extents, lambda *at: total(*at) + added[at[axis]], "shift")
+        return te.compute(extents, lambda *at: sum((term(at, tap) for tap in range(taps)), added[at[axis]]), "resize")
+
+    return kernel(call, compute, data, const(indices, "int32"), const(weights, dtype), const(added, dtype))
+
+
+def _places(position: str, side: _Side, precision: type[np.floating[Any]]) -> NDArray[Any]:
+    """Returns the position in the input of each output."""
+    at = np.arange(side.outputs, dtype=precision)
+    scale, one_half = precision(side.scale), precision(0.5)
+    length = side.scale * side.inputs
+    last, last_out = precision(side.inputs - 1), precision(length - 1)
+    places: NDArray[Any]
+    if position == "align_corners":
+        places = at * 0 if length == 1 else at * last / last_out
+    elif position == "asymmetric":
+        places = at / scale
+    elif position == "tf_half_pixel_for_nn":
+        places = (at + one_half) / scale
+    elif position == "tf_crop_and_resize":
+        part = precision(side.roi[1] - side.roi[0]) * last
+        places = precision(side.roi[0]) * last + (at * 0 + part / 2 if length == 1 else at * part / last_out)
+    elif position == "pytorch_half_pixel" and length == 1:
+        places = at * 0 - one_half
+    else:
+        places = (at + one_half) / scale - one_half
+        if position == "half_pixel_symmetric":
+            places = places + precision(side.inputs / 2 * (1 - side.outputs / length))
+    return places
+
+
+def _rounded(places: NDArray[Any], rounding: str) -> NDArray[np.int64]:
+    rounded: NDArray[Any]
+    if rounding == "floor":
+        rounded = np.floor(places)
+    elif rounding == "ceil":
+        rounded = np.ceil(places)
+    else:
+        rounded = np.ceil(places - 0.5) if rounding == "round_prefer_floor" else np.floor(places + 0.5)
+    return rounded.astype(np.int64)
+
+
+def _taps(call: Call, mode: str, places: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Returns the inputs that each output takes and their weights, both of shape (outputs, taps)."""
+    scale = min(side.scale, 1.0) if call.attributes.get("antialias", 0) else 1.0
+    reach = 1 if mode == "linear" else 2
+    first = int(np.floor(-reach / scale)) + 1
+    offsets = np.arange(first, 2 - first)
+    left = np.ceil(places) - 1
+    distance = scale * (offsets - (places - left)[:, None])
+    weights = _weights(mode, distance, float(call.attributes.get("cubic_coeff_a", -0.75)))
+    indices = left[:, None].astype(np.int64) + offsets
+    if call.attributes.get("exclude_outside", 0):
+        weights = np.where((indices < 0) | (indices >= side.inputs), 0, weights)
+    total = weights.sum(axis=1, keepdims=True)
+    return np.clip(indices, 0, side.inputs - 1), weights / np.where(total == 0, 1, total)
+
+
+def _weights(mode: str, distance: NDArray[np.float64], a: float) -> NDArray[np.float64]:
+    x: NDArray[np.float64] = np.abs(distance)
+    if mode == "linear":
+        linear: NDArray[np.float64] = np.clip(1 - x, 0, 1)
+        return linear
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+CONVERTERS: dict[str, Converter] = {"Resize": _resize, "Upsample": _resize}
+"""Converters by the operator's type."""

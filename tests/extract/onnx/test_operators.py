@@ -1,0 +1,255 @@
+"""Converters of ONNX operators, beside ONNX Runtime; each test is one network of many operators, to save builds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from anole.errors import AnoleError
+from conformance import run_model
+
+
+class Network:
+    """Operators side by side, whose inputs are random."""
+
+    def __init__(self, opset: int = 18) -> None:
+        self.rng = np.random.default_rng(0)
+        self.nodes: list[Any] = []
+        self.inputs: dict[str, NDArray[Any]] = {}
+        self.weights: list[Any] = []
+        self.opset = opset
+
+    def input(self, *shape: int) -> str:
+        """Returns the name of an input of float32 numbers."""
+        return self.given(self.rng.standard_normal(shape).astype(np.float32))
+
+    def given(self, values: NDArray[Any]) -> str:
+        """Returns the name of an input with these values."""
+        self.inputs[f"x{len(self.inputs)}"] = values
+        return f"x{len(self.inputs) - 1}"
+
+    def weight(self, values: Any, dtype: str = "float32") -> str:
+        """Returns the name of a constant."""
+        self.weights.append(numpy_helper.from_array(np.asarray(values, dtype), f"w{len(self.weights)}"))
+        return str(self.weights[-1].name)
+
+    def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> None:
+        """Adds an operator."""
+        start = f"{len(self.nodes)}_{operator}"
+        names = [f"{start}_{index}" for index in range(outputs)]
+        self.nodes.append(helper.make_node(operator, inputs, names, name=start, **attributes))
+
+    def check(self, folder: Path, tolerance: float = 1e-4) -> None:
+        """Compares all outputs with those of ONNX Runtime."""
+        model = self._model()
+        names = [value.name for value in model.graph.output]
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        expected = session.run(None, self.inputs)
+        del model.graph.output[:]
+        for name, values in zip(names, expected, strict=True):
+            kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+            model.graph.output.append(helper.make_tensor_value_info(name, kind, values.shape))
+        found = run_model(model, self.inputs, folder / "net.onnx")
+        for name, mine, theirs in zip(names, found, expected, strict=True):
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), name
+            np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
+
+    def _model(self) -> onnx.ModelProto:
+        values = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in self.inputs.items()
+        ]
+        outputs = [helper.make_empty_tensor_value_info(name) for node in self.nodes for name in node.output]
+        graph = helper.make_graph(self.nodes, "net", values, outputs, self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
+        model.ir_version = 9
+        return onnx.shape_inference.infer_shapes(model)
+
+
+def test_resize(tmp_path: Path) -> None:
+    net = Network()
+    image = net.input(1, 2, 7, 6)
+    for mode in ("nearest", "linear", "cubic"):
+        for position in ("half_pixel", "align_corners", "pytorch_half_pixel"):
+            sizes = net.weight([1, 2, 10, 4], "int64")
+            net.add("Resize", image, "", "", sizes, mode=mode, coordinate_transformation_mode=position)
+    scales = net.weight([1, 1, 1.7, 0.6])
+    net.add("Resize", image, "", scales, mode="nearest")
+    net.add("Resize", image, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric")
+    net.add("Resize", image, "", scales, mode="linear", antialias=1)
+    net.add("Resize", image, "", scales, mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
+    net.add("Resize", image, "", "", net.weight([5, 9], "int64"), mode="linear", axes=[3, 2])
+    net.add("Resize", net.input(2, 3, 5), "", net.weight([1, 1, 2]), mode="linear")
+    net.check(tmp_path)
+
+
+def test_pooling(tmp_path: Path) -> None:
+    net = Network()
+    image = net.input(1, 2, 9, 8)
+    net.add("MaxPool", image, outputs=2, kernel_shape=[3, 2], strides=[2, 2], ceil_mode=1)
+    net.add("MaxPool", image, outputs=2, kernel_shape=[2, 2], dilations=[2, 3], storage_order=1, pads=[1, 0, 1, 1])
+    net.add("MaxPool", image, kernel_shape=[2, 2], strides=[2, 1], auto_pad="SAME_LOWER")
+    net.add("LpPool", image, kernel_shape=[3, 2], strides=[2, 3], ceil_mode=1, p=3)
+    net.add("LpPool", image, kernel_shape=[2, 2], auto_pad="SAME_UPPER", p=1)
+    net.check(tmp_path)
+
+
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_transposed_convolutions(tmp_path: Path, is_constant: bool) -> None:
+    net = Network()
+    values = net.rng.standard_normal((4, 3, 3, 2)).astype(np.float32)
+    weight = net.weight(values) if is_constant else net.given(values)
+    image = net.input(1, 4, 5, 6)
+    net.add("ConvTranspose", image, weight, net.weight([1, 2, 3]), strides=[2, 3], output_shape=[10, 18])
+    net.add("ConvTranspose", image, weight, strides=[2, 2], auto_pad="SAME_LOWER")
+    net.add("ConvTranspose", image, weight, group=2, pads=[1, 0, 0, 1], output_padding=[0, 1], strides=[1, 2])
+    net.check(tmp_path)
+
+
+def test_blocks_and_deformations(tmp_path: Path) -> None:
+    net = Network(19)
+    net.add(
+        "Col2Im", net.input(1, 12, 6), net.weight([4, 4], "int64"), net.weight([3, 2], "int64"), strides=[1, 2],
+        pads=[1, 0, 0, 1],
+    )  # fmt: skip
+    net.add(
+        "DeformConv", net.input(1, 4, 5, 6), net.input(6, 2, 3, 3), net.input(1, 36, 3, 4), net.input(6),
+        net.input(1, 18, 3, 4), group=2, offset_group=2,
+    )  # fmt: skip
+    net.check(tmp_path)
+
+
+def test_quantised_operators(tmp_path: Path) -> None:
+    net = Network(21)
+    rng = net.rng
+    image, weight = rng.integers(0, 256, (1, 4, 6, 5)).astype(np.uint8), rng.integers(-128, 128, (6, 4, 3, 3))
+    x, w = net.given(image), net.weight(weight, "int8")
+    zero, centre = net.weight(7, "uint8"), net.weight(0, "int8")
+    scales = net.weight(rng.uniform(0.01, 0.02, 6))
+    net.add("ConvInteger", x, w, zero, pads=[1, 1, 1, 1], strides=[2, 1])
+    bias, zeros = net.weight(rng.integers(-999, 999, 6), "int32"), net.weight([0] * 6, "int8")
+    net.add("QLinearConv", x, net.weight(0.03), zero, w, scales, zeros, net.weight(0.2), zero, bias, pads=[1] * 4)
+    a, b = net.given(rng.integers(0, 256, (3, 8)).astype(np.uint8)), net.weight(rng.integers(-128, 128, (8, 6)), "int8")
+    net.add("MatMulInteger", a, b, zero, centre)
+    net.add("QLinearMatMul", a, net.weight(0.03), zero, b, net.weight(0.01), centre, net.weight(0.1), zero)
+    data = net.input(3, 6)
+    net.add("DynamicQuantizeLinear", data, outputs=3)
+    net.add("QuantizeLinear", data, scales, zeros, axis=1)
+    net.add("DequantizeLinear", a, net.weight([0.5, 0.25, 2]), net.weight([1, 2, 3], "uint8"), axis=0)
+    blocks = net.weight(rng.uniform(0.5, 2, (3, 2)))
+    net.add("QuantizeLinear", data, blocks, net.weight([[0, 1]] * 3, "int8"), axis=1, block_size=3)
+    net.check(tmp_path)
+
+
+def test_indexing(tmp_path: Path) -> None:
+    net = Network()
+    data, places = (
+        net.input(4, 3, 5),
+        net.given(net.rng.permutation(4)[:2][:, None, None] + np.zeros((2, 3, 2), int) - 4),
+    )
+    updates = net.input(2, 3, 2)
+    for reduction in ("none", "add", "mul", "min", "max"):
+        net.add("ScatterElements", data, places, updates, axis=0, reduction=reduction)
+    values = net.given(np.array([2, 5], np.float32))
+    net.add("OneHot", net.given(np.array([[1, -1], [0, 9]])), net.weight(4, "int64"), values, axis=1)
+    net.add("ReverseSequence", data, net.given(np.array([1, 4, 2])), batch_axis=1, time_axis=0)
+    pads = net.weight([-1, 0, 2, 1, -1, 0], "int64")
+    net.add("Pad", data, pads, net.given(np.array(3, np.float32)))
+    net.add("Compress", data, net.weight([1, 0, 1, 1], "bool"), axis=0)
+    image = net.input(1, 1, 2, 2)
+    net.add("MaxUnpool", image, net.given(np.array([[[[5, 7], [13, 15]]]])), kernel_shape=[2, 2], strides=[2, 2])
+    net.check(tmp_path)
+
+
+def test_elementwise(tmp_path: Path) -> None:
+    net = Network()
+    a, b = net.input(3, 4), net.input(4)
+    for operator in ("Max", "Min", "Mean", "Sum"):
+        net.add(operator, a, b, net.weight(0.1))
+    for operator in ("Cosh", "Sinh"):
+        net.add(operator, a)
+    net.add("Mod", a, b, fmod=1)
+    infinite = net.given(np.array([np.inf, -np.inf, 0, np.nan], np.float32))
+    net.add("IsInf", infinite, detect_negative=0)
+    net.add("IsInf", infinite, detect_positive=0)
+    integers = net.given(np.array([-3, 2, 7, 5]))
+    net.add("Pow", integers, net.weight([3, 30, 11, 0], "int64"))
+    net.add("Pow", a, net.weight([2, 3, 0, 1], "int32"))
+    net.add("Pow", integers, net.weight([2, 0.5, 2, 1]))
+    net.add("EyeLike", a, k=1, dtype=onnx.TensorProto.INT32)
+    net.add("Dropout", a, outputs=2)
+    net.check(tmp_path)
+
+
+def test_axes(tmp_path: Path) -> None:
+    net = Network()
+    data = net.input(2, 3, 4)
+    net.add("LpNormalization", data, axis=1, p=1)
+    net.add("LpNormalization", data, axis=-1)
+    net.add("LayerNormalization", data, net.input(3, 4), net.input(3, 4), axis=1, outputs=3)
+    masked = net.given(np.array([[-np.inf, -np.inf], [1, 2]], np.float32))
+    net.add("ReduceMax", masked, net.weight([1], "int64"), keepdims=0)
+    net.add("Det", net.input(2, 3, 3))
+    net.add("CumSum", data, net.weight(1, "int64"), exclusive=1, reverse=1)
+    net.check(tmp_path)
+
+
+def test_counts_of_ngrams(tmp_path: Path) -> None:
+    net = Network()
+    net.add(
+        "TfIdfVectorizer",
+        net.given(np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]])), min_gram_length=1, mode="TFIDF",
+        max_gram_length=2, max_skip_count=2, ngram_counts=[0, 4], ngram_indexes=[0, 1, 2, 3, 4, 5, 6],
+        pool_int64s=[2, 3, 5, 4, 5, 6, 7, 8, 6, 7], weights=[2.0, 1, 1, 1, 3, 1, 1],
+    )  # fmt: skip
+    net.check(tmp_path)
+
+
+def test_spectra(tmp_path: Path) -> None:
+    net = Network(20)
+    net.add("DFT", net.input(2, 10, 3, 1), net.weight(12, "int64"), net.weight(1, "int64"), onesided=1)
+    net.add("DFT", net.input(2, 6, 2), net.weight(6, "int64"), net.weight(1, "int64"), inverse=1)
+    window = net.weight(np.hanning(16))
+    net.add("STFT", net.input(1, 64, 1), net.weight(8, "int64"), window, net.weight(16, "int64"), onesided=1)
+    net.check(tmp_path)
+
+
+REFUSALS = {
+    "mode linear of uint8": (
+        "Resize",
+        [("x", "uint8", (1, 1, 4, 4)), ("", None, None), ([1, 1, 2, 2], "float32")],
+        {"mode": "linear"},
+    ),
+    "output_shape: only [1, 1, 4, 4]": (
+        "MaxUnpool",
+        [("x", "float32", (1, 1, 2, 2)), ("i", "int64", (1, 1, 2, 2)), ([1, 1, 5, 5], "int64")],
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+    ),
+    "found 5 x 5": ("Det", [("x", "float32", (5, 5))], {}),
+    "found negative pads": ("Pad", [("x", "float32", (4,)), ([-1, 0], "int64")], {"mode": "edge"}),
+}
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+def test_a_refusal_names_the_operator_and_what_is_wrong(tmp_path: Path, message: str) -> None:
+    operator, operands, attributes = REFUSALS[message]
+    net, names = Network(), []
+    for value, *kind in operands:
+        if isinstance(value, str):
+            names.append(net.given(np.zeros(kind[1], kind[0])) if value else "")
+        else:
+            names.append(net.weight(value, kind[0]))
+    net.add(operator, *names, **attributes)
+    model = net._model()
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info(net.nodes[0].output[0], 1, None))
+    with pytest.raises(AnoleError) as caught:
+        run_model(model, net.inputs, tmp_path / "net.onnx")
+    assert message in str(caught.value) and operator in str(caught.value)
