@@ -38,7 +38,7 @@ def extract_tasks(
     from anole.extract.graph import find_layers
 
     layers: dict[Workload, list[str]] = {}
-    for position, layer in enumerate(find_layers(load_model(model))):
+    for position, layer in enumerate(find_layers(load_model(model, "any"))):
         if takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)
     tasks = [Task(workload, description, template_version(workload)) for workload in layers]
