@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers clean
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers zoo clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -102,6 +102,11 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/data/kernels.csv
 	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
 	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/data/networks.csv
+
+zoo: env  ## try more than 150 networks of other people, untuned, for hours; resumes where it stopped
+	$(UV) pip install --quiet --group zoo --constraint requirements.lock
+	$(UV) pip install --quiet --group zoo-files --no-deps
+	PYTHONPATH=lib python benchmarks/zoo.py docs/results/data/zoo.csv --mutate
 
 clean:  ## remove everything that was built, and keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz
