@@ -8,7 +8,8 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers conformance clean
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers conformance \
+	zoo clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -106,6 +107,11 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 conformance: env  ## run ONNX's backend suite against Anole, for some minutes
 	PYTHONPATH=lib python benchmarks/conformance.py > conformance.csv.part
 	mv conformance.csv.part docs/results/data/conformance.csv
+
+zoo: env  ## try more than 150 networks of other people, untuned, for hours; resumes where it stopped
+	$(UV) pip install --quiet --group zoo --constraint requirements.lock
+	$(UV) pip install --quiet --group zoo-files --no-deps
+	PYTHONPATH=lib python benchmarks/zoo.py docs/results/data/zoo.csv --mutate
 
 clean:  ## remove everything that was built, and keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz

@@ -152,6 +152,38 @@ def residual_of_other_weights() -> nn.Module:
     return Residual()
 
 
+def residual_with_noise_in_stem() -> nn.Module:
+    return _with_noise(Residual(), "stem.0")
+
+
+def residual_with_noise_in_head() -> nn.Module:
+    return _with_noise(Residual(), "head")
+
+
+def _with_noise(network: nn.Module, layer: str) -> nn.Module:
+    """Changes the weights of one layer by one percent."""
+    weight = network.get_submodule(layer).weight.data
+    weight *= 1 + 0.01 * torch.randn(weight.shape)
+    return network
+
+
+class Shy(nn.Module):
+    """What its layers compute is scaled by almost nothing, as in networks that were not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Conv2d(3, 16, 3, padding=1)
+        self.scale = nn.Parameter(torch.full((16,), 1e-9))
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.scale * torch.relu(self.mix(x)).mean((2, 3)))
+
+
+def shy() -> nn.Module:
+    return Shy()
+
+
 def branches() -> nn.Module:
     return Branches()
 

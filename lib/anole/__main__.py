@@ -269,11 +269,14 @@ def evaluate(folder: Path, output: Path | None) -> None:
     The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network.
     """
     _guard(f"build {folder.name}")
+    from anole.compile.redrawn import compile_redrawn
     from anole.documents.build import read_build
+    from anole.evaluate.slow_kernels import warn_of_slow_kernels
     from anole.evaluate.stage import evaluate_build
 
     _spare_torch(read_build(folder).model_spec)
-    evaluate_build(folder, output or layout.evaluation_path(folder.name))
+    evaluate_build(folder, output or layout.evaluation_path(folder.name), compile_redrawn=compile_redrawn)
+    warn_of_slow_kernels(folder)
 
 
 @main.command()

@@ -14,13 +14,13 @@ import pytest
 
 from anole.documents.evaluation import Evaluation, read_evaluation
 from anole.errors import DocumentError
-from anole.evaluate.comparison import relative_error
+from anole.evaluate.comparison import Comparison, relative_error
 from anole.evaluate.device import _latency
 from anole.evaluate.stage import evaluate_build
 
 # TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
 SCRIPT = """
-import json, os, shutil
+import json, logging, os, shutil
 from dataclasses import replace
 os.environ["TVM_NUM_THREADS"] = "1"
 from pathlib import Path
@@ -35,6 +35,7 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 import tiny
+from anole.compile.redrawn import compile_redrawn
 
 torch.onnx.export(tiny.residual().eval(), (torch.zeros(1, 3, 16, 16),), "net.onnx", verbose=False)
 target = get_target(describe_cpu(threads=1))
@@ -47,9 +48,34 @@ shutil.copytree("torch", "wrong")
 build = read_build(Path("wrong"))
 entry = {**build.entry, "source": "torch:tiny:residual_of_other_weights"}
 write_build(Path("wrong"), replace(build, name="wrong", entry=entry))
-for name in ("torch", "onnx", "wrong"):
+
+def also(name, source):
+    entry = {**build.entry, "source": source}
+    shutil.copytree("torch", name)
+    write_build(Path(name), replace(build, name=name, entry=entry))
+
+for layer in ("stem", "head"):
+    also(f"noisy_{layer}", f"torch:tiny:residual_with_noise_in_{layer}")
+
+def compile_again(source, name):
+    model = ModelSpec("net", source, {"x": (1, 3, 16, 16)})
+    manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
+    compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
+
+compile_again("torch:tiny:shy", "shy")
+shutil.copytree("shy", "shy_and_wrong")
+
+def compile_wrongly(build, folder):
+    shutil.copytree("shy", folder)
+    return build
+
+logging.basicConfig(filename="log.txt", level=logging.INFO)
+names = ("torch", "onnx", "wrong", "noisy_stem", "noisy_head", "shy", "shy_and_wrong")
+for name in names:
+    again = compile_wrongly if name == "shy_and_wrong" else compile_redrawn
     try:
-        evaluate_build(Path(name), Path(f"{name}.json"), pace=Pace(rounds=5, burst_s=0.01, pause_s=0.0))
+        pace = Pace(rounds=5, burst_s=0.01, pause_s=0.0)
+        evaluate_build(Path(name), Path(f"{name}.json"), pace=pace, compile_redrawn=again)
     except AnoleError as error:
         said[name] = str(error)
 print(json.dumps(said))
@@ -100,6 +126,44 @@ def test_a_wrong_build_is_recorded_and_refused(evaluated: tuple[Path, dict[str, 
     assert all(latency.relative_error > 1e-2 for latency in read(folder, "wrong").latencies)
 
 
+@pytest.mark.parametrize("layer", ["stem", "head"])
+def test_noise_of_one_percent_in_one_layer_is_refused(evaluated: tuple[Path, dict[str, str]], layer: str) -> None:
+    _, errors = evaluated
+    assert "the outputs differ from those of torch" in errors[f"noisy_{layer}"]
+
+
+def test_how_much_outputs_depend_on_the_input_is_told(evaluated: tuple[Path, dict[str, str]]) -> None:
+    folder, _ = evaluated
+    evaluation = read(folder, "torch")
+    for latency in evaluation.latencies:
+        assert latency.output_variation is not None and 0.01 < latency.output_variation < 1
+        assert latency.variation_error is not None
+        assert latency.relative_error / 10 < latency.variation_error < 1e-4
+    assert evaluation.redrawn_error is None
+
+
+def test_outputs_that_do_not_depend_on_the_input_are_compared_with_other_weights(
+    evaluated: tuple[Path, dict[str, str]],
+) -> None:
+    folder, errors = evaluated
+    assert "shy" not in errors
+    evaluation = read(folder, "shy")
+    assert evaluation.redrawn_error is not None and 0 < evaluation.redrawn_error < 1e-4
+    assert all(latency.output_variation < 1e-6 for latency in evaluation.latencies)
+    line = next(line for line in (folder / "log.txt").read_text().splitlines() if "is not shown" in line)
+    assert (
+        "outputs do not depend on the input: correctness is not shown" in line
+        and "shy: " in line
+        and "output (by " in line
+    )
+
+
+def test_an_error_that_only_other_weights_show_is_refused(evaluated: tuple[Path, dict[str, str]]) -> None:
+    folder, errors = evaluated
+    assert all(latency.relative_error < 1e-6 for latency in read(folder, "shy_and_wrong").latencies)
+    assert "with other weights, drawn so that the outputs depend on the input" in errors["shy_and_wrong"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -129,4 +193,4 @@ def test_relative_errors() -> None:
 def test_the_speedup_is_that_of_the_rounds_whatever_the_machine_does_between_them() -> None:
     fast, slow = np.full(3, 1e-3), np.full(3, 2e-3)
     times = {"build": [fast, fast, slow, slow, slow], "torch": [2 * fast, 2 * fast, 2 * slow, 2 * slow, fast]}
-    assert _latency("torch", 0.0, times).speedup == pytest.approx(2.0)
+    assert _latency("torch", Comparison(0.0, (1.0,), 0.0), times).speedup == pytest.approx(2.0)

@@ -18,7 +18,12 @@ class Latency:
     Attributes:
         reference: ``torch``, ``onnxruntime``, or ``untuned`` for the same network with default configs.
         speedup: the reference's latency over the build's, the median over the rounds.
-        relative_error: the L2 distance of the outputs, relative to the reference's.
+        relative_error: the L2 distance of the outputs, relative to the reference's; the largest of all outputs and
+            inputs.
+        output_variation: how much the reference's outputs depend on the input: the L2 distance from their mean over
+            several inputs, relative to their norm; the least of all outputs. Near 0, `relative_error` shows nothing.
+        variation_error: the L2 distance of the outputs over all inputs, relative to the reference's from their mean,
+            or to a fifth of their norm if that is more; the largest of all outputs.
         snr_db: signal to noise, in decibel, for a network of whole numbers; None when exact or not asked.
         rounds: how often both took turns.
     """
@@ -32,6 +37,8 @@ class Latency:
     reference_latency_std_s: float | None = None
     snr_db: float | None = None
     rounds: int | None = None
+    output_variation: float | None = None
+    variation_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class Evaluation:
         coverage_share: which share of the build's work is tuned.
         latencies: one for each reference; none where the device is absent.
         absence: why nothing could be run; None when it was.
+        redrawn_error: the `variation_error` of the same network with weights drawn so that its outputs depend on its
+            input; None where they did anyway, or where no such network could be made.
     """
 
     build: str
@@ -52,6 +61,7 @@ class Evaluation:
     coverage_share: float
     latencies: tuple[Latency, ...]
     absence: str | None = None
+    redrawn_error: float | None = None
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -1,8 +1,9 @@
-"""Random inputs for a build and its references, and the relative error between their outputs."""
+"""Random inputs for a build and its references, and how far apart their outputs are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,106 @@ from numpy.typing import NDArray
 
 from anole.documents.build import Build, TensorInfo
 
+LEAST_VARIATION = 1e-2
+"""The least variation of an output that shows anything: below it, an error may hide in what is always the same."""
+
+_ROUNDING = 0.2
+"""The variation below which errors are not compared with less: rounding does not shrink with the variation."""
+
+_BROKEN = 1e300
+"""The error of outputs that are not numbers, or have other shapes."""
+
+_PATCHES = 8
+"""Patches of equal values along each axis of an input that is not mere noise."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far a build's outputs are from a reference's on several inputs.
+
+    Attributes:
+        relative_error: the largest relative L2 distance of any output on any input.
+        variation: how much each output of the reference depends on the input: the L2 distance from its mean over the
+            inputs, relative to its L2 norm.
+        variation_error: the largest L2 distance of any output over all inputs, relative to the reference's from its
+            mean over the inputs, or to a fifth of its norm if that is more.
+    """
+
+    relative_error: float
+    variation: tuple[float, ...]
+    variation_error: float
+
+    @property
+    def output_variation(self) -> float:
+        """The variation of the output that depends least on the input."""
+        return min(self.variation, default=0.0)
+
 
 def draw_inputs(build: Build) -> list[NDArray[Any]]:
-    """Returns the random inputs on which a build is checked and timed."""
-    return [_draw(info, seed) for seed, info in enumerate(build.inputs)]
+    """Returns the random inputs on which a build is timed."""
+    return [_draw(info, seed, info.shape) for seed, info in enumerate(build.inputs)]
 
 
-def _draw(info: TensorInfo, seed: int) -> NDArray[Any]:
+def draw_samples(build: Build) -> list[list[NDArray[Any]]]:
+    """Returns the inputs on which a build is checked: those on which it is timed, other noise, and patches."""
+    noise = [_draw(info, seed, info.shape) for seed, info in enumerate(build.inputs, 1000)]
+    patches = [_in_patches(info, seed) for seed, info in enumerate(build.inputs, 2000)]
+    return [draw_inputs(build), noise, patches]
+
+
+def _draw(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
     """Returns random values for an input: standard normal for floats, zeros and ones for integers."""
     rng = np.random.default_rng(seed)
     if info.dtype.startswith("float"):
-        return np.asarray(rng.standard_normal(info.shape), info.dtype)
-    return np.asarray(rng.integers(0, 2, info.shape), info.dtype)
+        return np.asarray(rng.standard_normal(shape), info.dtype)
+    return np.asarray(rng.integers(0, 2, shape), info.dtype)
+
+
+def _in_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
+    """Returns random values that are equal within patches, as neighbours in pictures and sounds nearly are."""
+    found = _draw(info, seed, [min(size, _PATCHES) for size in info.shape])
+    for axis, size in enumerate(info.shape):
+        found = np.take(found, np.arange(size) * min(size, _PATCHES) // max(size, 1), axis)
+    return np.ascontiguousarray(found)
+
+
+def compare_outputs(found: Sequence[Sequence[NDArray[Any]]], expected: Sequence[Sequence[NDArray[Any]]]) -> Comparison:
+    """Compares outputs.
+
+    Args:
+        found: the outputs of a build for each input.
+        expected: those of a reference.
+    """
+    errors = [relative_error(mine, theirs) for mine, theirs in zip(found, expected, strict=True)]
+    outputs = [np.stack([each.astype(np.float64) for each in output]) for output in zip(*expected, strict=True)]
+    with np.errstate(all="ignore"):
+        variation = tuple(_ratio(output - output.mean(0), _norm(output)) for output in outputs)
+        if max(errors) >= _BROKEN:
+            return Comparison(max(errors), variation, _BROKEN)
+        mine = [np.stack(output) for output in zip(*found, strict=True)]
+        distances = [
+            _ratio(one - other, _norm(other) * max(share, _ROUNDING))
+            for one, other, share in zip(mine, outputs, variation, strict=True)
+        ]
+    return Comparison(max(errors), variation, max(distances, default=0.0))
+
+
+def _ratio(distance: NDArray[Any], size: float) -> float:
+    """Returns the L2 norm of a distance over a size; 0 for what is not a number."""
+    ratio = _norm(distance) / max(size, 1e-30)
+    return ratio if np.isfinite(ratio) else 0.0
+
+
+def _norm(values: NDArray[Any]) -> float:
+    return float(np.linalg.norm(values.ravel()))
 
 
 def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
     """Returns the largest relative L2 distance of any output; 1e300 for NaN, infinity or other shapes."""
     if [array.shape for array in found] != [array.shape for array in expected]:
-        return 1e300
+        return _BROKEN
     distances = []
     for mine, theirs in zip(found, expected, strict=True):
         wide = theirs.astype(np.float64)
         distances.append(float(np.linalg.norm(mine - wide) / max(float(np.linalg.norm(wide)), 1e-30)))
-    return max((d if np.isfinite(d) else 1e300 for d in distances), default=0.0)
+    return max((d if np.isfinite(d) else _BROKEN for d in distances), default=0.0)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency
-from anole.evaluate.comparison import relative_error
-from anole.evaluate.engines import build_engine, reference_engines
+from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
+from anole.evaluate.engines import build_engine, reference_engines, torch_engine
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.measure.site import Site, site_of
 from anole.targets.base import Device
@@ -40,18 +40,32 @@ class DeviceRunner:
         runs_on, threads = self._target.runs_on, self.threads
         with self._prepared() as site, reference_engines(build.model_spec, inputs, threads, runs_on) as references:
             compiled = build_engine(folder, inputs, runs_on, threads)
-            found = compiled.compute()
-            errors = {engine.name: relative_error(found, engine.compute()) for engine in references}
+            samples = draw_samples(build)
+            found = compiled.compute_each(samples)
+            compared = {engine.name: compare_outputs(found, engine.compute_each(samples)) for engine in references}
             with site.timing():
                 times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
-        latencies = [_latency(name, error, times) for name, error in errors.items()]
+        latencies = [_latency(name, comparison, times) for name, comparison in compared.items()]
         for latency in latencies:
             _log.info(
                 "%s: %.3f ms, against %.3f ms of %s (%.2fx), relative error %.1e",
                 *(build.name, 1e3 * latency.latency_s, 1e3 * latency.reference_latency_s, latency.reference),
                 *(latency.speedup, latency.relative_error),
             )
+        _warn_of_constant_outputs(build, next(iter(compared.values())))
         return latencies
+
+    def check_redrawn(self, folder: Path, build: Build) -> Comparison:
+        """Compares a build of other weights with the same weights in torch."""
+        import torch
+
+        from anole.extract.torch import make_network
+
+        samples, runs_on = draw_samples(build), self._target.runs_on
+        network = make_network(build.model_spec, "drawn")
+        reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
+        found = build_engine(folder, samples[0], runs_on, self.threads).compute_each(samples)
+        return compare_outputs(found, reference.compute_each(samples))
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Returns the outputs of a build, in order."""
@@ -66,7 +80,21 @@ class DeviceRunner:
             yield site
 
 
-def _latency(name: str, error: float, times: Mapping[str, Sequence[NDArray[np.float64]]]) -> Latency:
+def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
+    """Names the outputs that are the same for every input, so that no comparison of them can fail."""
+    constant = [
+        f"{info.name} (by {share:.1g} of its norm)"
+        for info, share in zip(build.outputs, comparison.variation, strict=False)
+        if share < LEAST_VARIATION
+    ]
+    if constant:
+        _log.warning(
+            "%s: outputs do not depend on the input: correctness is not shown: they vary by less than %g: %s",
+            *(build.name, LEAST_VARIATION, ", ".join(constant)),
+        )
+
+
+def _latency(name: str, comparison: Comparison, times: Mapping[str, Sequence[NDArray[np.float64]]]) -> Latency:
     own, reference = np.concatenate(times["build"]), np.concatenate(times[name])
     rounds = zip(times["build"], times[name], strict=True)
     return Latency(
@@ -77,6 +105,8 @@ def _latency(name: str, error: float, times: Mapping[str, Sequence[NDArray[np.fl
         reference_latency_std_s=float(np.std(reference)),
         # A shared machine often changes its speed between rounds, but rarely within one.
         speedup=float(np.median([np.median(theirs) / np.median(mine) for mine, theirs in rounds])),
-        relative_error=error,
+        relative_error=comparison.relative_error,
         rounds=len(times["build"]),
+        output_variation=comparison.output_variation,
+        variation_error=comparison.variation_error,
     )

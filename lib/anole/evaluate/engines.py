@@ -37,15 +37,28 @@ class Engine:
     Attributes:
         run: runs the network once; its return value is engine-specific.
         outputs: converts that value to arrays.
+        give: gives the network other inputs of the same shapes; None if it only runs on those that it began with.
     """
 
     name: str
     run: Callable[[], Any]
     outputs: Callable[[Any], Arrays]
+    give: Callable[[Sequence[NDArray[Any]]], None] | None = None
 
     def compute(self) -> Arrays:
         """Runs the network once and returns its outputs."""
         return self.outputs(self.run())
+
+    def compute_each(self, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
+        """Runs the network once on each of several inputs, and gives it the first ones again."""
+        assert self.give is not None
+        found = []
+        for inputs in samples:
+            self.give(inputs)
+            # An engine may write its next outputs over these.
+            found.append([np.array(array) for array in self.compute()])
+        self.give(samples[0])
+        return found
 
 
 def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int) -> Engine:
@@ -71,10 +84,13 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
         device.sync()
         return found
 
+    def give(others: Sequence[NDArray[Any]]) -> None:
+        arguments[:] = [tvm.runtime.tensor(array, device) for array in others]
+
     def outputs(found: Any) -> Arrays:
         return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
 
-    return Engine("build", run, outputs)
+    return Engine("build", run, outputs, give)
 
 
 def load_machine(folder: Path, runs_on: str, threads: int) -> VirtualMachine:
@@ -144,14 +160,19 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
 
     from anole.extract.torch import tensors_of
 
+    now = list(arguments)
+
     def run() -> Any:
         with torch.inference_mode():
-            found = network(*arguments)
-        if arguments[0].is_cuda:
+            found = network(*now)
+        if now[0].is_cuda:
             torch.cuda.synchronize()
         return found
 
-    return Engine(name, run, lambda found: [tensor.cpu().numpy() for tensor in tensors_of(found)])
+    def give(others: Sequence[NDArray[Any]]) -> None:
+        now[:] = [torch.from_numpy(array).to(old.device) for array, old in zip(others, now, strict=True)]
+
+    return Engine(name, run, lambda found: [tensor.cpu().numpy() for tensor in tensors_of(found)], give)
 
 
 def export_onnx(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
@@ -194,5 +215,10 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
     except Exception as error:
         # Each kind of failure in ONNX Runtime raises its own type, without a common base class.
         raise BuildError(f"{path}: ONNX Runtime {onnxruntime.__version__} cannot load it: {error}") from error
-    feeds = {each.name: array for each, array in zip(session.get_inputs(), inputs, strict=True)}
-    return Engine("onnxruntime", lambda: session.run(None, feeds), lambda found: list(map(np.asarray, found)))
+    feeds: dict[str, NDArray[Any]] = {}
+
+    def give(others: Sequence[NDArray[Any]]) -> None:
+        feeds.update({each.name: array for each, array in zip(session.get_inputs(), others, strict=True)})
+
+    give(inputs)
+    return Engine("onnxruntime", lambda: session.run(None, feeds), lambda found: list(map(np.asarray, found)), give)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency
+from anole.evaluate.comparison import Comparison
 from anole.evaluate.interleave import Pace
 
 
@@ -33,12 +34,24 @@ class NetworkRunner(Protocol):
         Args:
             folder: folder of the build.
             build: the build's description.
-            inputs: the network's inputs.
+            inputs: the network's inputs, on which it is timed.
             pace: how long to measure.
 
         Raises:
             BuildError: the build cannot be run or, if `is_exact`, is wrong.
             ExtractError: the model, which is a reference, cannot be loaded.
+        """
+
+    def check_redrawn(self, folder: Path, build: Build) -> Comparison:
+        """Compares a build of other weights with the same weights in torch; called only if not `is_exact`.
+
+        Args:
+            folder: folder of the build whose weights were drawn, see `anole.extract.weights`.
+            build: the build's description.
+
+        Raises:
+            BuildError: the build cannot be run.
+            ExtractError: the model, which is the reference, cannot be loaded.
         """
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import Evaluation, Latency, write_evaluation
-from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.errors import AnoleError, BuildError
+from anole.evaluate.comparison import LEAST_VARIATION, draw_inputs
 from anole.evaluate.interleave import Pace
 from anole.evaluate.network_runner import NetworkRunner
 from anole.host.machine import host_facts, software_versions
@@ -19,8 +21,11 @@ from anole.targets.base import named_object
 
 _log = logging.getLogger(__name__)
 
+CompileRedrawn = Callable[[Build, Path], Build]
+
 MAX_RELATIVE_ERROR = 1e-4
-"""The largest allowed L2 distance from a reference, relative to the reference's L2 norm."""
+"""The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
+reference's outputs depend on the input."""
 
 
 def evaluate_build(
@@ -28,6 +33,7 @@ def evaluate_build(
     output: Path,
     max_relative_error: float = MAX_RELATIVE_ERROR,
     pace: Pace | None = None,
+    compile_redrawn: CompileRedrawn | None = None,
 ) -> Evaluation:
     """Compares a build with its references, on the same inputs and threads, and times all of them in turns.
 
@@ -38,6 +44,8 @@ def evaluate_build(
         output: where the evaluation is written, whether the outputs are correct or not.
         max_relative_error: the largest allowed difference from a reference.
         pace: how long to measure.
+        compile_redrawn: compiles a build once more with other weights, see `anole.compile.redrawn`; called for torch
+            models whose outputs do not depend on their input, and None if it shall not be.
 
     Returns:
         The evaluation, as in the file; if the device is absent, it gives the reason and no measurements.
@@ -57,15 +65,56 @@ def evaluate_build(
         return evaluation
     latencies = runner.compare(folder, build, draw_inputs(build), pace or Pace())
     evaluation = _evaluation(build, runner.threads, latencies)
+    if not runner.is_exact and _is_constant(evaluation):
+        if compile_redrawn is not None and build.model_spec.scheme == "torch":
+            evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_redrawn))
     write_evaluation(output, evaluation)
     _log.info("%s: %.1f %% of the work is tuned", build.name, 100 * build.coverage.share)
-    for latency in latencies if not runner.is_exact else ():
-        if not latency.relative_error <= max_relative_error:
-            raise BuildError(
-                f"{folder}: the outputs differ from those of {latency.reference}: "
-                f"relative error {latency.relative_error:.2g}; at most {max_relative_error:g} is allowed"
-            )
+    if not runner.is_exact:
+        _refuse_errors(folder, evaluation, max_relative_error)
     return evaluation
+
+
+def _is_constant(evaluation: Evaluation) -> bool:
+    """Whether an output of the network does not depend on the input."""
+    return any((latency.output_variation or 0.0) < LEAST_VARIATION for latency in evaluation.latencies)
+
+
+def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: CompileRedrawn) -> float | None:
+    """Returns the error of the same network with other weights; None if there is none to compare."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "redrawn")
+        try:
+            comparison = runner.check_redrawn(folder, compile_redrawn(build, folder))
+        except AnoleError as error:
+            _log.warning("%s: could not be compared with other weights: %s", build.name, error)
+            return None
+    shown = comparison.output_variation >= LEAST_VARIATION
+    _log.info(
+        "%s: with weights drawn so that the outputs depend on the input, they %s: error relative to that %.1e",
+        *(build.name, "do" if shown else "still do not all", comparison.variation_error),
+    )
+    return comparison.variation_error
+
+
+def _refuse_errors(folder: Path, evaluation: Evaluation, most: float) -> None:
+    """Raises a `BuildError` if outputs are too far from a reference's."""
+    for latency in evaluation.latencies:
+        kinds = {
+            "relative error": latency.relative_error,
+            "error relative to how much they depend on the input": latency.variation_error or 0.0,
+        }
+        for kind, error in kinds.items():
+            if not error <= most:
+                raise BuildError(
+                    f"{folder}: the outputs differ from those of {latency.reference}: "
+                    f"{kind} {error:.2g}; at most {most:g} is allowed"
+                )
+    if not (evaluation.redrawn_error or 0.0) <= most:
+        raise BuildError(
+            f"{folder}: with other weights, drawn so that the outputs depend on the input, they differ from those of "
+            f"torch: error {evaluation.redrawn_error:.2g} relative to that; at most {most:g} is allowed"
+        )
 
 
 def _evaluation(build: Build, threads: int, latencies: Sequence[Latency], absence: str | None = None) -> Evaluation:

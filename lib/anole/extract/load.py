@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported
+    from anole.extract.weights import Weights
     from anole.spec.entries import ModelSpec
 
 EXTRACT_VERSION = 7
 """Raised whenever the same model would give other tasks or another network to compile."""
 
 
-def load_model(model: ModelSpec) -> Imported:
+def load_model(model: ModelSpec, weights: Weights = "own") -> Imported:
     """Imports a model and brings it into the normal form from which tasks are read and builds are compiled.
+
+    Args:
+        model: the model's entry.
+        weights: which weights a torch model has, see `anole.extract.weights.Weights`; an ONNX file always has its own.
 
     Raises:
         ExtractError: the model cannot be loaded or imported; the message says why.
@@ -26,4 +31,4 @@ def load_model(model: ModelSpec) -> Imported:
         return normalize(model, import_onnx(model))
     from anole.extract.torch import import_torch
 
-    return normalize(model, import_torch(model))
+    return normalize(model, import_torch(model, weights))

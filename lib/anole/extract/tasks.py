@@ -38,7 +38,7 @@ def extract_tasks(
     from anole.extract.graph import find_layers
 
     layers: dict[Workload, list[str]] = {}
-    imported = load_model(model)
+    imported = load_model(model, "any")
     for position, layer in enumerate(find_layers(imported)):
         if takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)

@@ -20,6 +20,7 @@ from anole.errors import ExtractError, cause, suggestion
 from anole.extract.decompose import decompose
 from anole.extract.guard import step
 from anole.extract.imported import Imported
+from anole.extract.weights import Weights, draw_weights, vary_constants
 from anole.spec.source import model_files
 
 if TYPE_CHECKING:
@@ -32,8 +33,12 @@ _FAILURES = (Exception, SystemExit)
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
-def import_torch(model: ModelSpec) -> Imported:
+def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     """Imports a torch model through `torch.export`.
+
+    Args:
+        model: the model's entry.
+        weights: which weights it has.
 
     Raises:
         ExtractError: the model cannot be made, does not run on its inputs, or has an operator that TVM lacks.
@@ -42,7 +47,7 @@ def import_torch(model: ModelSpec) -> Imported:
 
     from anole.extract.converters import CONVERTERS
 
-    network = make_network(model)
+    network = make_network(model, weights)
     arguments = example_inputs(model)
     output = run_network(model, network, arguments)
     try:
@@ -68,15 +73,25 @@ def import_torch(model: ModelSpec) -> Imported:
     )
 
 
-def make_network(model: ModelSpec) -> torch.nn.Module:
+def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
     """Returns the network in inference mode; its random weights, if it has any, are the same in every process.
+
+    Args:
+        model: the model's entry.
+        weights: which weights it has; networks of torchvision come without.
 
     Raises:
         ExtractError: there is no such network, or it cannot be made.
     """
     torch.manual_seed(_SEED)
-    network = _from_torchvision(model) if model.scheme == "torchvision" else _from_factory(model)
-    return network.eval()
+    has_none = model.scheme == "torchvision"
+    network = (_from_torchvision(model) if has_none else _from_factory(model)).eval()
+    if has_none and weights == "any":
+        vary_constants(network)
+    elif has_none or weights == "drawn":
+        with step("drawing weights"):
+            draw_weights(network, tuple(example_inputs(model).values()))
+    return network
 
 
 def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
@@ -141,20 +156,7 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
         raise ExtractError(
             f"model {model.name}: torchvision cannot make {model.location}: {cause(error, line=0)}"
         ) from error
-    _unsettle_batch_norms(network)
     return network
-
-
-def _unsettle_batch_norms(network: torch.nn.Module) -> None:
-    """Gives untrained batch-norms non-trivial statistics and scales, so that folding them has an effect."""
-    for layer in network.modules():
-        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
-            for value, around in ((layer.running_mean, 0), (layer.running_var, 1)):
-                if value is not None:
-                    value.uniform_(around - 0.25, around + 0.25)
-            for scale, around in ((layer.bias, 0), (layer.weight, 1)):
-                if scale is not None:
-                    torch.nn.init.uniform_(scale, around - 0.25, around + 0.25)
 
 
 def _from_factory(model: ModelSpec) -> torch.nn.Module:

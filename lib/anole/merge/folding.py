@@ -152,6 +152,7 @@ def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
         "host": canonical_json(evaluation.host),
         "versions": canonical_json(evaluation.versions),
         "created_at": evaluation.created_at,
+        "redrawn_error": evaluation.redrawn_error,
     }
     changes.entities.add(("evaluation", evaluation.build))
     if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):

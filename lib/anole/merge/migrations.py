@@ -290,6 +290,19 @@ def checksums(db: Database) -> None:
     )
 
 
+@migrations()
+def output_variations(db: Database) -> None:
+    """Adds how much a network's outputs depend on its input, and the build's error relative to that."""
+    _execute(
+        db,
+        """
+        alter table evaluation add column output_variation real;
+        alter table evaluation add column variation_error real;
+        alter table evaluation add column redrawn_error real;
+        """,
+    )
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anole.documents.build import Build, BuiltKernel, read_build
+from anole.documents.build import Build, read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.kernel_times import KernelTimes, time_kernels
+from anole.evaluate.kernel_times import time_kernels
+from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.site import site_of
 from anole.targets import get_target
 from anole.targets.base import Observable, Place
@@ -18,50 +19,6 @@ from anole.targets.base import Observable, Place
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
-
-
-@dataclass(frozen=True)
-class Roofline:
-    """The machine's peak rates, measured in the same process as the kernels.
-
-    Attributes:
-        flop_per_s: peak rate of multiply-adds from registers, two operations each.
-        bytes_per_s: memory bandwidth of a copy, counting bytes read and bytes written.
-    """
-
-    flop_per_s: float
-    bytes_per_s: float
-
-    def least_s(self, flop: int, size_bytes: int) -> float:
-        """Returns a lower bound of the seconds that a number of operations on an amount of memory take."""
-        return max(flop / self.flop_per_s, size_bytes / self.bytes_per_s)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One kernel, with all of its calls added up.
-
-    Attributes:
-        layers: the layers whose anchor operators it contains; empty if it contains none.
-        share: its share of the whole network's time.
-        roofline: its speed as a share of the roofline; above 1 if its data comes from a cache.
-    """
-
-    kernel: str
-    layers: tuple[str, ...]
-    calls: int
-    seconds: float
-    share: float
-    flop: int
-    size_bytes: int
-    roofline: float
-
-    @property
-    def rate(self) -> str:
-        """Its rate as text: arithmetic if it contains an anchor, memory otherwise."""
-        if self.flop:
-            return f"{self.flop / self.seconds / 1e9:.1f} GFLOP/s"
-        return f"{self.size_bytes / self.seconds / 1e9:.1f} GB/s"
 
 
 @dataclass(frozen=True)
@@ -104,10 +61,8 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     os.environ.update(target.environment())
     with site_of(target).timing():
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
-        peak = Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s())
-    # TVM may have compiled a listed reshape to a view, which is never called.
-    called = (kernel for kernel in build.kernels if kernel.name in times.kernels_s)
-    rows = tuple(_row(kernel, times, peak) for kernel in called)
+        peak = measure_roofline(target)
+    rows = rows_of(build.kernels, times, peak)
     kernels_s = sum(row.seconds for row in rows)
     return Profile(build.name, target.threads, rows, kernels_s, times.whole_s, peak)
 
@@ -148,13 +103,6 @@ def _observable(folder: Path, build: Build) -> Observable:
     if observable is None:
         raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the CPU can be profiled")
     return observable
-
-
-def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
-    seconds, calls = times.kernels_s[kernel.name], kernel.calls
-    flop, size_bytes = calls * kernel.flop, calls * kernel.size_bytes
-    share, roofline = seconds / times.whole_s, peak.least_s(flop, size_bytes) / seconds
-    return Row(kernel.name, kernel.layers, calls, seconds, share, flop, size_bytes, roofline)
 
 
 def _cut(words: str) -> Text:

@@ -1,0 +1,69 @@
+"""Warns of kernels that take a considerable share of a network's time and are far from the machine's roofline."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from anole.documents.build import read_build
+from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.kernel_times import time_kernels
+from anole.evaluate.roofline import Row, measure_roofline, rows_of
+from anole.measure.site import site_of
+from anole.targets import get_target
+
+_log = logging.getLogger(__name__)
+
+_LEAST_SHARE = 0.05
+"""The share of the network's time from which a kernel is worth a warning."""
+
+_LEAST_ROOFLINE = 0.3
+"""The share of the roofline from which a kernel is fast enough."""
+
+_LEAST_S = 20e-6
+"""Seconds of one call below which starting the threads is what takes the time, and no schedule helps."""
+
+_FEWEST_RUNS = 10
+
+
+def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> list[Row]:
+    """Times the kernels of a build for the CPU, and logs and returns the slow ones.
+
+    Call it in a process that runs builds of this number of threads: TVM sets it when it starts.
+
+    Args:
+        folder: folder of the build.
+        seconds: how long to measure.
+
+    Raises:
+        BuildError: the build cannot be loaded.
+    """
+    build = read_build(folder)
+    target = get_target(build.target_description)
+    observable = None if target.absence() is not None else target.observable()
+    if observable is None or not build.kernels:
+        return []
+    with site_of(observable).timing():
+        times = time_kernels(folder, draw_inputs(build), observable.threads, seconds, _FEWEST_RUNS)
+        if all(time_s < _LEAST_S for time_s in times.kernels_s.values()):
+            return []
+        peak = measure_roofline(observable)
+    slow = slow_kernels(rows_of(build.kernels, times, peak))
+    for row in slow:
+        _log.warning(
+            "%s: kernel %s takes %.0f %% of the time at %.0f %% of its roof (%s): %s",
+            *(build.name, row.kernel, 100 * row.share, 100 * row.roofline, row.rate),
+            ", ".join(row.layers) or "no layer with a task",
+        )
+    return slow
+
+
+def slow_kernels(rows: Iterable[Row]) -> list[Row]:
+    """Returns the kernels with more than 5 % of the time below 30 % of the roofline, the longest first."""
+    slow = [
+        row
+        for row in rows
+        if row.share > _LEAST_SHARE and row.roofline < _LEAST_ROOFLINE and row.seconds >= _LEAST_S * row.calls
+    ]
+    return sorted(slow, key=lambda row: -row.share)

@@ -1,0 +1,217 @@
+"""Draws weights for a network that has none: every layer then matters, and the outputs depend on the input.
+
+Networks as their authors initialise them often compute almost the same for every input: layers begin at zero, scales
+at 1e-6, and what is left of the input shrinks from layer to layer. No comparison of outputs would find a wrong layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+
+Weights = Literal["own", "drawn", "any"]
+"""Which weights a model has: its own ones, which are drawn if it comes without; drawn ones in any case; or whatever
+takes no time, where the weights do not matter."""
+
+_SEED = 0
+_SPREAD = 0.25
+"""How far what was constant is drawn from its former value."""
+
+_STEPS = 256
+"""Steps between a power of two and the next one to which measured values are rounded: more than enough apart that sums
+in another order, as another processor has them, give the same weights."""
+
+_ENOUGH = 64
+"""A channel with so many values counts as much as all channels together."""
+
+_LEAST = 0.25
+"""The least variance of a channel, relative to the mean over all channels."""
+
+_PATCHES = 8
+"""Patches of equal values along each axis of the second input: networks shall work on more than noise."""
+
+_SMALL = 0.1
+"""Scales below it are drawn as if they were a half: a layer behind a scale of 1e-6 does not matter."""
+
+
+def draw_weights(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> None:
+    """Changes a network's weights in place, the same in every process, so that its outputs depend on its inputs.
+
+    Whatever is constant is drawn at random. Then the network runs once on two inputs, in double precision; each
+    convolution and linear layer is scaled so that what it adds to its bias has a mean square of one, and each
+    batch-norm gets the statistics of its input. Where some weights are not in single precision, this is left out.
+
+    Args:
+        network: a network in inference mode.
+        arguments: an input of it.
+    """
+    vary_constants(network)
+    dtypes = {value.dtype for value in network.state_dict().values() if value.is_floating_point()}
+    if dtypes != {torch.float32}:
+        return
+    with torch.no_grad():
+        network.double()
+        try:
+            _calibrate(network, arguments, torch.Generator().manual_seed(_SEED))
+        finally:
+            network.float()
+
+
+def vary_constants(network: torch.nn.Module) -> None:
+    """Draws the weights that are constant, which takes no time; the other ones stay as they are."""
+    generator = torch.Generator().manual_seed(_SEED)
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            _vary(name, weight, generator)
+
+
+def _vary(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> None:
+    """Draws a weight whose values are all equal."""
+    if not weight.is_floating_point() or not weight.numel() or not torch.all(weight == weight.flatten()[0]):
+        return
+    value = float(weight.flatten()[0])
+    drawn = torch.empty(weight.shape, dtype=weight.dtype).uniform_(-_SPREAD, _SPREAD, generator=generator)
+    if weight.numel() == 1:
+        drawn = drawn + 0.5 if abs(value) < _SMALL else torch.full_like(drawn, value)
+    elif value and not name.endswith("bias"):
+        drawn = (drawn + 1) * (value if abs(value) >= _SMALL else 0.5)
+    weight.copy_(drawn)
+
+
+def _calibrate(network: torch.nn.Module, arguments: Sequence[torch.Tensor], generator: torch.Generator) -> None:
+    """Sets each layer's scale and shift by what it computes; a network that takes neither input stays as it is."""
+    pairs = [_pair(each, generator) for each in arguments]
+    for given in (pairs, list(arguments)):
+        done: set[int] = set()
+        with ExitStack() as hooks:
+            for layer in network.modules():
+                for hook in _hooks(layer, done):
+                    hooks.callback(hook.remove)
+            try:
+                network(*(each.double() if each.is_floating_point() else each for each in given))
+            except Exception:
+                # A network may have its batch size, or single precision, in its code.
+                continue
+            return
+
+
+def _pair(argument: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Returns two rows of an argument's first axis, the second one drawn in patches if there is none."""
+    if argument.dim() == 0 or len(argument) > 1:
+        return argument[:2] if argument.dim() else argument
+    if argument.is_floating_point():
+        other = torch.randn([min(size, _PATCHES) for size in argument.shape], generator=generator)
+        for axis, size in enumerate(argument.shape):
+            other = other.index_select(axis, torch.arange(size) * min(size, _PATCHES) // max(size, 1))
+    else:
+        other = torch.randint(0, 2, argument.shape, generator=generator)
+    return torch.cat([argument, other.to(argument.dtype)])
+
+
+def _hooks(layer: torch.nn.Module, done: set[int]) -> list[Any]:
+    """Returns the hooks of one layer; a layer that runs several times is set by its first run."""
+
+    def once(set_layer: Callable[..., Any]) -> Callable[..., Any]:
+        def hook(*given: Any) -> Any:
+            if id(layer) in done:
+                return None
+            done.add(id(layer))
+            return set_layer(*given)
+
+        return hook
+
+    if isinstance(layer, _BatchNorm) and layer.running_mean is not None:
+        return [layer.register_forward_pre_hook(once(_set_statistics))]
+    if isinstance(layer, (_ConvNd, torch.nn.Linear)) and "weight" in layer._parameters:
+        return [layer.register_forward_hook(once(_set_scale)), *_quicker(layer)]
+    return []
+
+
+def _quicker(layer: torch.nn.Module) -> list[Any]:
+    """Lets a depthwise layer compute by taps until the hook is removed: torch takes seconds in double precision."""
+    if not (
+        type(layer) is torch.nn.Conv2d
+        and layer.groups == layer.in_channels == layer.out_channels > 1
+        and layer.padding_mode == "zeros"
+        and not isinstance(layer.padding, str)
+    ):
+        return []
+    layer._conv_forward = partial(_by_taps, layer)  # type: ignore[method-assign]
+    return [_Undo(lambda: delattr(layer, "_conv_forward"))]
+
+
+@dataclass(frozen=True)
+class _Undo:
+    """Something that is undone like torch's hooks."""
+
+    remove: Callable[[], None]
+
+
+def _by_taps(
+    layer: torch.nn.Conv2d, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    """Returns a depthwise convolution, one product of whole images for each tap of the kernel."""
+    high, wide = (int(size) for size in layer.padding)
+    padded = torch.nn.functional.pad(data, (wide, wide, high, high)).contiguous(memory_format=torch.channels_last)
+    spans = [
+        step * ((size - gap * (taps - 1) - 1) // step) + 1
+        for size, gap, taps, step in zip(padded.shape[2:], layer.dilation, weight.shape[2:], layer.stride, strict=True)
+    ]
+    total = weight.new_zeros(1) if bias is None else bias.reshape(1, -1, 1, 1)
+    for row in range(weight.shape[2]):
+        for column in range(weight.shape[3]):
+            top, left = row * layer.dilation[0], column * layer.dilation[1]
+            window = padded[:, :, top : top + spans[0] : layer.stride[0], left : left + spans[1] : layer.stride[1]]
+            total = torch.addcmul(total, window, weight[:, 0, row, column].reshape(1, -1, 1, 1))
+    return total
+
+
+def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
+    """Sets a batch-norm's statistics; the fewer values a channel has, the nearer to what all channels have together.
+
+    Statistics of few values would make the network chaotic: it would enlarge every difference, also that of rounding.
+    """
+    data = given[0]
+    axes, shape = _apart(data, 1)
+    share = (n_values := data.numel() / data.shape[1]) / (n_values + _ENOUGH)
+    mean = share * data.mean(axes)
+    variance = (data - mean.reshape(shape)).square().mean(axes)
+    typical = variance.mean()
+    if layer.running_mean is None or layer.running_var is None or not 0 < float(typical) < torch.inf:
+        return
+    layer.running_mean.copy_(_rounded(mean))
+    layer.running_var.copy_(_rounded((share * variance + (1 - share) * typical).clamp(min=_LEAST * float(typical))))
+
+
+def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor) -> torch.Tensor | None:
+    """Scales a layer so that what it adds to its bias has a mean square of one."""
+    channel = found.dim() - 1 if isinstance(layer, torch.nn.Linear) else found.dim() - (layer.weight.dim() - 1)
+    _, shape = _apart(found, channel)
+    bias = 0 if layer.bias is None else layer.bias.reshape(shape)
+    plain = found - bias
+    size = float(plain.square().mean().sqrt())
+    if not 0 < size < torch.inf:
+        return None
+    scale = float(_rounded(torch.tensor(1 / size, dtype=torch.float64)))
+    layer.weight.mul_(scale)
+    return plain * scale + bias
+
+
+def _apart(data: torch.Tensor, channel: int) -> tuple[list[int], list[int]]:
+    """Returns all axes but that of the channels, and the shape of one value for each channel."""
+    return [axis for axis in range(data.dim()) if axis != channel], [
+        -1 if axis == channel else 1 for axis in range(data.dim())
+    ]
+
+
+def _rounded(values: torch.Tensor) -> torch.Tensor:
+    """Returns values rounded to the significant digits that are the same on every processor."""
+    mantissa, exponent = torch.frexp(values)
+    return torch.ldexp((mantissa * 2 * _STEPS).round() / (2 * _STEPS), exponent)

@@ -1,0 +1,143 @@
+"""Drawn weights let every layer matter, let the outputs depend on the input, and are the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from anole.extract.torch import make_network
+from anole.extract.weights import draw_weights
+from anole.spec.entries import ModelSpec
+
+from ..tiny_networks import Gated, Residual, Shy, norm_first
+
+
+class Deep(nn.Sequential):
+    """Many layers without shortcuts, of weights so small that nothing is left of the input."""
+
+    def __init__(self) -> None:
+        layers = [layer for _ in range(12) for layer in (nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())]
+        super().__init__(nn.Conv2d(4, 8, 1), *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+        for weight in self.parameters():
+            nn.init.normal_(weight, std=1e-2)
+
+
+class Depthwise(nn.Sequential):
+    """Depthwise layers of several kinds."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            nn.Conv2d(6, 6, 3, padding=1, groups=6),
+            nn.ReLU(),
+            nn.Conv2d(6, 6, (5, 3), stride=(2, 1), padding=(2, 0), dilation=(1, 2), groups=6, bias=False),
+            nn.Conv2d(6, 6, 3, padding="same", groups=6),
+        )
+
+
+class Fussy(nn.Module):
+    """Takes one row only, and single precision only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x.view(1, 4).float())
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "residual": (Residual, (1, 3, 16, 16)),
+    "shy": (Shy, (1, 3, 16, 16)),
+    "deep": (Deep, (1, 4, 12, 12)),
+    "depthwise": (Depthwise, (1, 6, 13, 12)),
+    "gated": (Gated, (2, 4, 12, 12)),
+    "transformer": (norm_first, (1, 6, 32)),
+}
+
+
+def drawn(name: str) -> tuple[nn.Module, torch.Tensor]:
+    """Returns a network with drawn weights, and three inputs."""
+    make, shape = NETWORKS[name]
+    torch.manual_seed(0)
+    network, inputs = make().eval(), torch.randn(3, *shape)
+    draw_weights(network, (inputs[0],))
+    return network, inputs
+
+
+def outputs(network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.stack([network(each) for each in inputs])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_outputs_depend_on_the_input(name: str) -> None:
+    found = outputs(*drawn(name))
+    variation = (found - found.mean(0)).norm() / found.norm()
+    assert found.isfinite().all() and 0.02 < variation < 1
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_noise_of_one_percent_in_any_layer_shows(name: str) -> None:
+    network, inputs = drawn(name)
+    before = outputs(network, inputs)
+    for layer in network.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            kept = layer.weight.data.clone()
+            layer.weight.data *= 1 + 0.01 * torch.randn(kept.shape)
+            assert (outputs(network, inputs) - before).norm() > 3e-4 * (before - before.mean(0)).norm()
+            layer.weight.data = kept
+
+
+def test_without_them_noise_does_not_show() -> None:
+    torch.manual_seed(0)
+    network, inputs = Deep().eval(), torch.randn(3, 1, 4, 12, 12)
+    found = outputs(network, inputs)
+    assert (found - found.mean(0)).norm() < 1e-6 * found.norm()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_another_order_of_sums_gives_the_same_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = dict(drawn(name)[0].state_dict())
+    for kind in (nn.Conv2d, nn.Linear):
+        forward = kind.forward
+        monkeypatch.setattr(kind, "forward", lambda self, x, forward=forward: forward(self, x) * (1 + 1e-13))
+    second = drawn(name)[0].state_dict()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert all(value.dtype == torch.float32 for value in first.values() if value.is_floating_point())
+
+
+def test_every_layer_computes_values_of_unit_variance() -> None:
+    network, inputs = drawn("depthwise")
+    found = outputs(network, inputs) - network[-1].bias.reshape(-1, 1, 1)
+    assert 0.3 < found.square().mean() < 3
+    assert not any("_conv_forward" in vars(layer) for layer in network)
+
+
+def test_a_network_that_takes_one_row_only_is_run_with_it() -> None:
+    network = Fussy().eval()
+    before = network.linear.weight.clone()
+    draw_weights(network, (torch.randn(1, 4),))
+    # Its one layer does not take double precision, so only what was constant was drawn.
+    assert torch.equal(network.linear.weight, before)
+    assert network(torch.randn(1, 4)).dtype == torch.float32
+
+
+def test_a_network_of_half_precision_stays_one() -> None:
+    network = nn.Linear(4, 3).half().eval()
+    before = network.weight.clone()
+    draw_weights(network, (torch.randn(1, 4).half(),))
+    assert network.weight.dtype == torch.float16 and torch.equal(network.weight, before)
+
+
+def test_networks_of_torchvision_have_drawn_weights() -> None:
+    model = ModelSpec("net", "torchvision:squeezenet1_1", {"x": (1, 3, 64, 64)})
+    network = make_network(model)
+    found = outputs(network, torch.randn(3, 1, 3, 64, 64))
+    assert (found - found.mean(0)).norm() > 0.02 * found.norm()
+    assert all(
+        torch.equal(mine, again)
+        for mine, again in zip(network.parameters(), make_network(model).parameters(), strict=True)
+    )
