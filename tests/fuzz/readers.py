@@ -25,7 +25,8 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest
 from anole.documents.receipt import MeasuredConfig, TuningReceipt, read_receipts, read_refined
 from anole.documents.task import read_task
-from anole.extract.onnx import input_infos, read_onnx
+from anole.extract.onnx.dimensions import input_infos
+from anole.extract.onnx.importer import read_onnx
 from anole.merge.exchange import import_records
 from anole.record import Source, SpaceFacts
 from anole.spec.entries import ModelSpec
