@@ -93,6 +93,7 @@ def test_a_broken_model_stops_no_tuning_and_joins_the_others_when_mended(
     assert outcome.jobs == {"extract": ["bad-cpu"], "compile": built, "evaluate": built, "merge": [""]}
 
 
+@pytest.mark.slow
 def test_a_broken_model_ends_a_run_that_does_not_keep_going(half_broken: Any) -> None:
     outcome = half_broken.snakemake("--workflow-profile", "none", "--show-failed-logs", "--nolock")
     assert (outcome.code, list(outcome.jobs)) == (1, ["extract"])
