@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--networks", default="", help="comma-separated; a name's beginning stands for all such names")
     parser.add_argument("--seconds", type=float, default=900.0, help="limit of each network")
     parser.add_argument("--gigabytes", type=float, default=0.8 * psutil.virtual_memory().total / 1e9)
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
     parser.add_argument("--again", action="store_true", help="repeat the networks that did not go all the way")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -77,7 +77,8 @@ def main() -> None:
         options = ["--rounds", str(arguments.rounds), *(["--mutate"] if arguments.mutate else [])]
         row |= run_apart(name, options, arguments.seconds, arguments.gigabytes)
         append(arguments.file, row)
-        outcome = row.get("reason") or f"{row.get('speedup', 0):.2f}x as fast as ONNX Runtime"
+        speedup = row.get("speedup")
+        outcome = row.get("reason") or (f"{speedup:.2f}x as fast as ONNX Runtime" if speedup else "not compared")
         print(f"{name}: {row['stage']}: {outcome}", flush=True)
 
 

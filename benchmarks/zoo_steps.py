@@ -32,7 +32,7 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
     Args:
         name: the network's name in the zoo.
         report: where the columns that are known so far are written, again and again.
-        rounds: how often each engine takes turns.
+        rounds: how often each engine takes turns; 0 for no times.
         mutate: whether the evaluation is tried on noise in single layers.
     """
     row: Row = {}
@@ -55,10 +55,11 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
         os.environ.update(target.environment())
         with stage("evaluate"):
             refusal = _evaluate(row)
-        with stage("compare"):
-            _compare(row, rounds)
-        with stage("profile"):
-            row["slowest"] = _slowest()
+        if rounds:
+            with stage("compare"):
+                _compare(row, rounds)
+            with stage("profile"):
+                row["slowest"] = _slowest()
         if mutate and model.scheme != "onnx":
             with stage("mutate"):
                 row["uncaught"] = " ".join(uncaught(read_build(_FOLDER), target.threads))
