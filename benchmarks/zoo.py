@@ -5,42 +5,37 @@
     python benchmarks/zoo.py docs/results/data/zoo.csv --again             # those again that were refused
 
 Each network has a process of its own with limits of time and memory, and a line in the file, which says how far it got.
-The latency is compared with ONNX Runtime's in turns, each engine in a process of its own; see `networks.py`. With
-`--mutate`, the weights of the first, the middle and the last layer of the reference get noise of 1 %, one after
-another, and the evaluation must refuse the build each time.
+With `--jobs`, several networks run at once; while one of them takes times, the others are stopped (`zoo_jobs.py`). The
+latency is compared with ONNX Runtime's in turns, each engine in a process of its own (`networks.py`). With `--mutate`,
+the weights of the first, the middle and the last layer of the reference get noise of 1 %, one after another, and the
+evaluation must refuse the build each time.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
 import logging
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
+
+from zoo_jobs import DONE, REPORT, Limits, Row, run_jobs
+
+if TYPE_CHECKING:
+    from zoo_networks import Network
 
 COLUMNS = (
     *("network", "source", "inputs", "extracted", "compiled", "right", "relative_error", "output_variation"),
     *("variation_error", "redrawn_error", "latency_ms", "onnxruntime_ms", "speedup", "speedup_q1", "speedup_q3"),
     *("rounds", "extract_s", "extract_cpu_s", "compile_s", "evaluate_s", "slowest", "uncaught", "stage", "reason"),
 )
-DONE = "done"
-"""The stage of a network that went all the way."""
-
-_POLL_S = 0.2
-_WORDS = 300
-"""The most characters of a reason."""
-
-Row = dict[str, Any]
 
 
 def main() -> None:
@@ -49,7 +44,8 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="the file of all results, which is continued")
     parser.add_argument("--networks", default="", help="comma-separated; a name's beginning stands for all such names")
     parser.add_argument("--seconds", type=float, default=900.0, help="limit of each network")
-    parser.add_argument("--gigabytes", type=float, default=0.8 * psutil.virtual_memory().total / 1e9)
+    parser.add_argument("--gigabytes", type=float, help="limit of each network; default: 80 % of the memory for all")
+    parser.add_argument("--jobs", type=int, default=1, help="networks at once; none of the others runs during times")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
     parser.add_argument("--again", action="store_true", help="repeat the networks that did not go all the way")
@@ -60,7 +56,11 @@ def main() -> None:
         from zoo_steps import work_on
 
         work_on(arguments.one, arguments.file, arguments.rounds, arguments.mutate)
-        return
+    else:
+        _sweep(arguments)
+
+
+def _sweep(arguments: argparse.Namespace) -> None:
     from zoo_networks import zoo
 
     networks = zoo()
@@ -68,18 +68,22 @@ def main() -> None:
     kept = [row for row in read(arguments.file) if not (arguments.again and row["stage"] != DONE)]
     write(arguments.file, kept)
     done = {row["network"] for row in kept}
-    for name in names:
-        if name in done:
-            continue
-        network = networks[name]
-        inputs = " ".join(f"{each}={'x'.join(map(str, shape))}" for each, shape in network.inputs.items())
-        row = {"network": name, "source": network.model(name).source.split("/")[-1], "inputs": inputs}
-        options = ["--rounds", str(arguments.rounds), *(["--mutate"] if arguments.mutate else [])]
-        row |= run_apart(name, options, arguments.seconds, arguments.gigabytes)
-        append(arguments.file, row)
-        speedup = row.get("speedup")
-        outcome = row.get("reason") or (f"{speedup:.2f}x as fast as ONNX Runtime" if speedup else "not compared")
-        print(f"{name}: {row['stage']}: {outcome}", flush=True)
+    options = ["--rounds", str(arguments.rounds), *(["--mutate"] if arguments.mutate else [])]
+    script = [sys.executable, str(Path(__file__).resolve()), str(REPORT)]
+    commands = [(name, [*script, "--one", name, *options]) for name in names if name not in done]
+    gigabytes = arguments.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9 / arguments.jobs
+    with closing(run_jobs(commands, arguments.jobs, Limits(arguments.seconds, gigabytes))) as finished:
+        for name, found in finished:
+            row = _described(name, networks[name]) | found
+            append(arguments.file, row)
+            speedup = row.get("speedup")
+            outcome = row.get("reason") or (f"{speedup:.2f}x as fast as ONNX Runtime" if speedup else "not compared")
+            print(f"{name}: {row['stage']}: {outcome}", flush=True)
+
+
+def _described(name: str, network: Network) -> Row:
+    inputs = " ".join(f"{each}={'x'.join(map(str, shape))}" for each, shape in network.inputs.items())
+    return {"network": name, "source": network.model(name).source.split("/")[-1], "inputs": inputs}
 
 
 def chosen(names: Iterable[str], wanted: str) -> list[str]:
@@ -123,81 +127,6 @@ def append(path: Path, row: Mapping[str, Any]) -> None:
         csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(plain)
         file.flush()
         os.fsync(file.fileno())
-
-
-def run_apart(name: str, options: Sequence[str], seconds: float, gigabytes: float) -> Row:
-    """Works on a network in a process of its own, and returns what it reported until its end, or until a limit."""
-    with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
-        command = [sys.executable, str(Path(__file__).resolve()), "report.json", "--one", name, *options]
-        paths = [str(Path(__file__).parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, paths))}
-        with Path(folder, "errors.txt").open("wb") as errors:
-            ended = watch(command, Path(folder), environment, errors, seconds, gigabytes)
-        report = Path(folder, "report.json")
-        row: Row = json.loads(report.read_text()) if report.exists() else {"stage": "start"}
-        if row["stage"] != DONE and not row.get("reason"):
-            lines = Path(folder, "errors.txt").read_text(errors="replace").strip().splitlines()
-            row["reason"] = shown(ended or (lines[-1] if lines else "it ended without a reason"))
-        return row
-
-
-def watch(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], errors: Any, seconds: float, gigabytes: float
-) -> str | None:
-    """Runs a command with all processes that it starts until it ends; returns which limit ended it, or its signal."""
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=errors, stderr=errors, start_new_session=True
-    )
-    began_s, reason = time.monotonic(), None
-    try:
-        while process.poll() is None and reason is None:
-            time.sleep(_POLL_S)
-            if time.monotonic() - began_s > seconds:
-                reason = f"it took more than {seconds:g} s"
-            elif memory_bytes(process.pid) > gigabytes * 1e9:
-                reason = f"it took more than {gigabytes:.3g} GB of memory"
-    finally:
-        # Its processes are in one group, and some of them may be left.
-        for each in descendants(process.pid):
-            _kill(each.pid, os.kill)
-        _kill(process.pid, os.killpg)
-        process.wait()
-    if reason is None and process.returncode < 0:
-        return f"it was ended by {signal.Signals(-process.returncode).name}"
-    return reason
-
-
-def memory_bytes(pid: int) -> int:
-    """Returns the memory that a process and its descendants have together."""
-    total = 0
-    for process in descendants(pid):
-        try:
-            total += process.memory_info().rss
-        except psutil.Error:
-            continue
-    return total
-
-
-def descendants(pid: int) -> list[psutil.Process]:
-    """Returns a process and all that it started and that still run; none if it is gone."""
-    try:
-        process = psutil.Process(pid)
-        return [process, *process.children(recursive=True)]
-    except psutil.Error:
-        return []
-
-
-def _kill(pid: int, end: Any) -> None:
-    try:
-        end(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def shown(reason: str) -> str:
-    """Returns a reason on one line, and not longer than a line may be."""
-    line = " ".join(reason.split())
-    return line if len(line) <= _WORDS else line[: _WORDS - 3] + "..."
 
 
 if __name__ == "__main__":

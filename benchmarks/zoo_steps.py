@@ -17,8 +17,10 @@ from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
 from anole.evaluate.interleave import Pace
+from anole.measure.site import site_of
 from anole.spec.entries import ModelSpec
-from zoo import COLUMNS, DONE, Row, shown
+from zoo import COLUMNS
+from zoo_jobs import DONE, Row, running_s, shown, turn, wait_until_alone, write_report
 
 _FOLDER = Path("build")
 _EVALUATION = Path("evaluation.json")
@@ -37,13 +39,16 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
     """
     row: Row = {}
 
+    def tell() -> None:
+        write_report(report, {name: value for name, value in row.items() if name in COLUMNS})
+
     @contextmanager
     def stage(named: str) -> Iterator[None]:
         row["stage"] = named
-        report.write_text(json.dumps({name: value for name, value in row.items() if name in COLUMNS}))
-        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        tell()
+        began_s, began_cpu_s = running_s(), time.process_time()
         yield
-        row[f"{named}_s"], row[f"{named}_cpu_s"] = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+        row[f"{named}_s"], row[f"{named}_cpu_s"] = running_s() - began_s, time.process_time() - began_cpu_s
 
     try:
         with stage("extract"):
@@ -56,10 +61,14 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
         with stage("evaluate"):
             refusal = _evaluate(row)
         if rounds:
-            with stage("compare"):
-                _compare(row, rounds)
-            with stage("profile"):
-                row["slowest"] = _slowest()
+            with turn():
+                # A job that is stopped while it holds the device would never release it.
+                with site_of(target.observable()).timing(), stage("alone"):
+                    wait_until_alone()
+                with stage("compare"):
+                    _compare(row, rounds)
+                with stage("profile"):
+                    row["slowest"] = _slowest()
         if mutate and model.scheme != "onnx":
             with stage("mutate"):
                 row["uncaught"] = " ".join(uncaught(read_build(_FOLDER), target.threads))
@@ -67,7 +76,7 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
         row["reason"] = refusal
     except (AnoleError, subprocess.CalledProcessError) as error:
         row["reason"] = shown(str(error))
-    report.write_text(json.dumps({name: value for name, value in row.items() if name in COLUMNS}))
+    tell()
 
 
 def _extract(name: str) -> tuple[ModelSpec, Any, Any]:

@@ -1,23 +1,19 @@
-"""The zoo's bookkeeping: what is continued, what limits end, and one network that goes all the way."""
+"""The zoo's bookkeeping: what is continued, and one network that goes all the way."""
 
 from __future__ import annotations
 
 import csv
-import os
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import zoo
-from zoo import COLUMNS, DONE, append, chosen, read, run_apart, shown, watch, write
+from zoo import COLUMNS, append, chosen, read, write
+from zoo_jobs import DONE
 from zoo_networks import zoo as networks
-
-MUCH_S, MUCH_GB = 600.0, 1000.0
 
 
 def line(network: str, stage: str = DONE, **others: Any) -> dict[str, Any]:
@@ -53,61 +49,17 @@ def test_names_begin_with_a_word() -> None:
         chosen(["unet"], "unet,vnet")
 
 
-def test_a_reason_fits_a_line() -> None:
-    assert shown("one\n  two") == "one two"
-    assert len(shown("word " * 1000)) == 300
-
-
-def code(path: Path, text: str, seconds: float = MUCH_S, gigabytes: float = MUCH_GB) -> str | None:
-    """Runs Python under the limits, and returns what ended it."""
-    with (path / "errors.txt").open("wb") as errors:
-        return watch([sys.executable, "-c", text], path, os.environ, errors, seconds, gigabytes)
-
-
-def test_a_process_that_ends_has_no_reason(tmp_path: Path) -> None:
-    assert code(tmp_path, "print('well')") is None
-    assert (tmp_path / "errors.txt").read_text() == "well\n"
-
-
-def test_a_limit_of_time_ends_all_processes(tmp_path: Path) -> None:
-    start = "p = subprocess.Popen(['sleep', '600'], start_new_session=True); print(p.pid, flush=True); p.wait()"
-    assert code(tmp_path, f"import subprocess; {start}", seconds=1.5) == "it took more than 1.5 s"
-    pid = int((tmp_path / "errors.txt").read_text())
-    deadline_s = time.monotonic() + 10
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
-def test_a_limit_of_memory_and_a_crash_are_named(tmp_path: Path) -> None:
-    text = "import time; kept = bytearray(300_000_000); kept[::4096] = b'x' * len(kept[::4096]); time.sleep(600)"
-    assert code(tmp_path, text, gigabytes=0.2) == "it took more than 0.2 GB of memory"
-    assert code(tmp_path, "import os; os.abort()") == "it was ended by SIGABRT"
-
-
-def test_what_was_reported_before_the_end_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    script = tmp_path / "zoo.py"
-    script.write_text(
-        """import pathlib, sys
-pathlib.Path("report.json").write_text('{"stage": "compile", "extracted": 1}')
-sys.exit("the last words")
-"""
-    )
-    monkeypatch.setattr(zoo, "__file__", str(script))
-    found = run_apart("any", [], MUCH_S, MUCH_GB)
-    assert found == {"stage": "compile", "extracted": 1, "reason": "the last words"}
-
-
 def test_done_networks_are_not_repeated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, run = tmp_path / "zoo.csv", []
 
-    def work(name: str, options: Sequence[str], *limits: float) -> dict[str, Any]:
-        run.append(name)
-        return {"stage": "extract", "reason": "no"} if name == "gru" else {"stage": DONE, "speedup": 2.0}
+    def work(commands: Sequence[tuple[str, Sequence[str]]], *_: object) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, _ in commands:
+            run.append(name)
+            yield name, {"stage": "extract", "reason": "no"} if name == "gru" else {"stage": DONE, "speedup": 2.0}
 
-    monkeypatch.setattr(zoo, "run_apart", work)
+    monkeypatch.setattr(zoo, "run_jobs", work)
 
     def sweep(*options: str) -> list[str]:
         monkeypatch.setattr(sys, "argv", ["zoo.py", str(path), "--networks", "gru,unet", *options])
