@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, 
 from anole.store.content import SCHEMA, encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum
 from anole.store.sealing import seal_shards
-from anole.store.shard import Shard, read_shard, shard_path
+from anole.store.shard import Shard, copy_path, is_copy, named_run, read_shard, shard_path
 
 from ..record_project import CONV
 
@@ -467,6 +468,26 @@ def test_old_shards_are_read_marked_and_sealed(project, tuned: Path) -> None:
     assert seal_shards(project.shards) == 0
     assert read_shard(tuned) == replace(old, sealed=True)
     assert all(b'"crc":"' in line for line in tuned.read_bytes().splitlines())
+
+
+def test_old_copies_are_sealed_where_they_are(project, tuned: Path) -> None:
+    rewritten(tuned, lambda lines: None, schema=1)
+    old = read_shard(tuned)
+    copies = [copy_path(project.shards, old), tuned.with_name(f"0-{tuned.name}"), tuned.with_name("mine.jsonl")]
+    for copy in copies:
+        shutil.copy(tuned, copy)
+    tuned.unlink()
+    assert seal_shards(project.shards) == 3
+    assert [read_shard(copy) for copy in copies] == [replace(old, sealed=True)] * 3
+    assert not tuned.exists()
+
+
+def test_only_the_name_of_its_run_makes_a_shard_a_local_one(project, tuned: Path) -> None:
+    run, copy = project.run_of(project.CONV), copy_path(project.shards, read_shard(tuned))
+    assert (is_copy(tuned), named_run(tuned)) == (False, run.key)
+    assert (is_copy(copy), named_run(copy)) == (True, run.key)
+    for name in ("mine.jsonl", f"0-{tuned.name}", f"{run.key}.copy.jsonl", f"{run.key}.jsonl.old"):
+        assert (is_copy(tuned.with_name(name)), named_run(tuned.with_name(name))) == (True, None)
 
 
 def test_what_is_appended_to_an_old_shard_protects_its_old_lines(project, tuned: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,10 +14,7 @@ from anole.merge.folding import Recording, fold_run, naming, recordings
 from anole.merge.merged import Changes
 from anole.store.content import ShardContent, parse_shard
 from anole.store.lines import whole_lines
-from anole.store.shard import shard_paths
-
-_LOCAL = re.compile(r"[0-9a-f]{64}\.jsonl")
-_COPY = re.compile(r"([0-9a-f]{64})\.[0-9a-f]{12}\.jsonl")
+from anole.store.shard import is_copy, named_run, shard_paths
 
 
 def fold_shards(db: Database, shards_dir: Path, changes: Changes, *, trusted: bool) -> None:
@@ -40,10 +36,10 @@ def fold_shards(db: Database, shards_dir: Path, changes: Changes, *, trusted: bo
     """
     known = recordings(db)
     paths = list(shard_paths(shards_dir))
-    local = [path for path in paths if _LOCAL.fullmatch(path.name)]
-    for path in local:
-        _fold_local(db, path, known, changes, trusted=trusted)
-    _fold_copies(db, [path for path in paths if path not in set(local)], known, changes, trusted=trusted)
+    for path in paths:
+        if not is_copy(path):
+            _fold_local(db, path, known, changes, trusted=trusted)
+    _fold_copies(db, filter(is_copy, paths), known, changes, trusted=trusted)
 
 
 def _fold_local(db: Database, path: Path, known: dict[str, Recording], changes: Changes, *, trusted: bool) -> None:
@@ -66,8 +62,7 @@ def _fold_copies(
     by_digest = {recording.shard_sha256: (key, recording) for key, recording in known.items()} if trusted else {}
     copies: dict[str, list[tuple[Recording, Path]]] = {}
     for path in paths:
-        named = _COPY.fullmatch(path.name)
-        if named and named[1] in changes.shards:
+        if named_run(path) in changes.shards:
             _ignore_copy(path, changes)
             continue
         data, sha256 = _read(path)

@@ -24,14 +24,16 @@ def seal_shards(directory: Path) -> int:
 
 
 def _seal(directory: Path, path: Path) -> bool:
-    content = parse_shard(path, whole_lines(read_bytes(path)))
+    data = whole_lines(read_bytes(path))
+    content = parse_shard(path, data)
     if content is None or content.sealed:
         return False
     if is_copy(path):
         try:
-            return write_atomically(path, seal_lines(content, whole_lines(read_bytes(path))))
+            return write_atomically(path, seal_lines(content, data))
         except OSError as error:
             raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
     with Shard.open(directory, content.run, content.task) as shard:
-        shard.replace(seal_lines(shard.content, whole_lines(read_bytes(path))))
+        # A tuner may have appended to it until it was locked.
+        shard.replace(seal_lines(shard.content, whole_lines(read_bytes(shard.path))))
     return True

@@ -6,7 +6,9 @@ import fcntl
 import logging
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,9 +36,21 @@ from anole.task import Task
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Shard", "ShardContent", "copy_path", "is_copy", "read_head", "read_shard", "shard_path", "shard_paths"]
+__all__ = [
+    "Shard",
+    "ShardContent",
+    "copy_path",
+    "is_copy",
+    "named_run",
+    "read_head",
+    "read_shard",
+    "shard_path",
+    "shard_paths",
+]
 
 _DIGEST_DIGITS = 12
+_NAME = re.compile(rf"([0-9a-f]{{64}})(\.[0-9a-f]{{{_DIGEST_DIGITS}}})?\.jsonl")
+"""The names of `shard_path` and `copy_path`: the run's key and, of a copy, digits of its digest."""
 
 
 def shard_path(directory: Path, run: Run) -> Path:
@@ -50,8 +64,15 @@ def copy_path(directory: Path, content: ShardContent) -> Path:
 
 
 def is_copy(path: Path) -> bool:
-    """Returns whether a file holds another state of a run, as `copy_path` names it."""
-    return len(path.suffixes) > 1
+    """Returns whether a file is not a run's own shard by its name, but holds another state of a run."""
+    named = _NAME.fullmatch(path.name)
+    return named is None or named[2] is not None
+
+
+def named_run(path: Path) -> str | None:
+    """Returns the key of the run in the name of a shard or of a copy; None if somebody named the file."""
+    named = _NAME.fullmatch(path.name)
+    return None if named is None else named[1]
 
 
 def shard_paths(directory: Path) -> Iterator[Path]:
@@ -102,17 +123,11 @@ class Shard:
             raise StoreError(f"a run of the task {run.task_key} cannot store trials of the task {task.key}")
         path = shard_path(directory, run)
         descriptor = _locked(path, wait)
-        try:
+        with _closed_on_error(descriptor, path):
             content, chain, end = _resume_or_begin(descriptor, path, run, task)
             if content.run.key != run.key:
                 raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name")
             return cls(path, descriptor, content, chain, end)
-        except OSError as error:
-            close(descriptor)
-            raise _unwritable(path, error) from error
-        except BaseException:
-            close(descriptor)
-            raise
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -278,18 +293,25 @@ def _locked(path: Path, wait: bool) -> int:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise _unwritable(path, error) from error
-        try:
+        with _closed_on_error(descriptor, path):
             _lock(descriptor, path, wait)
             if _is_named(descriptor, path):
                 return descriptor
-        except OSError as error:
-            close(descriptor)
-            raise _unwritable(path, error) from error
-        except BaseException:
-            close(descriptor)
-            raise
         # While this process waited, another one replaced the file.
         close(descriptor)
+
+
+@contextmanager
+def _closed_on_error(descriptor: int, path: Path) -> Iterator[None]:
+    """Closes a shard if an error ends the context; one of the disk becomes a StoreError."""
+    try:
+        yield
+    except OSError as error:
+        close(descriptor)
+        raise _unwritable(path, error) from error
+    except BaseException:
+        close(descriptor)
+        raise
 
 
 def _lock(descriptor: int, path: Path, wait: bool) -> None:
