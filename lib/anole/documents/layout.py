@@ -22,6 +22,14 @@ def task_path(task_key: str) -> Path:
     return TASKS / f"{task_key}.json"
 
 
+_WRITERS = {
+    "tuned/*/*/*.json": "tune",
+    "tuned_together/*/*/*/*.json": "tune_together",
+    "refined/*.json": "refine",
+}
+"""The stages that write receipts, by the ends of the paths that follow."""
+
+
 def receipt_path(task_key: str, run_key: str, trials: int) -> Path:
     """Returns where a run's receipt for a budget is; the path changes with everything that it depends on."""
     return Path("work/tuned", task_key, run_key, f"{trials}.json")
@@ -35,6 +43,11 @@ def shared_receipts_path(model: str, target: str, key: str, trials: int) -> Path
 def refined_path(build: str) -> Path:
     """Returns where the receipts of a build are after its candidates were tried within its network."""
     return Path("work/refined", f"{build}.json")
+
+
+def writer_of_receipts(path: Path) -> str:
+    """Returns the stage that writes the receipts of a file; ``tune`` if they are not where a project has them."""
+    return next((stage for pattern, stage in _WRITERS.items() if path.match(pattern)), "tune")
 
 
 def build_path(build: str) -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from anole.documents import layout
 from anole.documents.document import document_of, read_document, read_plain, write_document
 from anole.errors import DocumentError
 from anole.keys import Key, Time
@@ -155,9 +156,7 @@ def write_receipt(path: Path, receipt: TuningReceipt | SharedReceipts | Refined)
 
 
 def _read(path: Path) -> list[Receipt]:
-    stage = "refine" if path.parent.name == "refined" else "tune"
-    if len(path.parts) > 4 and path.parts[-5] == "tuned_together":
-        stage = "tune_together"
+    stage = layout.writer_of_receipts(path)
     plain = read_plain(path, stage)
     listed = plain.get("receipts", [plain])
     if not isinstance(listed, list):
