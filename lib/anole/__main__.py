@@ -271,12 +271,10 @@ def evaluate(folder: Path, output: Path | None) -> None:
     _guard(f"build {folder.name}")
     from anole.compile.redrawn import compile_redrawn
     from anole.documents.build import read_build
-    from anole.evaluate.slow_kernels import warn_of_slow_kernels
-    from anole.evaluate.stage import evaluate_build
+    from anole.evaluate.stage import evaluate_network
 
     _spare_torch(read_build(folder).model_spec)
-    evaluate_build(folder, output or layout.evaluation_path(folder.name), compile_redrawn=compile_redrawn)
-    warn_of_slow_kernels(folder)
+    evaluate_network(folder, output or layout.evaluation_path(folder.name), compile_redrawn)
 
 
 @main.command()
@@ -339,15 +337,12 @@ def merge(
     """
     from anole.merge.stage import merge_builds
     from anole.spec.reading import load_spec
-    from anole.store.sealing import seal_shards
 
     given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
     shards, database, stamp = _enter_project(spec, shards, database, stamp)
     names = given or [Path(build) for build in load_spec(Path(spec.name)).builds]
     folders = [path if path.is_absolute() else layout.build_path(path.name) for path in names]
-    if seal:
-        click.echo(f"gave checksums to {seal_shards(shards or layout.SHARDS)} shards")
-    merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE, stamp)
+    merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE, stamp, seal=seal)
 
 
 @main.command(name="import")

@@ -14,6 +14,7 @@ from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, draw_inputs
 from anole.evaluate.interleave import Pace
 from anole.evaluate.network_runner import NetworkRunner
+from anole.evaluate.slow_kernels import warn_of_slow_kernels
 from anole.host.machine import host_facts, software_versions
 from anole.record import utc_now
 from anole.targets import get_target
@@ -26,6 +27,15 @@ CompileRedrawn = Callable[[Build, Path], Build]
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
 reference's outputs depend on the input."""
+
+
+def evaluate_network(folder: Path, output: Path, compile_redrawn: CompileRedrawn) -> None:
+    """Evaluates a build, and then warns of its kernels that are far from the machine's roofline.
+
+    Args and errors are those of `evaluate_build`.
+    """
+    evaluate_build(folder, output, compile_redrawn=compile_redrawn)
+    warn_of_slow_kernels(folder)
 
 
 def evaluate_build(

@@ -13,6 +13,7 @@ from anole.documents.document import write_document
 from anole.keys import Time
 from anole.merge.database import Merged, merge_files
 from anole.record import utc_now
+from anole.store.sealing import seal_shards
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,9 @@ class Stamp:
     merged: Merged
 
 
-def merge_builds(folders: Iterable[Path], shards_dir: Path, database_path: Path, stamp: Path | None = None) -> None:
+def merge_builds(
+    folders: Iterable[Path], shards_dir: Path, database_path: Path, stamp: Path | None = None, *, seal: bool = False
+) -> None:
     """Merges all shards, and the documents of some builds, into the database.
 
     A build's manifest and evaluation are read from the project that contains its folder.
@@ -45,11 +48,14 @@ def merge_builds(folders: Iterable[Path], shards_dir: Path, database_path: Path,
         shards_dir: the folder of all shards.
         database_path: the database; created if missing.
         stamp: where to write what was merged, once the database holds it.
+        seal: whether to give checksums first to shards of older versions, which have none.
 
     Raises:
         DocumentError: a document is missing or broken.
         StoreError: a shard cannot be read, or the database cannot be written.
     """
+    if seal:
+        logger.info("%s: gave checksums to %d shards", shards_dir, seal_shards(shards_dir))
     compiled, manifests, evaluations, names = [], set(), [], []
     for folder in folders:
         if not (folder / FILE).exists():
