@@ -9,7 +9,7 @@ from pathlib import Path
 _LISTED = 24
 """So many names are listed at most; of more only those that are like what was found are told."""
 
-_SHOWN = 60
+_SHOWN = 80
 """Number of characters of a value that a message shows."""
 
 

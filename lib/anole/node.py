@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from anole.errors import SpecError, suggestion
+from anole.errors import SpecError, shown, suggestion
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Node:
             required: the required keys.
         """
         if not isinstance(self.value, dict):
-            raise self.error(f"found {_shown(self.value)}; a mapping is expected")
+            raise self.error(f"found {self._found()}; a mapping is expected")
         for key in self.value:
             if not isinstance(key, str):
                 raise self.error(f"found the key {key!r}; keys must be text (quote it)")
@@ -49,13 +49,13 @@ class Node:
     def items(self) -> list[Node]:
         """Returns the elements of a non-empty list."""
         if not isinstance(self.value, list) or not self.value:
-            raise self.error(f"found {_shown(self.value)}; a list with at least one element is expected")
+            raise self.error(f"found {self._found()}; a list with at least one element is expected")
         return [Node(value, f"{self.path}[{index}]", self.file) for index, value in enumerate(self.value)]
 
     def text(self) -> str:
         """Returns a non-empty text."""
         if not isinstance(self.value, str) or not self.value:
-            raise self.error(f"found {_shown(self.value)}; a text is expected")
+            raise self.error(f"found {self._found()}; a text is expected")
         return self.value
 
     def choice(self, allowed: Collection[str], what: str) -> str:
@@ -73,9 +73,9 @@ class Node:
     def whole(self, least: int, most: int = 2**63 - 1) -> int:
         """Returns a whole number from `least` to `most`, both included."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
-            raise self.error(f"found {_shown(self.value)}; a whole number of at least {least} is expected")
+            raise self.error(f"found {self._found()}; a whole number of at least {least} is expected")
         if self.value > most:
-            raise self.error(f"found {_shown(self.value)}; a whole number of at most {most} is expected")
+            raise self.error(f"found {self._found()}; a whole number of at most {most} is expected")
         return self.value
 
     def number(self, least: float, most: float) -> float:
@@ -86,19 +86,17 @@ class Node:
             with suppress(ValueError):
                 found = float(found)
         if not isinstance(found, (int, float)) or isinstance(found, bool) or not least <= found <= most:
-            raise self.error(f"found {_shown(self.value)}; a number from {least:g} to {most:g} is expected")
+            raise self.error(f"found {self._found()}; a number from {least:g} to {most:g} is expected")
         return float(found)
 
     def flag(self) -> bool:
         """Returns true or false."""
         if not isinstance(self.value, bool):
-            raise self.error(f"found {_shown(self.value)}; true or false is expected")
+            raise self.error(f"found {self._found()}; true or false is expected")
         return self.value
 
     def _child(self, key: str) -> Node:
         return Node(self.value[key], f"{self.path}.{key}" if self.path else key, self.file)
 
-
-def _shown(value: object) -> str:
-    shown = "nothing" if value is None else repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    def _found(self) -> str:
+        return "nothing" if self.value is None else shown(self.value)

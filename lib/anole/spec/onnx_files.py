@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from anole.errors import AnoleError
+from anole.errors import AnoleError, shown
 
 MAX_FIELDS = 5_000_000
 """The largest number of fields that are read of a file; a network has about fifty for each operator."""
@@ -33,7 +33,7 @@ _CHILDREN: Mapping[str, Mapping[int, str]] = {
 _NAME, _EXTERNAL_DATA, _DATA_LOCATION = 8, 13, 14
 _KEY, _VALUE = 1, 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_SHOWN = 100
+_MOST_NAME = 100
 
 
 class OnnxFileError(AnoleError):
@@ -81,7 +81,7 @@ def external_files(path: Path, strict: bool = False) -> list[Path]:
 
 def _check(tensor: External, folder: Path) -> None:
     """Raises OnnxFileError for a tensor that does not lie within a file of the folder."""
-    where = f"tensor {tensor.name[:_SHOWN]!r}: its weights are in {tensor.location[:_SHOWN]!r}"
+    where = f"tensor {shown(tensor.name)}: its weights are in {shown(tensor.location)}"
     location = PurePosixPath(tensor.location)
     if not location.parts or location.is_absolute() or ".." in location.parts:
         raise OnnxFileError(f"{where}; allowed is a file in the ONNX file's own folder")
@@ -93,7 +93,7 @@ def _check(tensor: External, folder: Path) -> None:
     size, end = file.stat().st_size, 0
     for number in (tensor.offset, tensor.length):
         if number and not (number.isascii() and number.isdecimal() and len(number) < 20):
-            raise OnnxFileError(f"{where} at {number[:_SHOWN]!r}; a number of bytes is expected")
+            raise OnnxFileError(f"{where} at {shown(number)}; a number of bytes is expected")
         end += int(number or 0)
     if end > size:
         raise OnnxFileError(f"{where} up to byte {end}; that file has {size} bytes")
@@ -147,7 +147,7 @@ class _Reader:
         name, is_external, entries = "", False, {}
         for number, wire, first, after in self._fields(content, start, end):
             if number == _NAME and wire == _BYTES:
-                name = content[first : min(after, first + _SHOWN)].decode(errors="replace")
+                name = content[first : min(after, first + _MOST_NAME)].decode(errors="replace")
             elif number == _DATA_LOCATION and wire == _VARINT:
                 is_external |= first & 0xFFFFFFFF == 1
             elif number == _EXTERNAL_DATA and wire == _BYTES:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, ModelProto, TensorProto
 
-from anole.errors import ExtractError
+from anole.errors import ExtractError, shown
 
 MAX_ELEMENTS = 2**31
 """The largest number of elements of a tensor."""
@@ -109,7 +109,7 @@ def check_tensor(tensor: TensorProto, place: str) -> int:
             raise ExtractError(f"{place}: found values in {' and '.join(used)}; one place is allowed")
         found = len(tensor.raw_data) if tensor.raw_data else _listed_bytes(tensor)
     if found != expected:
-        raise ExtractError(f"{place}: found {found} bytes; shape {_shown(tensor.dims)} has {expected}")
+        raise ExtractError(f"{place}: found {found} bytes; shape {shown(list(tensor.dims))} has {expected}")
     return expected
 
 
@@ -144,7 +144,7 @@ def external_tensors(proto: ModelProto) -> list[TensorProto]:
 
 def _parts(proto: ModelProto, where: str) -> Iterator[_Part]:
     """Yields a model's graph and functions, and all their subgraphs."""
-    functions = [_Part(each, f"{where}: function {each.name[:80]!r}", 0) for each in proto.functions]
+    functions = [_Part(each, f"{where}: function {shown(each.name)}", 0) for each in proto.functions]
     for top in (_Part(proto.graph, where, 0), *functions):
         yield from _subgraphs(top)
 
@@ -167,7 +167,7 @@ def _subgraphs(top: _Part) -> Iterator[_Part]:
 def _tensors(part: _Part) -> Iterator[tuple[TensorProto, str]]:
     """Yields the constant tensors of one graph and their places."""
     for tensor in getattr(part.graph, "initializer", ()):
-        yield tensor, f"{part.place}: tensor {tensor.name[:80]!r}"
+        yield tensor, f"{part.place}: tensor {shown(tensor.name)}"
     for node in part.graph.node:
         for attribute in node.attribute:
             tensors = [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
@@ -184,9 +184,9 @@ def _check_values(part: _Part) -> None:
     for values, what in ((graph.input, "input"), (graph.output, "output"), (graph.value_info, "value")):
         for name, count in Counter(value.name for value in values).items():
             if count > 1 and what != "value":
-                raise ExtractError(f"{part.place}: {what} {name[:80]!r} is given {count} times; once is allowed")
+                raise ExtractError(f"{part.place}: {what} {shown(name)} is given {count} times; once is allowed")
         for value in values:
-            place = f"{part.place}: {what} {value.name[:80]!r}"
+            place = f"{part.place}: {what} {shown(value.name)}"
             # Within a graph and its subgraphs, values without a type are common, and sequences are allowed.
             if what != "value" and part.depth == 0:
                 if value.type.WhichOneof("value") not in ("tensor_type", None):
@@ -201,15 +201,15 @@ def _check_values(part: _Part) -> None:
 def _check_type(found: int, place: str) -> None:
     if found not in _TYPES:
         known = TensorProto.DataType.items()
-        shown = next((f"{name} ({value})" for name, value in known if value == found), str(found))
-        raise ExtractError(f"{place}: found element type {shown}; allowed: {', '.join(_BITS)}")
+        named = next((f"{name} ({value})" for name, value in known if value == found), str(found))
+        raise ExtractError(f"{place}: found element type {named}; allowed: {', '.join(_BITS)}")
 
 
 def _check_dims(dims: Sequence[int], place: str, least: int = 0) -> None:
     if any(dim < least for dim in dims):
-        raise ExtractError(f"{place}: found shape {_shown(dims)}; each extent must be at least {least}")
+        raise ExtractError(f"{place}: found shape {shown(list(dims))}; each extent must be at least {least}")
     if len(dims) > 64 or prod(dims) > MAX_ELEMENTS:
-        raise ExtractError(f"{place}: found shape {_shown(dims)}; a tensor has at most {MAX_ELEMENTS} elements")
+        raise ExtractError(f"{place}: found shape {shown(list(dims))}; a tensor has at most {MAX_ELEMENTS} elements")
 
 
 def _listed_bytes(tensor: TensorProto) -> int:
@@ -253,14 +253,14 @@ def _n_nodes(part: _Part, sizes: Mapping[tuple[str, str], int]) -> int:
 def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], place: str) -> None:
     if node.domain not in DOMAINS and (node.domain, node.op_type) not in functions:
         allowed = ", ".join(map(repr, DOMAINS))
-        raise ExtractError(f"{place}: found domain {node.domain[:80]!r}; allowed: {allowed}")
+        raise ExtractError(f"{place}: found domain {shown(node.domain)}; allowed: {allowed}")
     for attribute in node.attribute:
         if attribute.type in (AttributeProto.SPARSE_TENSOR, AttributeProto.SPARSE_TENSORS):
             raise ExtractError(f"{place}: {attribute.name[:80]}: found a sparse tensor; only dense ones are allowed")
         numbers = [*attribute.ints, attribute.i] if attribute.type == AttributeProto.INT else attribute.ints
         least = 1 if attribute.name in _POSITIVE else 1 - MAX_ELEMENTS if attribute.name in _SIGNED else None
         if least is not None and not all(least <= number < MAX_ELEMENTS for number in numbers):
-            problem = f"found {_shown(numbers)}; each must be from {least} to {MAX_ELEMENTS - 1}"
+            problem = f"found {shown(list(numbers))}; each must be from {least} to {MAX_ELEMENTS - 1}"
             raise ExtractError(f"{place}: {attribute.name}: {problem}")
         if any(np.isnan([attribute.f, *attribute.floats])):
             raise ExtractError(f"{place}: {attribute.name[:80]}: found NaN; a number is expected")
@@ -296,9 +296,4 @@ def _floats(tensor: TensorProto) -> Any:
 
 
 def _named(node: onnx.NodeProto) -> str:
-    return f"{node.op_type[:80]} {(node.name or next(iter(node.output), ''))[:80]!r}"
-
-
-def _shown(numbers: Sequence[int]) -> str:
-    text = str(list(numbers[:16]))
-    return text if len(numbers) <= 16 else f"{text[:-1]}, ...]"
+    return f"{node.op_type[:80]} {shown(node.name or next(iter(node.output), ''))}"

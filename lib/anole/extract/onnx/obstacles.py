@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
+from anole.errors import shown
 from anole.extract.onnx.expand import OTHERS_OF_THE_NAME
 from anole.extract.onnx.unroll import MAX_UNROLLED
 
@@ -63,7 +64,7 @@ def find_obstacles(model: ir.Model, known: Collection[str], names: Collection[st
         problem = _problem(node, known)
         is_behind = any(value in behind for value in reads)
         if problem is not None and not is_behind:
-            problems.append(f"{node.op_type} {(node.name or node.outputs[0].name or '')[:80]!r}: {problem}")
+            problems.append(f"{node.op_type} {shown(node.name or node.outputs[0].name or '')}: {problem}")
         if problem is not None or is_behind:
             behind.update(node.outputs)
             before |= {value.name: None for value in reads if value not in behind}
