@@ -17,6 +17,7 @@ from ..workflow.conftest import TUNING, Project, write_onnx
 from .ledger import AllFigures, Figures
 from .processes import ROOT
 from .small_disk import SmallDisk, absence
+from .system_calls import Driver
 
 FAULTS = 31
 """So many commands the default tests kill at least."""
@@ -118,6 +119,13 @@ def built(built_project: Any, tmp_path: Path) -> Project:
 def tuned_cpu(tuned_project: Any, tmp_path: Path) -> Project:
     """A copy of the tuned project for the processor."""
     return tuned_project.copy(tmp_path / "project")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A process that runs commands with faults at their calls of the system."""
+    with Driver(tmp_path_factory.mktemp("driver")) as running:
+        yield running
 
 
 @pytest.fixture

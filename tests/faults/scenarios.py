@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from anole.errors import StoreError
 from anole.store.content import ShardContent
@@ -17,6 +19,9 @@ from ..record_project import CONV, DENSE, Project, dump_of, run_of
 from .crash_states import Disk
 from .driver import CONFIRMED_S, LATENCIES_S
 from .system_calls import Call, Driver, Ended, Entry
+
+LISTED = 40
+"""So many failed cases are listed at most."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,31 @@ def require(holds: bool, problem: str) -> None:
     """Raises what pytest's own assertions would take far longer to describe, for hundreds of cases."""
     if not holds:
         raise Broken(problem)
+
+
+def outlived(driver: Driver, wanted: Scenario, ended: Ended, folder: Path) -> str:
+    """Returns what does not hold after a fault, or after the same command without one; or nothing."""
+    try:
+        wanted.standing(folder, ended)
+        repeated = driver.run(wanted.arguments(folder), folder)
+        require(repeated.status == 0, f"ends afterwards with status {repeated.status} and {shown(repeated.error)}")
+        wanted.complete(folder)
+    except Exception as problem:
+        return f"{type(problem).__name__}: {str(problem)[:500]}"
+    return ""
+
+
+def shown(error: str) -> str:
+    """Returns what a message shows of a traceback: the places in this package, and the error."""
+    lines = [line.strip() for line in error.splitlines()]
+    return " | ".join([line for line in lines if "anole" in line][-2:] + lines[-1:])
+
+
+def fail_if(problems: Sequence[str], n_tried: int) -> None:
+    """Fails a test that has found problems, and lists the first of them."""
+    if problems:
+        told = [f"{len(problems)} of {n_tried} cases failed", *problems[:LISTED]]
+        pytest.fail("\n".join(told), pytrace=False)
 
 
 def trials_of(folder: Path) -> dict[str, set[tuple[Any, ...]]]:

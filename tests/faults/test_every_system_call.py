@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from .scenarios import SCENARIOS, Recorded, Scenario, append_arguments, prepared, require
+from .scenarios import SCENARIOS, Recorded, Scenario, append_arguments, fail_if, outlived, prepared, shown
 from .system_calls import ERRORS, Driver, Ended, Fault, Kind, faults_of, run_under_strace, strace_works
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
@@ -25,15 +25,6 @@ needs_strace = pytest.mark.skipif(not strace_works(), reason="needs strace, and 
 
 SAMPLE = 20
 """So many cases of each scenario run by default."""
-
-LISTED = 40
-"""So many failed cases are listed at most."""
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    with Driver(tmp_path_factory.mktemp("driver")) as running:
-        yield running
 
 
 def attempt(
@@ -43,22 +34,10 @@ def attempt(
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(before, folder)
     ended = run(wanted.arguments(folder), folder)
-    try:
-        told = ended.killed or ended.status == 0 or ended.told
-        require(told and "Traceback" not in ended.error, f"ends with status {ended.status} and {shown(ended.error)}")
-        wanted.standing(folder, ended)
-        repeated = again.run(wanted.arguments(folder), folder)
-        require(repeated.status == 0, f"ends afterwards with status {repeated.status} and {shown(repeated.error)}")
-        wanted.complete(folder)
-    except Exception as problem:
-        return f"{type(problem).__name__}: {str(problem)[:500]}"
-    return ""
-
-
-def shown(error: str) -> str:
-    """Returns what a message shows of a traceback: the places in this package, and the error."""
-    lines = [line.strip() for line in error.splitlines()]
-    return " | ".join([line for line in lines if "anole" in line][-2:] + lines[-1:])
+    told = ended.killed or ended.status == 0 or ended.told
+    if not told or "Traceback" in ended.error:
+        return f"ends with status {ended.status} and {shown(ended.error)}"
+    return outlived(again, wanted, ended, folder)
 
 
 def sampled(cases: Sequence[Fault], most: int) -> list[Fault]:
@@ -85,8 +64,7 @@ def survive(driver: Driver, name: str, folder: Path, most: int | None) -> None:
             call = clean.calls[fault.number - 1]
             problems.append(f"{fault}, {call.name} {Path(call.path).name[-40:]}: {problem}")
     print(f"{name}: {len(clean.calls)} calls, {len(chosen)} of {len(cases)} cases, {len(problems)} failed")
-    if problems:
-        pytest.fail("\n".join([f"{len(problems)} of {len(chosen)} cases failed", *problems[:LISTED]]), pytrace=False)
+    fail_if(problems, len(chosen))
 
 
 @needs_compiler

@@ -40,15 +40,13 @@ from anole.store.lines import whole_lines
 from anole.store.shard import read_shard, shard_paths
 
 from ..record_project import CONV, DENSE, Project, dump_of, run_of
+from .scenarios import fail_if
 
 SAMPLE = 200
 """So many bits of a document are flipped by default."""
 
 DATABASE_SAMPLE = 40
 """So many bits of the database are flipped by default, and as many again in its rows."""
-
-LISTED = 20
-"""So many problems are listed at most."""
 
 Check = Callable[[bytes], str]
 """Reads damaged bytes; returns ``refused``, ``harmless``, or what is wrong."""
@@ -76,8 +74,7 @@ def survive(damaged: Iterable[tuple[str, bytes]], check: Check, *, healed: bool 
             problems.append(f"{what}: {said}"[:400])
     print(f"{n_refused} refused, {n_harmless} harmless, {len(problems)} accepted or with a traceback")
     assert n_refused or healed, "nothing was refused"
-    if problems:
-        pytest.fail("\n".join([f"{len(problems)} are neither", *problems[:LISTED]]), pytrace=False)
+    fail_if(problems, n_refused + n_harmless + len(problems))
 
 
 def flipped(data: bytes, bits: Iterable[int]) -> Iterator[tuple[str, bytes]]:

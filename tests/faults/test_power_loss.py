@@ -8,13 +8,12 @@ and the same command ends well. A sample of the states is tried by default; many
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from .crash_states import State, crash_states, sampled_states
-from .scenarios import SCENARIOS, Scenario, prepared, require
+from .scenarios import SCENARIOS, Scenario, fail_if, outlived, prepared
 from .system_calls import Driver, Ended
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
@@ -25,29 +24,13 @@ SAMPLE = 24
 MANY = 1000
 """So many are tried where the slow tests run; all of them differ, the most only in a temporary file."""
 
-LISTED = 40
-"""So many bad states are listed at most."""
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    with Driver(tmp_path_factory.mktemp("driver")) as running:
-        yield running
-
 
 def outlive(driver: Driver, wanted: Scenario, state: State, folder: Path) -> str:
     """Returns what does not hold in a state, or nothing."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     state.write(folder)
-    try:
-        wanted.standing(folder, Ended(0 if state.ended else -9, state.acknowledged, ""))
-        repeated = driver.run(wanted.arguments(folder), folder)
-        require(repeated.status == 0, f"the command ends with {repeated.error[-400:]}")
-        wanted.complete(folder)
-    except Exception as problem:
-        return f"{type(problem).__name__}: {str(problem)[:400]}"
-    return ""
+    return outlived(driver, wanted, Ended(0 if state.ended else -9, state.acknowledged, ""), folder)
 
 
 def replay(driver: Driver, name: str, folder: Path, most_each: int, most: int) -> None:
@@ -60,8 +43,7 @@ def replay(driver: Driver, name: str, folder: Path, most_each: int, most: int) -
         if problem:
             problems.append(f"after {state.after} of {len(clean.entries)} changes: {problem}")
     print(f"{name}: {len(clean.entries)} changes, {len(chosen)} of {len(states)} states, {len(problems)} bad")
-    if problems:
-        pytest.fail("\n".join([f"{len(problems)} of {len(chosen)} states are bad", *problems[:LISTED]]), pytrace=False)
+    fail_if(problems, len(chosen))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
