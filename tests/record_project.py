@@ -152,7 +152,13 @@ class Project:
         write_build(folder, build)
         return folder / FILE
 
-    def evaluate(self, build: str, latency_s: float = 0.017, created_at: str = "2026-11-21T12:00:00.000Z") -> Path:
+    def evaluate(
+        self,
+        build: str,
+        latency_s: float = 0.017,
+        created_at: str = "2026-11-21T12:00:00.000Z",
+        output_variation: float | None = None,
+    ) -> Path:
         latencies = (
             Latency(
                 reference=reference,
@@ -163,6 +169,7 @@ class Project:
                 speedup=reference_s / latency_s,
                 relative_error=4e-6,
                 rounds=50,
+                output_variation=output_variation,
             )
             for reference, reference_s in (("torch", 0.0244), ("onnxruntime", 0.017))
         )

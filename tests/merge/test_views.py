@@ -124,3 +124,16 @@ def test_the_usage_of_a_task_lists_its_models(project) -> None:
         (project.CONV.label, "cpu", 2, "a, b", 10),
         (project.DENSE.label, "cpu", 1, "b", 1),
     ]
+
+
+def test_the_latency_of_a_model_has_how_much_its_outputs_vary(project) -> None:
+    project.fill()
+    project.evaluate("resnet18-cpu", 0.016, output_variation=0.25)
+    project.merge()
+    rows = project.rows("select build, reference, relative_error, output_variation from model_latency order by 1, 2")
+    assert [tuple(row.values()) for row in rows] == [
+        ("resnet18-cpu", "onnxruntime", 4e-6, 0.25),
+        ("resnet18-cpu", "torch", 4e-6, 0.25),
+        ("resnet34-cpu", "onnxruntime", 4e-6, None),
+        ("resnet34-cpu", "torch", 4e-6, None),
+    ]

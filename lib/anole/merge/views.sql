@@ -112,7 +112,8 @@ select
     evaluation.reference_latency_s,
     evaluation.speedup,
     evaluation.relative_error,
-    build.name as build
+    build.name as build,
+    evaluation.output_variation
 from evaluation
 join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at;
