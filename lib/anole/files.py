@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,12 @@ from anole.errors import StoreError
 
 MOST_BYTES = 1 << 30
 """Larger files are not read: the largest shards and documents have a few megabytes."""
+
+_UNFINISHED = ".new"
+"""The ending of a file that is being written."""
+
+_LONGEST_S = 24 * 3600.0
+"""No file takes so long to write."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -122,7 +129,8 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
         if read_regular(path) == data:
             return False
     make_folder(path.parent)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    _sweep(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -133,3 +141,12 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
         temporary.unlink(missing_ok=True)
         raise
     return True
+
+
+def _sweep(path: Path) -> None:
+    """Removes what processes that were killed while they wrote a file left beside it."""
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(f".{path.name}.") and entry.name.endswith(_UNFINISHED):
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime > _LONGEST_S:
+                    os.unlink(entry)
