@@ -51,6 +51,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="repeat the networks that did not go all the way")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.jobs < 1:
+        parser.error(f"--jobs: found {arguments.jobs}; at least 1 is expected")
     logging.basicConfig(level=logging.WARNING)
     if arguments.one:
         from zoo_steps import work_on

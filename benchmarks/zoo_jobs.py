@@ -143,7 +143,7 @@ class Job:
         if self._process.poll() is None:
             if self._seconds() > self._limits.seconds:
                 self._reason = f"it took more than {self._limits.seconds:g} s"
-            elif memory_bytes(self._process.pid) > self._limits.gigabytes * 1e9:
+            elif not self._is_still and memory_bytes(self._process.pid) > self._limits.gigabytes * 1e9:
                 self._reason = f"it took more than {self._limits.gigabytes:.3g} GB of memory"
             else:
                 return False

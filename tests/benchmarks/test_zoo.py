@@ -67,6 +67,8 @@ def test_done_networks_are_not_repeated(
         zoo.main()
         return list(run)
 
+    with pytest.raises(SystemExit):
+        sweep("--jobs", "0")
     assert sweep() == ["unet", "gru"]
     assert sweep() == []
     assert sweep("--again") == ["gru"]
@@ -85,7 +87,7 @@ def test_the_zoo_has_the_kinds_that_need_no_other_package() -> None:
 @pytest.mark.slow
 def test_a_network_goes_all_the_way(tmp_path: Path, benchmark: Callable[..., Any]) -> None:
     path = tmp_path / "zoo.csv"
-    benchmark("zoo", str(path), "--networks", "wavenet", "--rounds", "3", "--mutate")
+    benchmark("zoo", str(path), "--networks", "wavenet", "--rounds", "3", "--mutate", "--jobs", "2")
     (row,) = read(path)
     assert (row["stage"], row["extracted"], row["compiled"], row["right"]) == (DONE, "1", "1", "1")
     assert float(row["variation_error"]) < 1e-4 and float(row["output_variation"]) > 0.01
