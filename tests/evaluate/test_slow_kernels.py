@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from anole.documents.evaluation import read_evaluation
 from anole.evaluate.roofline import Row
 from anole.evaluate.slow_kernels import slow_kernels
 
@@ -19,7 +22,11 @@ from anole.evaluate.roofline import Roofline
 slow_kernels.measure_roofline = lambda target: Roofline(1e18, 1e18)
 slow_kernels._LEAST_S = 0.0
 logging.basicConfig(stream=sys.stdout)
-slow_kernels.warn_of_slow_kernels(Path("net"), 0.0)
+"""
+WARN = f'{SCRIPT}slow_kernels.warn_of_slow_kernels(Path("net"), 0.0)'
+EVALUATE = f"""{SCRIPT}
+from anole.evaluate.stage import evaluate_network
+evaluate_network(Path("net"), Path(sys.argv[1]), lambda build, folder: build)
 """
 
 
@@ -39,8 +46,15 @@ def test_which_kernels_are_slow() -> None:
 
 
 def test_slow_kernels_are_logged_with_their_layers(tiny_project: Path) -> None:
-    lines = run_python(tiny_project, "-c", SCRIPT).stdout.splitlines()
+    lines = run_python(tiny_project, "-c", WARN).stdout.splitlines()
     shares = [int(line.split(" takes ")[1].split()[0]) for line in lines]
     assert shares and shares == sorted(shares, reverse=True) and shares[-1] >= 5
     assert all("net: kernel " in line and "at 0 % of its roof (" in line for line in lines)
     assert any(line.endswith(": stem.0") for line in lines)
+
+
+@pytest.mark.slow
+def test_evaluating_a_network_ends_with_its_slow_kernels(tiny_project: Path, tmp_path: Path) -> None:
+    lines = run_python(tiny_project, "-c", EVALUATE, str(tmp_path / "evaluation.json")).stdout.splitlines()
+    assert len(read_evaluation(tmp_path / "evaluation.json").latencies) == 2
+    assert lines and all("net: kernel " in line for line in lines)
