@@ -22,14 +22,14 @@ _HOST = "kDLCPU"
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
 
 
-def write_library(path: Path, executable: Any) -> None:
-    """Writes compiled functions as a shared library.
+def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> None:
+    """Writes compiled functions as a shared library, linked with other objects.
 
     Raises:
         BuildError: the library cannot be linked.
     """
     try:
-        executable.export_library(str(path))
+        executable.export_library(str(path), addons=[str(each) for each in objects])
     except Exception as error:
         # Whoever made the folder reports a full disk; a file that is not found is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
