@@ -80,7 +80,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
 def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
     first = "found.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "found.cast<ffi::Array<ffi::Tensor>>()[0]"
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
-        threads=build.threads,
         device=runtime.device,
         devices=", ".join(_initialized(device) for device in dict.fromkeys((runtime.device, _HOST))),
         libraries=" ".join(f"-l{name}" for name in runtime.libraries),

@@ -146,6 +146,20 @@ def test_there_are_no_more_threads_than_processors_for_them(library: Path, tmp_p
         os.sched_setaffinity(0, allowed)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_a_caller_bound_to_one_processor_has_workers_on_others(library: Path, tmp_path: Path) -> None:
+    with loaded(library, tmp_path, threads=None) as loops:
+
+        def call() -> None:
+            os.sched_setaffinity(threading.get_native_id(), {min(os.sched_getaffinity(0))})
+            visits(loops, 10)
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        caller.join()
+        assert loops.threads() > 1
+
+
 def test_a_quota_of_one_processor_leaves_one_thread(library: Path) -> None:
     group = GROUPS / f"anole-test-{os.getpid()}"
     try:

@@ -8,7 +8,7 @@
  * One loop runs at a time. A thread that finds the pool in use, or that is itself within a loop, computes alone.
  */
 #define _GNU_SOURCE
-#include <errno.h>
+#include <dirent.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -134,6 +134,7 @@ static void* work(void* argument) {
   within_loop = true;
   pthread_setname_np(pthread_self(), "anole-worker");
   atomic_store(&pool.ids[self], (pid_t)syscall(SYS_gettid));
+  place(pool.ids[self], -1);
   while (!atomic_load(&pool.ends)) {
     compute();
     await_chunks(self);
@@ -228,12 +229,23 @@ static void forget(void) {
   within_loop = false;
 }
 
+/* Returns the processors that any thread of the process may use; the caller alone may be bound to one of them. */
+static cpu_set_t processors(void) {
+  cpu_set_t all, of_thread;
+  CPU_ZERO(&all);
+  DIR* threads = opendir("/proc/self/task");
+  for (struct dirent* thread; threads && (thread = readdir(threads));) {
+    int id = atoi(thread->d_name);
+    if (id > 0 && !sched_getaffinity(id, sizeof of_thread, &of_thread)) CPU_OR(&all, &all, &of_thread);
+  }
+  if (threads) closedir(threads);
+  if (!CPU_COUNT(&all)) CPU_SET(0, &all);
+  return all;
+}
+
 /* Starts the workers; with fewer than wanted if the system has no more threads. */
 static void start(void) {
-  if (sched_getaffinity(0, sizeof pool.allowed, &pool.allowed)) {
-    CPU_ZERO(&pool.allowed);
-    CPU_SET(0, &pool.allowed);
-  }
+  pool.allowed = processors();
   int wanted = count_threads();
   pool.threads = 1;
   sigset_t all, before;
