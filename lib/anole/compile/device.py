@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import tvm
 
@@ -34,7 +35,8 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
         workload: f"its template could not schedule it in this network: {reason}"
         for workload, reason in failures.items()
     }
-    write_library(folder / "model.so", executable)
+    with TemporaryDirectory(prefix="anole-") as objects:
+        write_library(folder / "model.so", executable, target.runtime_objects(Path(objects)))
     built = [
         match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
         for match in network.matches

@@ -22,14 +22,14 @@ _HOST = "kDLCPU"
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
 
 
-def write_library(path: Path, executable: Any) -> None:
-    """Writes compiled functions as a shared library.
+def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> None:
+    """Writes compiled functions as a shared library, linked with other objects.
 
     Raises:
         BuildError: the library cannot be linked.
     """
     try:
-        executable.export_library(str(path))
+        executable.export_library(str(path), addons=[str(each) for each in objects])
     except Exception as error:
         # Whoever made the folder reports a full disk; a file that is not found is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
@@ -80,7 +80,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
 def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
     first = "found.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "found.cast<ffi::Array<ffi::Tensor>>()[0]"
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
-        threads=build.threads,
         device=runtime.device,
         devices=", ".join(_initialized(device) for device in dict.fromkeys((runtime.device, _HOST))),
         libraries=" ".join(f"-l{name}" for name in runtime.libraries),

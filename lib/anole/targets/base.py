@@ -205,6 +205,13 @@ class Device(Target, Protocol):
     def compiler_pipeline(self) -> str:
         """Returns the name of the TVM pipeline that lowers the target's kernels."""
 
+    def runtime_objects(self, folder: Path) -> Sequence[Path]:
+        """Returns the objects that every library for the device is linked with, after it wrote them into a folder.
+
+        Raises:
+            MachineError: they cannot be compiled.
+        """
+
     def environment(self) -> Mapping[str, str]:
         """Returns the environment variables of a process that runs candidates."""
 

@@ -129,9 +129,15 @@ class CpuTarget:
 
         return pipeline()
 
+    def runtime_objects(self, folder: Path) -> Sequence[Path]:
+        """Returns the threads that compute the parallel loops."""
+        from anole.targets.cpu.runtime import compile_runtime
+
+        return (compile_runtime(self.threads, folder),)
+
     def environment(self) -> Mapping[str, str]:
-        """Returns the variables that set the thread counts; TVM's default is half of the logical processors."""
-        return {"TVM_NUM_THREADS": str(self.threads), "OMP_NUM_THREADS": str(self.threads)}
+        """Returns the variables that set the thread counts: of kernels, of TVM, and of what it is compared with."""
+        return dict.fromkeys(("ANOLE_NUM_THREADS", "TVM_NUM_THREADS", "OMP_NUM_THREADS"), str(self.threads))
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         """Builds one candidate with the canonical epilogue into a shared library."""

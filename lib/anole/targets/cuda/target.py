@@ -115,6 +115,10 @@ class CudaTarget:
         """Returns TVM's name of its own pipeline."""
         return "default"
 
+    def runtime_objects(self, folder: Path) -> Sequence[Path]:
+        """Returns nothing: the host's part has no parallel loops worth threads of their own."""
+        return ()
+
     def environment(self) -> Mapping[str, str]:
         """Returns the paths of the CUDA compiler's headers, and one thread for a host that only launches kernels."""
         threads = str(self.threads)

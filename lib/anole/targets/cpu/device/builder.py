@@ -13,6 +13,7 @@ from tvm import tirx
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.cpu.device.lowering import pipeline
+from anole.targets.cpu.runtime import compile_runtime
 from anole.targets.shared.kernel import define, link
 from anole.task import Workload
 
@@ -50,4 +51,5 @@ def build(
 
 def _export(func: tirx.PrimFunc, description: Mapping[str, Any], artifact: Path) -> None:
     library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description), tir_pipeline=pipeline())
-    library.export_library(str(artifact), fcompile=link)
+    runtime = compile_runtime(int(description["threads"]), artifact.parent)
+    library.export_library(str(artifact), fcompile=link, addons=[str(runtime)])

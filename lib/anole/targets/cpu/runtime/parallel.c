@@ -1,0 +1,312 @@
+/* Runs the parallel loops of kernels: threads claim chunks of a loop from a counter, and the caller computes, too.
+ *
+ * Generated code calls `__TVMBackendParallelLaunch`, a pointer that TVM's loader would set to TVM's own thread pool. The
+ * definition below is hidden, so that the loader does not find it. TVM's pool gives every thread its share in advance
+ * and waits for the last; a thread that is not scheduled then costs a time slice in every kernel. Here the caller waits
+ * only for chunks that a worker has begun.
+ *
+ * One loop runs at a time. A thread that finds the pool in use, or that is itself within a loop, computes alone.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef ANOLE_THREADS
+#define ANOLE_THREADS 0 /* as many as there are processors */
+#endif
+#ifndef ANOLE_CHUNKS
+#define ANOLE_CHUNKS 4 /* of each thread: with more, less is lost to a neighbour, and more to claiming them */
+#endif
+#ifndef ANOLE_SPIN
+#define ANOLE_SPIN 2000 /* pauses of an idle worker before it sleeps: longer than the time between two kernels */
+#endif
+
+enum { MOST_THREADS = 256, MOST_CHUNKS = MOST_THREADS * ANOLE_CHUNKS };
+
+/* TVM's interface of parallel loops. */
+typedef struct {
+  void* sync_handle;
+  int32_t num_task;
+} Environment;
+typedef int (*Loop)(int chunk, Environment* environment, void* data);
+
+/* What several threads write has a cache line of its own. */
+#define APART _Alignas(64)
+
+static struct {
+  /* The claim counter: how many chunks the loop has (16 bits), and the next one to claim (16 bits). A claim is valid if its
+   * chunk exists; the loop is then not replaced before that chunk is done. */
+  APART _Atomic uint32_t claims;
+  Loop loop;
+  void* data;
+  APART _Atomic uint32_t undone; /* chunks of the loop that are not done; the caller sleeps on it */
+  _Atomic bool caller_sleeps;
+  _Atomic int failure;
+  APART _Atomic uint32_t sleepers; /* workers that sleep, or are about to */
+  _Atomic uint32_t bell;           /* what workers sleep on: changes when there is work for sleepers */
+  _Atomic int caller_processor;    /* where sleeping workers shall not wake, because the caller computes there */
+  _Atomic bool ends;
+  APART pthread_mutex_t in_use; /* held by the caller of the loop that runs */
+  int threads;                  /* with the caller; 0 before the first loop */
+  cpu_set_t allowed;            /* the processors of the process */
+  pthread_t workers[MOST_THREADS];
+  _Atomic pid_t ids[MOST_THREADS];
+} pool = {.in_use = PTHREAD_MUTEX_INITIALIZER, .caller_processor = -1};
+
+/* In static storage: what a thread that ends looks up must not need the loader's lock. */
+static _Thread_local bool within_loop __attribute__((tls_model("initial-exec")));
+
+static inline void pause_briefly(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static void sleep_while(_Atomic uint32_t* word, uint32_t value) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void wake(_Atomic uint32_t* word, int count) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0); }
+
+static inline bool has_chunks(uint32_t claims) { return (claims & 0xffff) < claims >> 16; }
+
+/* Computes chunks of the current loop until none is left to claim. */
+static void compute(void) {
+  while (has_chunks(atomic_load_explicit(&pool.claims, memory_order_relaxed))) {
+    uint32_t claim = atomic_fetch_add_explicit(&pool.claims, 1, memory_order_acquire);
+    if (!has_chunks(claim)) return;
+    Environment environment = {NULL, (int32_t)(claim >> 16)};
+    if (pool.loop((int)(claim & 0xffff), &environment, pool.data)) atomic_store(&pool.failure, -1);
+    if (atomic_fetch_sub(&pool.undone, 1) == 1 && atomic_load(&pool.caller_sleeps)) wake(&pool.undone, 1);
+  }
+}
+
+/* Waits until all chunks are done. It sleeps soon, because a worker may need this very processor to go on. */
+static void await_workers(void) {
+  for (int spun = 0; spun < ANOLE_SPIN && atomic_load_explicit(&pool.undone, memory_order_acquire); ++spun) pause_briefly();
+  if (!atomic_load(&pool.undone)) return;
+  atomic_store(&pool.caller_sleeps, true);
+  for (uint32_t undone; (undone = atomic_load(&pool.undone)) != 0;) sleep_while(&pool.undone, undone);
+  atomic_store(&pool.caller_sleeps, false);
+}
+
+/* Moves a thread to other processors than the caller's, or lets it run on all. */
+static void place(pid_t thread, int avoided) {
+  cpu_set_t processors = pool.allowed;
+  if (avoided >= 0) CPU_CLR(avoided, &processors);
+  sched_setaffinity(thread, sizeof processors, &processors);
+}
+
+/* Lets a worker sleep until there are chunks or the pool ends.
+ *
+ * While it sleeps, it avoids the caller's processor: the system would wake it there, behind the caller, and leave other
+ * processors idle. While it runs it may be moved anywhere, so that neighbours do not hold it up.
+ */
+static void await_chunks(int self) {
+  for (int spun = 0; spun < ANOLE_SPIN; ++spun) {
+    if (has_chunks(atomic_load_explicit(&pool.claims, memory_order_relaxed))) return;
+    pause_briefly();
+  }
+  place(pool.ids[self], atomic_load(&pool.caller_processor));
+  atomic_fetch_add(&pool.sleepers, 1);
+  uint32_t bell = atomic_load(&pool.bell);
+  if (!has_chunks(atomic_load(&pool.claims)) && !atomic_load(&pool.ends)) sleep_while(&pool.bell, bell);
+  atomic_fetch_sub(&pool.sleepers, 1);
+  place(pool.ids[self], -1);
+}
+
+static void* work(void* argument) {
+  int self = (int)(intptr_t)argument;
+  within_loop = true;
+  pthread_setname_np(pthread_self(), "anole-worker");
+  atomic_store(&pool.ids[self], (pid_t)syscall(SYS_gettid));
+  place(pool.ids[self], -1);
+  while (!atomic_load(&pool.ends)) {
+    compute();
+    await_chunks(self);
+  }
+  return NULL;
+}
+
+/* Wakes the workers that sleep. */
+static void ring(void) {
+  if (!atomic_load(&pool.sleepers)) return;
+  int here = sched_getcpu();
+  if (here != atomic_load(&pool.caller_processor)) {
+    atomic_store(&pool.caller_processor, here);
+    for (int i = 1; i < pool.threads; ++i)
+      if (atomic_load(&pool.ids[i])) place(pool.ids[i], here);
+  }
+  atomic_fetch_add(&pool.bell, 1);
+  wake(&pool.bell, INT_MAX);
+}
+
+/* Reads two numbers from a file; returns whether both are there. */
+static bool read_numbers(const char* path, double* first, double* second) {
+  FILE* file = fopen(path, "r");
+  if (!file) return false;
+  int found = second ? fscanf(file, "%lf %lf", first, second) : fscanf(file, "%lf", first);
+  fclose(file);
+  return found == (second ? 2 : 1);
+}
+
+/* Returns how many processors a control group may use at once; a large number without a limit.
+ *
+ * Version 2 of the groups has a quota and its period in one file, version 1 in two; `max` and -1 are no limit.
+ */
+static double quota_of(const char* mount, const char* group) {
+  char path[PATH_MAX + 64];
+  double quota, period;
+  snprintf(path, sizeof path, "%s%s/cpu.max", mount, group);
+  if (!read_numbers(path, &quota, &period)) {
+    snprintf(path, sizeof path, "%s%s/cpu.cfs_period_us", mount, group);
+    if (!read_numbers(path, &period, NULL)) return 1e9;
+    snprintf(path, sizeof path, "%s%s/cpu.cfs_quota_us", mount, group);
+    if (!read_numbers(path, &quota, NULL)) return 1e9;
+  }
+  return quota > 0 && period > 0 ? quota / period : 1e9;
+}
+
+/* Returns the smallest quota of the process's control groups and of those around them. */
+static double quota(void) {
+  char line[PATH_MAX];
+  double least = 1e9;
+  FILE* file = fopen("/proc/self/cgroup", "r");
+  if (!file) return least;
+  while (fgets(line, sizeof line, file)) {
+    char* controllers = strchr(line, ':');
+    char* group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!group) continue;
+    *group++ = 0;
+    group[strcspn(group, "\n")] = 0;
+    bool version_1 = !strncmp(controllers, ":cpu,", 5) || !strcmp(controllers, ":cpu");
+    if (!version_1 && strcmp(controllers, ":")) continue;
+    for (char* end;; *end = 0) {
+      double found = quota_of(version_1 ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup", group);
+      if (found < least) least = found;
+      if (!(end = strrchr(group, '/'))) break;
+    }
+  }
+  fclose(file);
+  return least;
+}
+
+/* Returns how many threads the process is to use: those that it was compiled for, where there are processors for them. */
+static int count_threads(void) {
+  const char* wanted = getenv("ANOLE_NUM_THREADS");
+  int threads = wanted ? atoi(wanted) : 0;
+  if (threads <= 0) {
+    int processors = CPU_COUNT(&pool.allowed);
+    double shares = quota();
+    threads = ANOLE_THREADS > 0 && ANOLE_THREADS < processors ? ANOLE_THREADS : processors;
+    if (shares < threads) threads = shares > 1 ? (int)shares : 1;
+  }
+  return threads < MOST_THREADS ? threads : MOST_THREADS;
+}
+
+/* Forgets the workers in a child process, which has none of them. */
+static void forget(void) {
+  pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+  pool.in_use = unlocked;
+  pool.threads = 0;
+  atomic_store(&pool.claims, 0);
+  atomic_store(&pool.sleepers, 0);
+  atomic_store(&pool.ends, false);
+  within_loop = false;
+}
+
+/* Returns the processors that any thread of the process may use; the caller alone may be bound to one of them. */
+static cpu_set_t processors(void) {
+  cpu_set_t all, of_thread;
+  CPU_ZERO(&all);
+  DIR* threads = opendir("/proc/self/task");
+  for (struct dirent* thread; threads && (thread = readdir(threads));) {
+    int id = atoi(thread->d_name);
+    if (id > 0 && !sched_getaffinity(id, sizeof of_thread, &of_thread)) CPU_OR(&all, &all, &of_thread);
+  }
+  if (threads) closedir(threads);
+  if (!CPU_COUNT(&all)) CPU_SET(0, &all);
+  return all;
+}
+
+/* Starts the workers; with fewer than wanted if the system has no more threads. */
+static void start(void) {
+  pool.allowed = processors();
+  int wanted = count_threads();
+  pool.threads = 1;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (pool.threads < wanted) {
+    atomic_store(&pool.ids[pool.threads], 0);
+    if (pthread_create(&pool.workers[pool.threads], NULL, work, (void*)(intptr_t)pool.threads)) break;
+    ++pool.threads;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Runs all chunks in the calling thread. */
+static int run_alone(Loop loop, void* data, int chunks) {
+  Environment environment = {NULL, chunks};
+  int failure = 0;
+  for (int chunk = 0; chunk < chunks && !failure; ++chunk) failure = loop(chunk, &environment, data);
+  return failure;
+}
+
+/* Runs a parallel loop of a kernel.
+ *
+ * `chunks` is 0 where the kernel leaves their number to the pool. Returns what a failed chunk returned, else 0.
+ */
+static int launch(Loop loop, void* data, int chunks) {
+  if (within_loop || pthread_mutex_trylock(&pool.in_use)) return run_alone(loop, data, chunks ? chunks : 1);
+  if (!pool.threads) start();
+  if (pool.threads == 1 || chunks > MOST_CHUNKS) {
+    pthread_mutex_unlock(&pool.in_use);
+    return run_alone(loop, data, chunks ? chunks : 1);
+  }
+  if (!chunks) chunks = pool.threads * ANOLE_CHUNKS;
+  within_loop = true;
+  pool.loop = loop;
+  pool.data = data;
+  atomic_store_explicit(&pool.failure, 0, memory_order_relaxed);
+  atomic_store_explicit(&pool.undone, (uint32_t)chunks, memory_order_relaxed);
+  atomic_store(&pool.claims, (uint32_t)chunks << 16);
+  ring();
+  compute();
+  await_workers();
+  within_loop = false;
+  int failure = atomic_load_explicit(&pool.failure, memory_order_relaxed);
+  pthread_mutex_unlock(&pool.in_use);
+  return failure;
+}
+
+__attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, forget); }
+
+/* Ends the workers when the library is unloaded or the process ends. */
+__attribute__((destructor)) static void end(void) {
+  if (within_loop) return;
+  pthread_mutex_lock(&pool.in_use);
+  atomic_store(&pool.ends, true);
+  atomic_fetch_add(&pool.bell, 1);
+  wake(&pool.bell, INT_MAX);
+  for (int i = 1; i < pool.threads; ++i) pthread_join(pool.workers[i], NULL);
+  pool.threads = 0;
+}
+
+/* What generated code calls through; weak there, and defined here for good. */
+extern int (*const __TVMBackendParallelLaunch)(Loop, void*, int);
+__attribute__((visibility("hidden"))) int (*const __TVMBackendParallelLaunch)(Loop, void*, int) = launch;

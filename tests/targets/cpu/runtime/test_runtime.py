@@ -1,0 +1,207 @@
+"""The threads of the runtime: every chunk is computed once, whoever calls, and the system's limits are kept."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anole.errors import MachineError
+from anole.targets.cpu import runtime
+from anole.targets.cpu.runtime import compile_runtime
+
+HERE = Path(__file__).parent
+SOURCES = Path(runtime.__file__).parent
+GROUPS = Path("/sys/fs/cgroup/cpu")
+
+Load = Callable[..., ctypes.CDLL]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("loops") / "loops.so", "-shared", "-DANOLE_THREADS=4")
+
+
+def compiled(path: Path, *options: str) -> Path:
+    command = [runtime.find_compiler(), "-std=c11", "-O2", "-g", "-fPIC", f"-I{SOURCES}", *options]
+    subprocess.run([*command, str(HERE / "loops.c"), "-o", str(path), "-lpthread"], check=True)
+    return path
+
+
+@contextmanager
+def loaded(library: Path, folder: Path, threads: str | None = "4") -> Iterator[ctypes.CDLL]:
+    """Yields a copy of the library, which has a pool of its own."""
+    copy = folder / f"{time.monotonic_ns()}.so"
+    copy.write_bytes(library.read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        if threads is not None:
+            patch.setenv("ANOLE_NUM_THREADS", threads)
+        found = ctypes.CDLL(str(copy))
+        found.run.argtypes = [ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int] * 4]
+        try:
+            yield found
+        finally:
+            _ctypes.dlclose(found._handle)
+
+
+def visits(
+    loops: ctypes.CDLL, extent: int, chunks: int = 0, nested: int = 0, slow_us: int = 0
+) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    counts = np.zeros(extent * max(nested, 1), np.int32)
+    assert loops.run(extent, counts.ctypes.data, chunks, nested, slow_us, -1) == 0
+    return counts
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    """Returns whether something is so within seconds: a thread that is started, or told to end, needs a moment."""
+    ends_s = time.monotonic() + 10
+    while not condition() and time.monotonic() < ends_s:
+        time.sleep(0.001)
+    return condition()
+
+
+def workers() -> int:
+    names = [Path(task, "comm") for task in Path("/proc/self/task").iterdir()]
+    return sum(name.read_text().strip() == "anole-worker" for name in names)
+
+
+@settings(max_examples=30)
+@given(
+    threads=st.integers(1, 6),
+    loops_of=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), min_size=1, max_size=20),
+)
+def test_every_iteration_is_computed_once(
+    library: Path, tmp_path_factory: pytest.TempPathFactory, threads: int, loops_of: list[tuple[int, int]]
+) -> None:
+    with loaded(library, tmp_path_factory.mktemp("copy"), str(threads)) as loops:
+        for extent, chunks in loops_of:
+            assert (visits(loops, extent, chunks) == 1).all()
+
+
+def test_loops_within_loops_are_computed(library: Path, tmp_path: Path) -> None:
+    with loaded(library, tmp_path) as loops:
+        assert (visits(loops, 20, nested=30) == 1).all()
+
+
+def test_threads_that_call_at_once_do_not_disturb_each_other(library: Path, tmp_path: Path) -> None:
+    with loaded(library, tmp_path) as loops:
+        wrong = []
+
+        def call() -> None:
+            wrong.extend(extent for extent in range(1, 400) if (visits(loops, extent) != 1).any())
+
+        callers = [threading.Thread(target=call) for _ in range(4)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        assert not wrong
+
+
+def test_a_worker_that_slept_works_again(library: Path, tmp_path: Path) -> None:
+    with loaded(library, tmp_path) as loops:
+        for _ in range(3):
+            assert (visits(loops, 64, slow_us=100) == 1).all()
+            time.sleep(0.02)
+
+
+def test_a_child_process_has_workers_of_its_own(library: Path, tmp_path: Path) -> None:
+    with loaded(library, tmp_path) as loops:
+        visits(loops, 10)
+        child = os.fork()
+        if not child:
+            right = (visits(loops, 100, slow_us=10) == 1).all() and soon(lambda: workers() == 3)
+            os._exit(0 if right else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert (visits(loops, 10) == 1).all()
+
+
+def test_a_failed_chunk_fails_the_loop_and_not_the_next_one(library: Path, tmp_path: Path) -> None:
+    with loaded(library, tmp_path) as loops:
+        counts = np.zeros(50, np.int32)
+        assert loops.run(50, counts.ctypes.data, 0, 0, 0, 30) == -1
+        assert (visits(loops, 50) == 1).all()
+
+
+def test_the_workers_end_with_the_library(library: Path, tmp_path: Path) -> None:
+    before = workers()
+    with loaded(library, tmp_path) as loops:
+        visits(loops, 10)
+        assert loops.threads() == 4
+        assert soon(lambda: workers() == before + 3)
+    assert workers() == before
+
+
+def test_there_are_no_more_threads_than_processors_for_them(library: Path, tmp_path: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        with loaded(library, tmp_path, threads=None) as loops:
+            assert (visits(loops, 10) == 1).all()
+            assert loops.threads() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_a_caller_bound_to_one_processor_has_workers_on_others(library: Path, tmp_path: Path) -> None:
+    with loaded(library, tmp_path, threads=None) as loops:
+
+        def call() -> None:
+            os.sched_setaffinity(threading.get_native_id(), {min(os.sched_getaffinity(0))})
+            visits(loops, 10)
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        caller.join()
+        assert loops.threads() > 1
+
+
+def test_a_quota_of_one_processor_leaves_one_thread(library: Path) -> None:
+    group = GROUPS / f"anole-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("control groups cannot be made here")
+    try:
+        (group / "cpu.cfs_quota_us").write_text("100000")
+        code = f"""
+import ctypes, pathlib, os
+pathlib.Path({str(group / "tasks")!r}).write_text(str(os.getpid()))
+loops = ctypes.CDLL({str(library)!r})
+loops.run(ctypes.c_int64(0), None, 0, 0, 0, -1)
+print(loops.threads())
+"""
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert found.stdout == "1\n"
+    finally:
+        group.rmdir()
+
+
+def test_the_object_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = compile_runtime(2, tmp_path)
+    monkeypatch.setenv("PATH", "")
+    assert compile_runtime(2, tmp_path) == made
+    assert [path.name for path in tmp_path.iterdir()] == [made.name]
+    with pytest.raises(MachineError, match="a C compiler is needed"):
+        compile_runtime(3, tmp_path)
+
+
+@pytest.mark.slow
+def test_no_two_threads_write_the_same(tmp_path: Path) -> None:
+    program = compiled(tmp_path / "stress", "-DSTRESS", "-DANOLE_THREADS=4", "-fsanitize=thread")
+    environment = {**os.environ, "ANOLE_NUM_THREADS": "4", "TSAN_OPTIONS": "halt_on_error=1"}
+    done = subprocess.run([str(program)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
