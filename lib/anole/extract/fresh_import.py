@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,9 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-_INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")} | {Path(sys.prefix)})
+_PLACES = (os.path.join(sys.prefix, "lib"), *map(sysconfig.get_path, ("stdlib", "platlib", "purelib")))
+_INSTALLED = tuple(f"{place}{os.sep}" for place in _PLACES)
+"""How the paths of installed modules begin."""
 
 
 def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
@@ -24,7 +27,8 @@ def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
     names = {_module_name(file) for file in own}
     for loaded, module in list(sys.modules.items()):
         wanted = loaded in names or loaded.partition(".")[0] == name.partition(".")[0]
-        if wanted and not _is_installed(getattr(module, "__file__", None) or sys.prefix):
+        file = getattr(module, "__file__", None)
+        if wanted and file is not None and not file.startswith(_INSTALLED):
             del sys.modules[loaded]
     importlib.invalidate_caches()
     return importlib.import_module(name)
@@ -51,8 +55,9 @@ class _Finder:
     ) -> ModuleSpec | None:
         others = (finder for finder in list(sys.meta_path) if finder is not self)
         found = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
-        if found is not None and type(found.loader) is SourceFileLoader and not _is_installed(found.loader.path):
-            found.loader = _SourceLoader(name, found.loader.path)
+        loader = None if found is None else found.loader
+        if found is not None and type(loader) is SourceFileLoader and not loader.path.startswith(_INSTALLED):
+            found.loader = _SourceLoader(name, loader.path)
         return found
 
 
@@ -61,10 +66,6 @@ class _SourceLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
-
-
-def _is_installed(file: str) -> bool:
-    return any(Path(file).is_relative_to(place) for place in _INSTALLED)
 
 
 def _module_name(file: Path) -> str:
