@@ -103,3 +103,29 @@ def test_a_module_that_cannot_be_imported_says_why(project: Path) -> None:
     (project / "bad.py").write_text("import torch\n1 / 0\n")
     with pytest.raises(ExtractError, match=r"cannot import bad .*ZeroDivisionError"):
         load_model(ModelSpec("net", "torch:bad:factory", X))
+
+
+def test_outputs_are_told_by_the_trace(project: Path) -> None:
+    (project / "outs.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "class Outs(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer = nn.Linear(4, 3)\n"
+        "    def forward(self, x):\n"
+        "        assert type(x) is not torch.Tensor, 'it ran'\n"
+        "        return {'whole': x, 'both': [self.layer(x), self.layer.weight + 1], 'places': x.argmax(1)}\n"
+    )
+    imported = load_model(ModelSpec("net", "torch:outs:Outs", {"x": (2, 4)}))
+    assert [(info.name, info.shape, info.dtype) for info in imported.outputs] == [
+        ("output_0", (2, 4), "float32"),
+        ("output_1", (2, 3), "float32"),
+        ("output_2", (3, 4), "float32"),
+        ("output_3", (2,), "int64"),
+    ]
+
+
+def test_a_network_may_complete_itself_when_it_runs(project: Path) -> None:
+    (project / "lazy.py").write_text("from torch import nn\nnet = lambda: nn.Sequential(nn.LazyLinear(3), nn.ReLU())\n")
+    imported = load_model(ModelSpec("net", "torch:lazy:net", {"x": (2, 4)}))
+    assert [info.shape for info in imported.outputs] == [(2, 3)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anole.extract.collector import paused_collector
+
 if TYPE_CHECKING:
     from anole.extract.imported import Imported
     from anole.extract.weights import Weights
@@ -13,6 +15,7 @@ EXTRACT_VERSION = 8
 """Raised whenever the same model would give other tasks or another network to compile."""
 
 
+@paused_collector()
 def load_model(model: ModelSpec, weights: Weights = "own") -> Imported:
     """Imports a model and brings it into the normal form from which tasks are read and builds are compiled.
 

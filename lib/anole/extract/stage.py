@@ -9,6 +9,7 @@ from typing import Any
 
 from anole.documents.manifest import write_manifest
 from anole.documents.task import write_task
+from anole.extract.collector import paused_collector
 from anole.extract.load import EXTRACT_VERSION
 from anole.extract.tasks import extract_tasks
 from anole.spec.entries import ModelSpec
@@ -17,6 +18,7 @@ from anole.targets import get_target
 logger = logging.getLogger(__name__)
 
 
+@paused_collector()
 def extract_model(
     model: ModelSpec, target: str, description: Mapping[str, Any], manifest_path: Path, tasks_dir: Path
 ) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
-import sysconfig
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.export.graph_signature import OutputKind
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause, suggestion
 from anole.extract.decompose import decompose
+from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.weights import Weights, draw_weights, vary_constants
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
 
 _SEED = 0
-_INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platlib", "purelib")} | {Path(sys.prefix)})
 _FAILURES = (Exception, SystemExit)
 """What a model's own code may raise."""
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
@@ -49,12 +45,17 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
 
     network = make_network(model, weights)
     arguments = example_inputs(model)
-    output = run_network(model, network, arguments)
     try:
-        with step("torch.export"):
-            program = decompose(torch.export.export(network, tuple(arguments.values())))
-    except _FAILURES as error:
-        raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
+        program = _traced(network, arguments)
+    except _FAILURES:
+        # Some networks complete themselves when they run; of those that do not run, the message is about that.
+        network = make_network(model, weights)
+        run_network(model, network, arguments)
+        try:
+            program = _traced(network, arguments)
+        except _FAILURES as error:
+            raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
+    output = _tensors(model, _output_of(program))
     try:
         with step("importing the network"):
             module = from_exported_program(
@@ -71,6 +72,22 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         ),
         _anchor_names(program),
     )
+
+
+def _traced(network: torch.nn.Module, arguments: dict[str, torch.Tensor]) -> torch.export.ExportedProgram:
+    with step("torch.export"):
+        return decompose(torch.export.export(network, tuple(arguments.values())))
+
+
+def _output_of(program: torch.export.ExportedProgram) -> Any:
+    """Returns a program's output with tensors without values in it."""
+    (returned,) = program.graph.output_node().args
+    found = [
+        each.meta["val"] if isinstance(each, torch.fx.Node) else each
+        for each, spec in zip(returned, program.graph_signature.output_specs, strict=True)
+        if spec.kind is OutputKind.USER_OUTPUT
+    ]
+    return program.call_spec.out_spec.unflatten(found)
 
 
 def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
@@ -132,6 +149,10 @@ def run_network(
         raise ExtractError(
             f"model {model.name}: does not run on inputs {{{shapes}}}: {cause(error, line=0)}"
         ) from error
+    return _tensors(model, output)
+
+
+def _tensors(model: ModelSpec, output: Any) -> tuple[torch.Tensor, ...]:
     outputs = tuple(tensors_of(output))
     if not outputs:
         raise ExtractError(f"model {model.name}: returned a {type(output).__name__} without any tensor")
@@ -163,8 +184,8 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
     name, _, attribute = model.location.partition(":")
     if not name or not attribute:
         raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
-    with _project_importable(), step(f"the factory {name}:{attribute}"):
-        factory = getattr(_import_fresh(model, name), attribute, None)
+    with sources_first(Path.cwd()), step(f"the factory {name}:{attribute}"):
+        factory = getattr(_imported(model, name), attribute, None)
         if not callable(factory):
             found = "nothing" if factory is None else f"a {type(factory).__name__}"
             raise ExtractError(f"model {model.name}: found {found} at {name}:{attribute}; expected a callable")
@@ -179,40 +200,13 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
     return network
 
 
-def _import_fresh(model: ModelSpec, name: str) -> ModuleType:
-    """Imports a module from its current source, ignoring loaded modules and cached byte code."""
-    own = {_module_name(file) for file in model_files(model.source, Path.cwd())}
-    for loaded, module in list(sys.modules.items()):
-        file = Path(getattr(module, "__file__", None) or sys.prefix)
-        wanted = loaded in own or loaded.partition(".")[0] == name.partition(".")[0]
-        if wanted and not any(file.is_relative_to(place) for place in _INSTALLED):
-            del sys.modules[loaded]
-    importlib.invalidate_caches()
+def _imported(model: ModelSpec, name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        return import_fresh(name, model_files(model.source, Path.cwd()))
     except _FAILURES as error:
         raise ExtractError(
             f"model {model.name}: cannot import {name} (searched {Path.cwd()} first): {cause(error, line=0)}"
         ) from error
-
-
-def _module_name(file: Path) -> str:
-    parts = file.with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-@contextmanager
-def _project_importable() -> Iterator[None]:
-    """Puts the working directory first on the import path and hides the byte code of other sources."""
-    folder, prefix = str(Path.cwd()), sys.pycache_prefix
-    with tempfile.TemporaryDirectory() as scratch:
-        sys.path.insert(0, folder)
-        sys.pycache_prefix = scratch
-        try:
-            yield
-        finally:
-            sys.pycache_prefix = prefix
-            sys.path.remove(folder)
 
 
 def _anchor_names(program: Any) -> tuple[str, ...]:

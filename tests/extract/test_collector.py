@@ -1,0 +1,28 @@
+"""Pausing the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from anole.extract.collector import paused_collector
+
+
+def test_the_collector_runs_again_after_the_outermost_pause() -> None:
+    with pytest.raises(ZeroDivisionError), paused_collector():
+        with paused_collector():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        raise ZeroDivisionError
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with paused_collector():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -1,0 +1,39 @@
+"""Importing a project's modules from their sources."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+import pytest
+
+from anole.extract.fresh_import import import_fresh, sources_first
+
+
+def test_byte_code_counts_only_where_sources_are_installed(project: Path) -> None:
+    (project / "mine.py").write_text("value = 1\n")
+    with sources_first(project):
+        assert import_fresh("mine", []).value == 1
+        own, installed = importlib.util.find_spec("mine"), importlib.util.find_spec("colorsys")
+    assert own is not None and installed is not None
+    assert isinstance(own.loader, SourceFileLoader) and type(own.loader) is not SourceFileLoader
+    assert type(installed.loader) is SourceFileLoader
+    assert not (project / "__pycache__").exists()
+
+
+def test_a_package_of_the_project_is_imported_with_its_parts(project: Path) -> None:
+    (project / "parts").mkdir()
+    (project / "parts/__init__.py").write_text("from parts.inner import value\n")
+    for value in (1, 2):
+        (project / "parts/inner.py").write_text(f"value = {value}\n")
+        with sources_first(project):
+            assert import_fresh("parts", [Path("parts/__init__.py"), Path("parts/inner.py")]).value == value
+
+
+def test_the_import_system_is_left_as_it_was(project: Path) -> None:
+    before = list(sys.path), list(sys.meta_path)
+    with pytest.raises(ModuleNotFoundError), sources_first(project):
+        import_fresh("nowhere_to_be_found", [])
+    assert (sys.path, sys.meta_path) == before
