@@ -37,9 +37,7 @@ def _softplus(x: Value, own: Activation) -> Value:
 ACTIVATIONS: Mapping[str, Callable[[Value, Activation], Value]] = {
     "affine": lambda x, own: x * _const(own.alpha) + _const(own.beta),
     "elu": _elu,
-    "hardsigmoid": lambda x, own: tirx.max(
-        tirx.min(x * _const(own.alpha) + _const(own.beta), _const(1)), _const(0)
-    ),
+    "hardsigmoid": lambda x, own: tirx.max(tirx.min(x * _const(own.alpha) + _const(own.beta), _const(1)), _const(0)),
     "leakyrelu": _leaky,
     "relu": lambda x, own: tirx.max(x, _const(0)),
     "scaledtanh": lambda x, own: _const(own.alpha) * bound(x * _const(own.beta), polynomials.tanh),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -68,7 +68,7 @@ def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
 
 
 def _centred(call: Call, index: int, zeros: int) -> relax.Expr:
-    """Returns integer weights, of shape (directions, inputs, columns), less their zero points; the columns come first."""
+    """Returns integer weights, of shape (directions, inputs, columns), less their zero points; columns come first."""
     emit = call.builder.emit
     weight = cast(call, call.input(index), "float32")
     if call.has(zeros):
@@ -102,9 +102,11 @@ def _layer(
     if dtype_of(data) != "float32":
         raise refuse(call, f"found data of type {dtype_of(data)}; allowed: float32, float16")
     batch_first = bool(call.attributes.get("layout", 0))
+    rows, columns, _ = call.shape(0)
     recurrence = replace(
         _described(call, cell, recurrent),
-        **dict(zip(("batch", "steps") if batch_first else ("steps", "batch"), call.shape(0)[:2], strict=True)),
+        steps=columns if batch_first else rows,
+        batch=rows if batch_first else columns,
         batch_first=batch_first,
         axes="ntd" if batch_first else "tdn",
         quantized=scales is not None,
@@ -183,14 +185,10 @@ def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
     if known is not None and np.all(known == recurrence.steps):
         return None
     if known is not None and not np.all((known >= 0) & (known <= recurrence.steps)):
-        raise refuse(call, f"sequence_lens: found {_shown(known)}; allowed: 0 to {recurrence.steps}")
+        raise refuse(call, f"sequence_lens: found {known.tolist()}; allowed: 0 to {recurrence.steps}")
     lengths = cast(call, call.input(4), "int32")
     limited = relax.op.minimum(lengths, const(recurrence.steps, "int32"))
     return call.builder.emit(relax.op.maximum(call.builder.emit(limited), const(0, "int32")))
-
-
-def _shown(lengths: Sequence[Any]) -> str:
-    return ", ".join(map(str, lengths))
 
 
 CONVERTERS: dict[str, Converter] = {
