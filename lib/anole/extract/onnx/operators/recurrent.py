@@ -23,15 +23,15 @@ _FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 }
 """The activation functions of each cell, where the file names none."""
 
-_PARAMETERS: Mapping[str, tuple[tuple[str, float], ...]] = {
-    "affine": (("alpha", 1.0), ("beta", 0.0)),
-    "elu": (("alpha", 1.0),),
-    "hardsigmoid": (("alpha", 0.2), ("beta", 0.5)),
-    "leakyrelu": (("alpha", 0.01),),
-    "scaledtanh": (("alpha", 1.0), ("beta", 1.0)),
-    "thresholdedrelu": (("alpha", 1.0),),
+_PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
+    "affine": {"alpha": None, "beta": None},
+    "elu": {"alpha": 1.0},
+    "hardsigmoid": {"alpha": 0.2, "beta": 0.5},
+    "leakyrelu": {"alpha": 0.01},
+    "scaledtanh": {"alpha": None, "beta": None},
+    "thresholdedrelu": {"alpha": None},
 }
-"""The parameters of activation functions, with their default values."""
+"""The parameters of activation functions, and their default values where ONNX and ONNX Runtime have the same."""
 
 _DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
     "forward": (False,),
@@ -166,15 +166,19 @@ def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activ
     if len(names) < n_functions * n_directions:
         raise refuse(call, f"activations: found {len(names)}; expected {n_functions * n_directions}")
     given = {name: list(call.attributes.get(f"activation_{name}", ())) for name in ("alpha", "beta")}
-    found = [Activation(name, **_parameters(name, given)) for name in names]
+    found = [Activation(name, **_parameters(call, name, given)) for name in names]
     return tuple(tuple(found[at * n_functions : (at + 1) * n_functions]) for at in range(n_directions))
 
 
-def _parameters(function: str, given: Mapping[str, list[Any]]) -> dict[str, float]:
+def _parameters(call: Call, function: str, given: Mapping[str, list[Any]]) -> dict[str, float]:
     """Returns the parameters of the next activation function, and takes them from those given."""
-    return {
-        name: float(given[name].pop(0)) if given[name] else default for name, default in _PARAMETERS.get(function, ())
-    }
+    found = {}
+    for name, default in _PARAMETERS.get(function, {}).items():
+        number = given[name].pop(0) if given[name] else default
+        if number is None:
+            raise refuse(call, f"activation_{name}: found no number for {function}, which needs one")
+        found[name] = float(number)
+    return found
 
 
 def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -53,7 +54,7 @@ class _Kernel(RecurrentStep):
             self._each_unit(lambda unit: self.begin((direction, row, unit)))
             with T.serial(0, own.steps) as step:
                 for part in self.parts():
-                    self._each_unit(lambda unit, part=part: part(step, direction, row, unit))
+                    self._each_unit(partial(part, step, direction, row))
             self._each_unit(lambda unit: self._end((direction, row, unit)))
 
     def _end(self, place: Place) -> None:
