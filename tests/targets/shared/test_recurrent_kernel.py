@@ -138,6 +138,21 @@ def test_divisions(own: Recurrence, tiling: Tiling) -> None:
     check_on_cpu(own, tiling)
 
 
+def test_threads_that_share_a_quantised_step_compute_the_same() -> None:
+    own = layer("lstm", 2, 50, (False,), quantized=True)
+    given, target = drawn(own), get_target(describe_cpu())
+    found = []
+    for tiling in (Tiling(), Tiling(1, 2, shared=True)):
+        module = tvm.IRModule({"main": recurrent_kernel(own, tiling).with_attr("global_symbol", "main")})
+        with target.compiler_target() as compiler_target:
+            library = tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
+        results = [tvm.runtime.tensor(np.full(each.shape, np.nan, np.float32)) for each in own.results]
+        library["main"](*(tvm.runtime.tensor(given[each.name]) for each in own.parameters), *results)
+        found.append([result.numpy() for result in results])
+    for first, second in zip(*found, strict=True):
+        np.testing.assert_allclose(second, first, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "own",
     [

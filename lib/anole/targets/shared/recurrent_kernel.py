@@ -65,7 +65,8 @@ class _Kernel(RecurrentStep):
 
     def write(self) -> None:
         """Writes the whole kernel."""
-        if self._tiling.shared:
+        # TVM removes a loop of one turn, and then misses it.
+        if self._tiling.shared and self._own.directions * self._tiles * self._groups > 1:
             self._write_shared()
         else:
             self._write_strands()
