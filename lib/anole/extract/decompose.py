@@ -8,6 +8,7 @@ import torch
 
 from anole.extract.fold_program import fold_program
 from anole.extract.passes.attention import attend
+from anole.extract.recurrent_calls import RECURRENT, is_convertible
 
 _aten = torch.ops.aten
 _WHOLE = (_aten.linear.default, _aten.matmul.default)
@@ -15,18 +16,23 @@ _WHOLE = (_aten.linear.default, _aten.matmul.default)
 
 
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Returns a program in torch's core operators, plus linear layers and matrix products of any rank.
+    """Returns a program in torch's core operators, plus recurrent layers, and products and linear layers of any rank.
 
     What depends on no input is a constant in it.
     """
     table = torch.export.default_decompositions()
-    for operator in _WHOLE:
+    for operator in (*_WHOLE, *(each for each in RECURRENT if _is_whole(program, each))):
         del table[operator]
     for operator, reworded in _REWORDED.items():
         table[operator] = reworded
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     fold_program(decomposed)
     return decomposed
+
+
+def _is_whole(program: torch.export.ExportedProgram, operator: torch._ops.OpOverload) -> bool:
+    """Returns whether all calls of a recurrent operator can be converted; torch decomposes all of them or none."""
+    return all(map(is_convertible, program.graph.find_nodes(op="call_function", target=operator)))
 
 
 def _elu(data: torch.Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:

@@ -17,6 +17,7 @@ from anole.extract.decompose import decompose
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.guard import step
 from anole.extract.imported import Imported
+from anole.extract.recurrent_calls import RECURRENT, count_layers
 from anole.extract.weights import Weights, draw_weights, vary_constants
 from anole.spec.source import model_files
 
@@ -42,6 +43,7 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     from tvm.relax.frontend.torch import from_exported_program
 
     from anole.extract.converters import CONVERTERS
+    from anole.extract.recurrent_converters import RECURRENT_CONVERTERS
 
     network = make_network(model, weights)
     arguments = example_inputs(model)
@@ -59,7 +61,10 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     try:
         with step("importing the network"):
             module = from_exported_program(
-                program, unwrap_unit_return_tuple=True, run_ep_decomposition=False, custom_convert_map=CONVERTERS
+                program,
+                unwrap_unit_return_tuple=True,
+                run_ep_decomposition=False,
+                custom_convert_map={**CONVERTERS, **RECURRENT_CONVERTERS},
             )
     except Exception as error:
         raise ExtractError(f"model {model.name}: TVM cannot import it: {cause(error, line=0)}") from error
@@ -214,9 +219,11 @@ def _anchor_names(program: Any) -> tuple[str, ...]:
     names = []
     for node in program.graph.nodes:
         operator = getattr(node.target, "__name__", "").partition(".")[0]
-        if node.op == "call_function" and operator in _ANCHORS:
+        is_recurrent = node.target in RECURRENT
+        if node.op == "call_function" and (operator in _ANCHORS or is_recurrent):
             stack = list(node.meta.get("nn_module_stack", {}).values())
-            names.append(stack[-1][0] if stack and stack[-1][0] else node.name)
+            name = stack[-1][0] if stack and stack[-1][0] else node.name
+            names += [name] * (count_layers(node) if is_recurrent else 1)
     return tuple(names)
 
 

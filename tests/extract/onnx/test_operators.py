@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from conformance import run_model
 class Network:
     """Operators side by side, whose inputs are random."""
 
-    def __init__(self, opset: int = 18) -> None:
+    def __init__(self, opset: int = 18, domains: Sequence[str] = ()) -> None:
         self.rng = np.random.default_rng(0)
         self.nodes: list[Any] = []
         self.inputs: dict[str, NDArray[Any]] = {}
         self.weights: list[Any] = []
-        self.opset = opset
+        self.opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
 
     def input(self, *shape: int) -> str:
         """Returns the name of an input of float32 numbers."""
@@ -68,7 +69,7 @@ class Network:
         ]
         outputs = [helper.make_empty_tensor_value_info(name) for node in self.nodes for name in node.output]
         graph = helper.make_graph(self.nodes, "net", values, outputs, self.weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
+        model = helper.make_model(graph, opset_imports=self.opsets)
         model.ir_version = 9
         return onnx.shape_inference.infer_shapes(model)
 
@@ -221,6 +222,8 @@ def test_spectra(tmp_path: Path) -> None:
     net.check(tmp_path)
 
 
+_RECURRENT = ((np.zeros((1, 8, 3)), "float32"), (np.zeros((1, 8, 2)), "float32"))
+
 REFUSALS = {
     "mode linear of uint8": (
         "Resize",
@@ -233,6 +236,22 @@ REFUSALS = {
         {"kernel_shape": [2, 2], "strides": [2, 2]},
     ),
     "found 5 x 5": ("Det", [("x", "float32", (5, 5))], {}),
+    "found data of type float64": ("LSTM", [("x", "float64", (2, 1, 3)), *_RECURRENT], {"hidden_size": 2}),
+    "activations: found cube": (
+        "LSTM",
+        [("x", "float32", (2, 1, 3)), *_RECURRENT],
+        {"hidden_size": 2, "activations": ["Sigmoid", "Cube", "Tanh"]},
+    ),
+    "activation_beta: found no number for scaledtanh": (
+        "LSTM",
+        [("x", "float32", (2, 1, 3)), *_RECURRENT],
+        {"hidden_size": 2, "activations": ["Sigmoid", "ScaledTanh", "Tanh"], "activation_alpha": [0.5]},
+    ),
+    "expected [2, 8, 2]": (
+        "LSTM",
+        [("x", "float32", (2, 1, 3)), *_RECURRENT],
+        {"hidden_size": 2, "direction": "bidirectional"},
+    ),
     "found negative pads": ("Pad", [("x", "float32", (4,)), ([-1, 0], "int64")], {"mode": "edge"}),
 }
 

@@ -19,7 +19,7 @@ from anole.spec.onnx_files import OnnxFileError, external_files
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
 
-_ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_ANCHORS = ("Conv", "ConvTranspose", "DynamicQuantizeLSTM", "GRU", "Gemm", "LSTM", "MatMul", "RNN")
 
 
 def import_onnx(model: ModelSpec) -> Imported:

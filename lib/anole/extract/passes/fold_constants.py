@@ -31,6 +31,7 @@ _FOLDS: dict[str, _Fold] = {
     "relax.where": lambda call, a, b, c: np.asarray(np.where(a, b, c)),
     "relax.take": lambda call, a, b: np.take(a, b, call.attrs.axis, mode="wrap"),
     "relax.shape_to_tensor": lambda call, a: a,
+    "relax.concat": lambda call, *parts: np.concatenate(parts, int(call.attrs.axis or 0)),
 }
 
 
@@ -48,12 +49,17 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if not isinstance(call.op, ir.Op):
             return call
-        operands = [value_behind(self, arg) for arg in call.args]
+        operands = [value_behind(self, each) for arg in call.args for each in self._parts(arg)]
         if call.op.name not in _FOLDS or any(operand is None for operand in operands):
             return self._evaluated(call)
         call = self.builder_.normalize(call)
         value = _FOLDS[call.op.name](call, *operands)
         return relax.const(np.asarray(value, order="C"), str(call.ty.dtype))
+
+    def _parts(self, operand: ir.Expr) -> list[ir.Expr]:
+        """Returns the fields of a tuple; an operand that is none is its only part."""
+        found = bound(self, operand)
+        return list(found.fields) if isinstance(found, relax.Tuple) else [operand]
 
     def _evaluated(self, call: ir.Call) -> ir.Expr:
         """Returns the constant that TVM computes for a call, or the call where an operand is no constant."""

@@ -99,8 +99,12 @@ class CudaTarget:
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""
+        from anole.targets.cuda.default.recurrence import schedule_recurrence
         from anole.targets.cuda.default.schedule import schedule_default
+        from anole.targets.shared.recurrence import recurrence_of
 
+        if (recurrence := recurrence_of(func)) is not None:
+            return schedule_recurrence(recurrence)
         return schedule_default(func, self.compiler_target())
 
     def compiler_target(self) -> tvm.target.Target:

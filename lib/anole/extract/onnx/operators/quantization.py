@@ -75,8 +75,12 @@ def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
 
 
 def _dynamic_quantize(call: Call) -> list[relax.Expr]:
+    return dynamic_quantize(call, call.input(0))
+
+
+def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
     """Returns data quantised to uint8, so that 0 is exact, with their scale and zero point."""
-    data, emit = call.input(0), call.builder.emit
+    emit = call.builder.emit
     zero, most = const(0, "float32"), const(255, "float32")
     high = emit(relax.op.maximum(emit(relax.op.max(data)), zero))
     low = emit(relax.op.minimum(emit(relax.op.min(data)), zero))

@@ -1,0 +1,204 @@
+"""LSTM, GRU and RNN of ONNX, and DynamicQuantizeLSTM of ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from anole.extract.onnx.operators.call import Call, Converter
+from anole.extract.onnx.operators.kernels import cast, const, dtype_of, refuse
+from anole.extract.onnx.operators.quantization import dynamic_quantize
+from anole.extract.recurrent import Operands, Scales, emit_recurrence
+from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence
+from anole.targets.shared.recurrent_cell import ACTIVATIONS
+
+_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
+    "lstm": ("sigmoid", "tanh", "tanh"),
+    "gru": ("sigmoid", "tanh"),
+    "rnn": ("tanh",),
+}
+"""The activation functions of each cell, where the file names none."""
+
+_PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
+    "affine": {"alpha": None, "beta": None},
+    "elu": {"alpha": 1.0},
+    "hardsigmoid": {"alpha": 0.2, "beta": 0.5},
+    "leakyrelu": {"alpha": 0.01},
+    "scaledtanh": {"alpha": None, "beta": None},
+    "thresholdedrelu": {"alpha": None},
+}
+"""The parameters of activation functions, and their default values where ONNX and ONNX Runtime have the same."""
+
+_DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
+    "forward": (False,),
+    "reverse": (True,),
+    "bidirectional": (False, True),
+}
+"""For each direction that a file may name, whether each of its parts goes backward."""
+
+
+def _lstm(call: Call) -> list[relax.Expr]:
+    return _layer(call, "lstm", call.input(0), call.input(1), call.input(2))
+
+
+def _gru(call: Call) -> list[relax.Expr]:
+    return _layer(call, "gru", call.input(0), call.input(1), call.input(2))
+
+
+def _rnn(call: Call) -> list[relax.Expr]:
+    return _layer(call, "rnn", call.input(0), call.input(1), call.input(2))
+
+
+def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
+    """Computes with integers in float32, whose sums are exact below 2**24, as ONNX Runtime does with 32 bits.
+
+    See ONNX Runtime's documentation of com.microsoft.DynamicQuantizeLSTM: the data are quantised as a whole, and the
+    state, for the whole batch, in each step.
+    """
+    emit = call.builder.emit
+    data, scale, zero = dynamic_quantize(call, call.input(0))
+    centred = emit(relax.op.subtract(cast(call, data, "float32"), cast(call, zero, "float32")))
+    weight, recurrent = (_centred(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
+    scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10))
+    return _layer(call, "lstm", centred, weight, recurrent, scales)
+
+
+def _centred(call: Call, index: int, zeros: int) -> relax.Expr:
+    """Returns integer weights, of shape (directions, inputs, columns), less their zero points; columns come first."""
+    emit = call.builder.emit
+    weight = cast(call, call.input(index), "float32")
+    if call.has(zeros):
+        zero = emit(relax.op.expand_dims(cast(call, _by_direction(call, zeros), "float32"), 1))
+        weight = emit(relax.op.subtract(weight, zero))
+    return emit(relax.op.permute_dims(weight, [0, 2, 1]))
+
+
+def _by_direction(call: Call, index: int) -> relax.Expr:
+    """Returns scales or zero points with the directions as first axis, and one or all columns as second axis."""
+    n_directions = call.shape(1)[0]
+    return call.builder.emit(relax.op.reshape(call.input(index), [n_directions, -1]))
+
+
+def _layer(
+    call: Call, cell: Cell, data: relax.Expr, weight: relax.Expr, recurrent: relax.Expr, scales: Scales | None = None
+) -> list[relax.Expr]:
+    """Returns the outputs of a recurrent operator.
+
+    Args:
+        call: the operator, whose inputs from the third one on, and whose attributes, are those of ONNX.
+        cell: what it computes.
+        data: its input X.
+        weight: W, shape (directions, gates * hidden, inputs).
+        recurrent: R, shape (directions, gates * hidden, hidden).
+        scales: the scales of data and weights, if they are quantised.
+
+    Raises:
+        Unsupported: a type, a shape or an attribute is not supported.
+    """
+    if dtype_of(data) != "float32":
+        raise refuse(call, f"found data of type {dtype_of(data)}; allowed: float32, float16")
+    batch_first = bool(call.attributes.get("layout", 0))
+    rows, columns, _ = call.shape(0)
+    recurrence = replace(
+        _described(call, cell, recurrent),
+        steps=columns if batch_first else rows,
+        batch=rows if batch_first else columns,
+        batch_first=batch_first,
+        axes="ntd" if batch_first else "tdn",
+        quantized=scales is not None,
+    )
+    lengths = _lengths(call, recurrence)
+    optional = {name: call.input(index) for name, index in _optional(cell).items() if call.has(index)}
+    if batch_first:
+        optional |= {name: _swapped(call, value) for name, value in optional.items() if name.startswith("initial")}
+    recurrence = replace(recurrence, lengths=lengths is not None, peepholes="peepholes" in optional)
+    operands = Operands(data, weight, recurrent, lengths=lengths, scales=scales, **optional)
+    y, *states = emit_recurrence(call.builder, recurrence, operands)
+    if batch_first:
+        states = [_swapped(call, state) for state in states]
+    return [y, *states][: max(call.n_outputs, 1)]
+
+
+def _optional(cell: Cell) -> dict[str, int]:
+    lstm = {"initial_c": 6, "peepholes": 7} if cell == "lstm" else {}
+    return {"bias": 3, "initial_h": 5, **lstm}
+
+
+def _swapped(call: Call, state: relax.Expr) -> relax.Expr:
+    """Returns a state with batch and directions exchanged."""
+    return call.builder.emit(relax.op.permute_dims(state, [1, 0, 2]))
+
+
+def _described(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
+    """Returns the recurrence that an operator's attributes describe, without the shape of its data."""
+    direction = str(call.attributes.get("direction", "forward")).lower()
+    if direction not in _DIRECTIONS:
+        raise refuse(call, f"direction: found {direction!r}; allowed: {', '.join(_DIRECTIONS)}")
+    backward = _DIRECTIONS[direction]
+    n_directions, rows, hidden = (int(extent) for extent in recurrent.ty.shape.values)
+    if (n_directions, rows) != (len(backward), GATES[cell] * hidden):
+        allowed = [len(backward), GATES[cell] * hidden, hidden]
+        raise refuse(call, f"found R of shape {[n_directions, rows, hidden]}; expected {allowed}")
+    clip = call.attributes.get("clip")
+    return Recurrence(
+        cell=cell,
+        steps=0,
+        batch=0,
+        hidden=hidden,
+        backward=backward,
+        activations=_activations(call, cell, n_directions),
+        clip=None if clip is None else float(clip),
+        coupled=cell == "lstm" and bool(call.attributes.get("input_forget", 0)),
+        reset_after=cell == "gru" and bool(call.attributes.get("linear_before_reset", 0)),
+    )
+
+
+def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activation, ...], ...]:
+    """Returns the activation functions of each direction; those that have parameters take the next ones given."""
+    n_functions = len(_FUNCTIONS[cell])
+    names = [str(name).lower() for name in call.attributes.get("activations", _FUNCTIONS[cell] * n_directions)]
+    if unknown := [name for name in names if name not in ACTIVATIONS]:
+        raise refuse(call, f"activations: found {', '.join(unknown)}; allowed: {', '.join(ACTIVATIONS)}")
+    if len(names) < n_functions * n_directions:
+        raise refuse(call, f"activations: found {len(names)}; expected {n_functions * n_directions}")
+    given = {name: list(call.attributes.get(f"activation_{name}", ())) for name in ("alpha", "beta")}
+    found = [Activation(name, **_parameters(call, name, given)) for name in names]
+    return tuple(tuple(found[at * n_functions : (at + 1) * n_functions]) for at in range(n_directions))
+
+
+def _parameters(call: Call, function: str, given: Mapping[str, list[Any]]) -> dict[str, float]:
+    """Returns the parameters of the next activation function, and takes them from those given."""
+    found = {}
+    for name, default in _PARAMETERS.get(function, {}).items():
+        number = given[name].pop(0) if given[name] else default
+        if number is None:
+            raise refuse(call, f"activation_{name}: found no number for {function}, which needs one")
+        found[name] = float(number)
+    return found
+
+
+def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
+    """Returns the lengths of the sequences within what there is, or None if all are whole."""
+    if not call.has(4):
+        return None
+    known = call.constant(4)
+    if known is not None and np.all(known == recurrence.steps):
+        return None
+    if known is not None and not np.all((known >= 0) & (known <= recurrence.steps)):
+        raise refuse(call, f"sequence_lens: found {known.tolist()}; allowed: 0 to {recurrence.steps}")
+    lengths = cast(call, call.input(4), "int32")
+    limited = relax.op.minimum(lengths, const(recurrence.steps, "int32"))
+    return call.builder.emit(relax.op.maximum(call.builder.emit(limited), const(0, "int32")))
+
+
+CONVERTERS: dict[str, Converter] = {
+    "DynamicQuantizeLSTM": _dynamic_quantize_lstm,
+    "GRU": _gru,
+    "LSTM": _lstm,
+    "RNN": _rnn,
+}
+"""Converters by the operator's type."""

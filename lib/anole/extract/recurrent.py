@@ -1,0 +1,168 @@
+"""Recurrent layers: the product of all inputs is an ordinary dense layer, and the time loop behind it one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import ir, relax
+
+from anole.extract.passes.mutators import extents
+from anole.targets.shared.recurrence import LANES, Recurrence
+from anole.targets.shared.recurrent_cell import HIDDEN
+from anole.targets.shared.recurrent_kernel import recurrent_kernel
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The scales of a quantised layer, whose data and weights are integers less their zero points, in float32.
+
+    Attributes:
+        data: the data's scale, one number.
+        weight, recurrent: the weights' scales, each of shape (directions, gates * hidden) or (directions, 1).
+    """
+
+    data: ir.Expr
+    weight: ir.Expr
+    recurrent: ir.Expr
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a recurrent layer is computed from, as ONNX's operators define it; gates are in ONNX's order.
+
+    Attributes:
+        data: (steps, batch, inputs), or (batch, steps, inputs) if the recurrence says so.
+        weight: W, shape (directions, gates * hidden, inputs).
+        recurrent: R, shape (directions, gates * hidden, hidden).
+        bias: that of W and then that of R, shape (directions, 2 * gates * hidden); None for zeros.
+        initial_h, initial_c: shape (directions, batch, hidden); None for zeros.
+        peepholes: shape (directions, 3 * hidden), if the recurrence has them.
+        lengths: shape (batch,), if the recurrence has them.
+        scales: the scales, if the recurrence is quantised.
+    """
+
+    data: ir.Expr
+    weight: ir.Expr
+    recurrent: ir.Expr
+    bias: ir.Expr | None = None
+    initial_h: ir.Expr | None = None
+    initial_c: ir.Expr | None = None
+    peepholes: ir.Expr | None = None
+    lengths: ir.Expr | None = None
+    scales: Scales | None = None
+
+
+def emit_recurrence(builder: relax.BlockBuilder, recurrence: Recurrence, operands: Operands) -> list[relax.Var]:
+    """Returns the results of a recurrent layer: its states after each step, the last one, and an LSTM's last cell.
+
+    Args:
+        builder: emits Relax expressions.
+        recurrence: the layer.
+        operands: what it is computed from.
+    """
+    return _Emitter(builder, recurrence, operands).results()
+
+
+class _Emitter:
+    def __init__(self, builder: relax.BlockBuilder, recurrence: Recurrence, operands: Operands) -> None:
+        self._builder, self._own, self._operands = builder, recurrence, operands
+        self._columns = recurrence.directions * recurrence.gates * recurrence.padded
+
+    def results(self) -> list[relax.Var]:
+        own, given = self._own, self._operands
+        values = {
+            "projected": self._projected(),
+            "recurrent": self._packed(),
+            "initial_h": self._state(given.initial_h),
+            "initial_c": self._state(given.initial_c),
+            "bias": self._hidden_bias(),
+            "peepholes": None if given.peepholes is None else self._by_gates(given.peepholes, 3),
+            "scales": None if given.scales is None else self._by_gates(given.scales.recurrent, own.gates),
+            "lengths": given.lengths,
+        }
+        function = self._builder.add_func(recurrent_kernel(own), own.cell)
+        types = [relax.TensorType(result.shape, result.dtype) for result in own.results]
+        arguments = [self._var(values[parameter.name]) for parameter in own.parameters]
+        found = self._builder.emit(relax.call_tir(function, arguments, types))
+        return [self._builder.emit(relax.TupleGetItem(found, index)) for index in range(len(types))]
+
+    def _projected(self) -> ir.Expr:
+        """Returns the product of all inputs and the weights W, with the biases."""
+        own, scales = self._own, self._operands.scales
+        directions, inputs = own.directions, extents(self._operands.data)[-1]
+        weight = self._reshaped(self._operands.weight, [directions, own.gates, own.hidden, inputs])
+        weight = self._emit(relax.op.permute_dims(self._filled(weight, 2), [3, 0, 1, 2]))
+        found = self._emit(relax.op.matmul(self._operands.data, self._reshaped(weight, [inputs, self._columns])))
+        if scales is not None:
+            columns = self._reshaped(self._by_gates(scales.weight, own.gates), [self._columns])
+            found = self._emit(relax.op.multiply(found, self._emit(relax.op.multiply(scales.data, columns))))
+        if self._operands.bias is not None:
+            found = self._emit(relax.op.add(found, self._outer_bias()))
+        return self._reshaped(found, [*extents(self._operands.data)[:2], directions, own.gates, own.padded])
+
+    def _packed(self) -> ir.Expr:
+        """Returns the weights R, block by block."""
+        own = self._own
+        weight = self._reshaped(self._operands.recurrent, [own.directions, own.gates, own.hidden, own.hidden])
+        shape = [own.directions, own.gates, own.blocks, LANES, own.hidden]
+        blocks = self._reshaped(self._filled(weight, 2), shape)
+        return self._emit(relax.op.permute_dims(blocks, [0, 2, 4, 1, 3]))
+
+    def _outer_bias(self) -> ir.Expr:
+        """Returns the sum of both biases, of shape (columns,), without the one that is added within the loop."""
+        own, outer = self._own, np.ones((1, self._own.gates, 1), np.float32)
+        if own.reset_after:
+            outer[:, HIDDEN] = 0
+        inner = self._emit(relax.op.multiply(self._bias_of(1), relax.const(outer)))
+        return self._reshaped(self._emit(relax.op.add(self._bias_of(0), inner)), [self._columns])
+
+    def _hidden_bias(self) -> ir.Expr | None:
+        """Returns the bias that is added within the loop, of shape (directions, padded)."""
+        own = self._own
+        if not own.reset_after:
+            return None
+        if self._operands.bias is None:
+            return _zeros(own.directions, own.padded)
+        hidden = relax.op.take(self._bias_of(1), relax.const(np.array([HIDDEN])), 1, mode="clip")
+        return self._reshaped(self._emit(hidden), [own.directions, own.padded])
+
+    def _bias_of(self, which: int) -> ir.Expr:
+        """Returns the bias of W (0) or of R (1), of shape (directions, gates, padded)."""
+        own = self._own
+        both = self._reshaped(self._operands.bias, [own.directions, 2, own.gates * own.hidden])
+        one = self._emit(relax.op.take(both, relax.const(np.array([which])), 1, mode="clip"))
+        return self._by_gates(self._reshaped(one, [own.directions, own.gates * own.hidden]), own.gates)
+
+    def _by_gates(self, value: ir.Expr, gates: int) -> ir.Expr:
+        """Returns numbers for each hidden unit, or for each direction, in shape (directions, gates, padded)."""
+        own = self._own
+        if extents(value)[1] == 1:
+            ones = relax.const(np.ones((1, gates, own.padded), np.float32))
+            return self._emit(relax.op.multiply(self._reshaped(value, [own.directions, 1, 1]), ones))
+        return self._filled(self._reshaped(value, [own.directions, gates, own.hidden]), 2)
+
+    def _state(self, value: ir.Expr | None) -> ir.Expr:
+        own = self._own
+        return _zeros(own.directions, own.batch, own.hidden) if value is None else value
+
+    def _filled(self, value: ir.Expr, axis: int) -> ir.Expr:
+        """Returns values with zeros behind the hidden units, which are along an axis."""
+        shape = extents(value)
+        shape[axis] = self._own.padded - self._own.hidden
+        return self._emit(relax.op.concat([value, _zeros(*shape)], axis)) if shape[axis] else value
+
+    def _reshaped(self, value: ir.Expr, shape: Sequence[int]) -> ir.Expr:
+        return value if extents(value) == list(shape) else self._emit(relax.op.reshape(value, list(shape)))
+
+    def _emit(self, value: ir.Expr) -> relax.Var:
+        return self._builder.emit(value)
+
+    def _var(self, value: Any) -> ir.Expr:
+        return value if isinstance(value, relax.Var) else self._emit(value)
+
+
+def _zeros(*shape: int) -> ir.Expr:
+    return relax.const(np.zeros(shape, np.float32))

@@ -1,0 +1,56 @@
+"""Divides the kernel of a recurrent layer for a processor's registers, caches and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvm import tirx
+
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.shared.recurrence import LANES, Recurrence
+from anole.targets.shared.recurrent_kernel import Tiling, recurrent_kernel
+
+_SHARED_PRODUCTS = 1 << 15
+"""Products in a step from which on threads save more by sharing it than they spend on waiting for each other."""
+
+_ROWS_OF_A_STRAND = 8
+"""Rows from which on a thread computes with weights for longer than it takes to load them."""
+
+
+def schedule_recurrence(recurrence: Recurrence, threads: int, unit: VectorUnit) -> tirx.PrimFunc:
+    """Returns the kernel of a recurrent layer for a processor."""
+    return recurrent_kernel(recurrence, recurrence_tiling(recurrence, threads, unit))
+
+
+def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) -> Tiling:
+    """Returns how the kernel of a recurrent layer is divided.
+
+    Half of the registers hold sums, of several rows if there are any, since these share each load of a weight. Threads
+    have directions of their own, or rows if there are many; otherwise they share large steps.
+    """
+    sums = max(1, unit.registers * unit.lanes // (2 * LANES * recurrence.gates))
+    rows = _largest(recurrence.batch, range(1, sums + 1))
+    strands = next((n for n in range(1, threads + 1) if n * recurrence.directions % threads == 0), 1)
+    products = recurrence.directions * recurrence.batch * recurrence.gates * recurrence.hidden**2
+    if strands > 1:
+        has_rows = recurrence.batch // rows % strands == 0 and recurrence.batch // strands >= _ROWS_OF_A_STRAND
+        if recurrence.quantized or not has_rows:
+            strands = 1
+            if products >= _SHARED_PRODUCTS:
+                return Tiling(rows, _even_blocks(recurrence, sums // rows, rows, threads), shared=True)
+    return Tiling(rows, _largest(recurrence.blocks, range(1, sums // rows + 1)), strands)
+
+
+def _even_blocks(recurrence: Recurrence, most: int, rows: int, threads: int) -> int:
+    """Returns the most blocks of hidden units with which all threads have the same share of a step, or one block."""
+    tiles = recurrence.directions * recurrence.batch // rows
+    even = [
+        blocks
+        for blocks in range(1, most + 1)
+        if recurrence.blocks % blocks == 0 and recurrence.blocks // blocks * tiles % threads == 0
+    ]
+    return max(even, default=1)
+
+
+def _largest(extent: int, candidates: Iterable[int]) -> int:
+    return max(each for each in candidates if extent % each == 0)

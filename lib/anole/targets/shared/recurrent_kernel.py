@@ -1,0 +1,125 @@
+"""The time loop of a recurrent layer as one kernel for processors.
+
+Directions and rows of the batch do not depend on each other: if there are enough of them, each thread takes some
+through all steps. Otherwise all threads share the hidden units of a step, and wait for each other after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+
+from anole.targets.shared.polynomials import Value
+from anole.targets.shared.recurrence import LANES, RECURRENCE, Recurrence
+from anole.targets.shared.recurrent_step import Place, RecurrentStep, Sums, allocated
+
+OPAQUE = 8
+"""TVM's operator pattern for a function that nothing fuses with."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a kernel is divided.
+
+    Attributes:
+        rows: rows of the batch that are computed together; they divide the batch.
+        blocks: blocks of hidden units whose sums are in registers together; they divide all blocks.
+        strands: parts of the batch that go through all steps on their own; they divide the batch's tiles of rows.
+            A state is quantised for the whole batch, which then is one part.
+        shared: whether the threads share each step's hidden units, instead of directions and strands.
+    """
+
+    rows: int = 1
+    blocks: int = 1
+    strands: int = 1
+    shared: bool = False
+
+
+def recurrent_kernel(recurrence: Recurrence, tiling: Tiling | None = None) -> tirx.PrimFunc:
+    """Returns the kernel of a recurrence; its parameters are the recurrence's, and then its results."""
+    with recurrent_function(recurrence) as builder:
+        _Kernel(recurrence, tiling or Tiling()).write()
+    return builder.get()
+
+
+@contextmanager
+def recurrent_function(recurrence: Recurrence) -> Iterator[IRBuilder]:
+    """Opens a function that is marked as the kernel of a recurrence; yields its builder."""
+    with IRBuilder() as builder, T.prim_func(is_private=True, s_tir=True):
+        T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, RECURRENCE: recurrence.to_json()})
+        yield builder
+
+
+class _Kernel(RecurrentStep):
+    def __init__(self, recurrence: Recurrence, tiling: Tiling) -> None:
+        super().__init__(recurrence, (recurrence.directions, recurrence.batch, recurrence.padded))
+        self._tiling = tiling
+        self._tiles = recurrence.batch // tiling.rows
+        self._groups = recurrence.blocks // tiling.blocks
+
+    def write(self) -> None:
+        """Writes the whole kernel."""
+        # TVM removes a loop of one turn, and then misses it.
+        if self._tiling.shared and self._own.directions * self._tiles * self._groups > 1:
+            self._write_shared()
+        else:
+            self._write_strands()
+
+    def _write_strands(self) -> None:
+        strands = self._tiling.strands
+        rows, tiles = self._own.batch // strands, self._tiles // strands
+        with T.parallel(0, self._own.directions * strands) as strand:
+            direction, first_row = strand // strands, strand % strands * rows
+            with T.serial(0, rows) as row, T.serial(0, self._own.padded) as unit:
+                self.begin((direction, first_row + row, unit))
+            with T.serial(0, self._own.steps) as step:
+                if self._own.quantized:
+                    self.quantize(step, direction)
+                for part in self.parts():
+                    # Weights of a group stay in the cache from one tile to the next.
+                    with T.serial(0, self._groups) as group, T.serial(0, tiles) as tile:
+                        part(step, direction, first_row + tile * self._tiling.rows, group)
+            with T.serial(0, rows) as row, T.serial(0, self._own.hidden) as unit:
+                self.end((direction, first_row + row, unit))
+
+    def _write_shared(self) -> None:
+        own, per_direction = self._own, self._groups * self._tiles
+        with T.attr({"pragma_parallel_launch_point": 1}):
+            with _phase(own.directions * own.batch) as index, T.serial(0, own.padded) as unit:
+                self.begin((index // own.batch, index % own.batch, unit))
+            with T.serial(0, own.steps) as step:
+                if own.quantized:
+                    with _phase(own.directions) as direction:
+                        self.quantize(step, direction)
+                for part in self.parts():
+                    # A thread has the same groups in each step, whose weights stay in its cache.
+                    with _phase(own.directions * per_direction) as index:
+                        group, tile = index % per_direction // self._tiles, index % self._tiles
+                        part(step, index // per_direction, tile * self._tiling.rows, group)
+            with _phase(own.directions * own.batch) as index, T.serial(0, own.hidden) as unit:
+                self.end((index // own.batch, index % own.batch, unit))
+
+    @contextmanager
+    def _tile(
+        self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
+    ) -> Iterator[tuple[Place, Sums]]:
+        blocks, lanes = self._tiling.blocks, T.vectorized(0, LANES) if has_lanes else T.serial(0, LANES)
+        with T.unroll(0, self._tiling.rows) as row, T.unroll(0, blocks) as block, lanes as lane:
+            unit = (group * blocks + block) * LANES + lane
+            yield (direction, first_row + row, unit), lambda gate: (row, block, gate, lane)
+
+    def _allocated_sums(self) -> Any:
+        return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
+
+
+@contextmanager
+def _phase(count: int) -> Iterator[Any]:
+    """Opens a loop whose turns the threads of a parallel launch share; all wait for each other at its end."""
+    with T.attr({"pragma_parallel_barrier_when_finish": 1}), T.parallel(0, count) as index:
+        yield index

@@ -1,0 +1,285 @@
+"""One step of a recurrent layer as statements, whatever loops run it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial, reduce
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from anole.targets.shared.polynomials import Value
+from anole.targets.shared.recurrence import LANES, Parameter, Recurrence
+from anole.targets.shared.recurrent_cell import HIDDEN, RESET, UPDATE, CellEquations
+
+_LEVELS = 255
+"""Steps between the least and the greatest value of a state that is quantised to 8 bits."""
+
+Place = tuple[Value, Value, Value]
+"""A direction, a row of the batch and a hidden unit."""
+
+Gate = Callable[[int], Value]
+Sums = Callable[[int], tuple[Value, ...]]
+"""Where the sum of a gate is."""
+
+
+class RecurrentStep(ABC):
+    """Writes the statements of a step into the current function.
+
+    Its buffers, besides the parameters: ``h`` (halves, *slots), the states before even and odd steps; ``c``, an LSTM's
+    cells; ``factor``, what the recurrent weights are multiplied with where that is not ``h``; ``update``, a GRU's
+    update gate; ``scale``, that of each direction's quantised states; ``sums``, of the gates of a tile.
+
+    Args:
+        recurrence: the recurrent layer.
+        slots: the shape of a buffer of states.
+        scope: where buffers of states are.
+    """
+
+    def __init__(self, recurrence: Recurrence, slots: Sequence[int], scope: str = "global") -> None:
+        self._own = recurrence
+        self._equations = [CellEquations(recurrence, direction) for direction in range(recurrence.directions)]
+        self._buffers = {each.name: _argument(each) for each in (*recurrence.parameters, *recurrence.results)}
+        self._resets_first = recurrence.cell == "gru" and not recurrence.reset_after
+        self._has_factor = self._resets_first or recurrence.quantized
+
+        def states(*shape: int) -> Any:
+            return allocated(*shape, *slots, scope=scope)
+
+        self._h: Any = states(1 if self._has_factor else 2)
+        self._c: Any = states() if recurrence.cell == "lstm" else None
+        self._factor: Any = states() if self._has_factor else None
+        self._update: Any = states() if self._resets_first else None
+        self._scale: Any = allocated(recurrence.directions) if recurrence.quantized else None
+        self._sums: Any = None
+
+    @abstractmethod
+    def _tile(
+        self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
+    ) -> AbstractContextManager[tuple[Place, Sums]]:
+        """Opens loops over a tile of rows and a group of hidden units; yields the place of each, and of its sums.
+
+        Args:
+            direction: the direction.
+            first_row: the first row.
+            group: the group of hidden units.
+            has_lanes: whether the statements within are for a vector.
+        """
+
+    @abstractmethod
+    def _allocated_sums(self) -> Any:
+        """Returns a buffer for the sums of a tile."""
+
+    def _slot(self, place: Place) -> tuple[Value, ...]:
+        """Returns where a place is in a buffer of states."""
+        return place
+
+    def parts(self) -> Sequence[Callable[..., None]]:
+        """Returns what a step consists of; each part needs all groups of the one before."""
+        return (self.reset, self.replace) if self._resets_first else (self.replace,)
+
+    def begin(self, place: Place) -> None:
+        """Copies the initial state of a hidden unit, or a zero if it fills up the last block."""
+        direction, row, unit = place
+        known = (direction, row, tirx.min(unit, self._own.hidden - 1))
+        T.buffer_store(self._h, self._or_zero(unit, self._buffers["initial_h"][known]), [0, *self._slot(place)])
+        if self._own.cell == "lstm":
+            T.buffer_store(self._c, self._or_zero(unit, self._buffers["initial_c"][known]), self._slot(place))
+
+    def end(self, place: Place) -> None:
+        """Copies the last state of a hidden unit."""
+        T.buffer_store(self._buffers["last_h"], self._state(self._own.steps, place), place)
+        if self._own.cell == "lstm":
+            T.buffer_store(self._buffers["last_c"], self._c[self._slot(place)], place)
+
+    def quantize(self, step: Value, direction: Value) -> None:
+        """Writes the states of a direction as integers less their zero point, as ONNX's DynamicQuantizeLinear does."""
+        rows, blocks = self._own.batch, self._own.blocks
+        lows, highs = (allocated(LANES, scope="local") for _ in range(2))
+        with T.vectorized(0, LANES) as lane:
+            T.buffer_store(lows, _const(0), [lane])
+            T.buffer_store(highs, _const(0), [lane])
+        with T.serial(0, rows) as row, T.serial(0, blocks) as block, T.vectorized(0, LANES) as lane:
+            state = self._state(step, (direction, row, block * LANES + lane))
+            T.buffer_store(lows, tirx.min(lows[lane], state), [lane])
+            T.buffer_store(highs, tirx.max(highs[lane], state), [lane])
+        low = reduce(tirx.min, (lows[lane] for lane in range(LANES)))
+        high = reduce(tirx.max, (highs[lane] for lane in range(LANES)))
+        T.buffer_store(self._scale, (high - low) / _const(_LEVELS), [direction])
+        scale = self._scale[direction]
+        # States that are all 0 would divide by 0.
+        T.buffer_store(highs, tirx.Select(scale > _const(0), scale, _const(1)), [0])
+        T.buffer_store(lows, tirx.min(tirx.nearbyint(-low / highs[0]), _const(_LEVELS)), [0])
+        with T.serial(0, rows) as row, T.serial(0, blocks) as block, T.vectorized(0, LANES) as lane:
+            place = (direction, row, block * LANES + lane)
+            level = tirx.nearbyint(self._state(step, place) / highs[0])
+            limited = tirx.max(tirx.min(level, _const(_LEVELS) - lows[0]), -lows[0])
+            T.buffer_store(self._factor, limited, self._slot(place))
+
+    def reset(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
+        """Opens a GRU's gates and resets the state, for a tile of rows and a group of hidden units."""
+        step, first_row, group = self._noted(step, first_row, group)
+        self._multiply(step, direction, first_row, group, (UPDATE, RESET))
+
+        def act(cell: CellEquations) -> None:
+            with self._units(step, direction, first_row, group) as (place, gate):
+                T.buffer_store(self._update, cell.opening(gate(UPDATE)), self._slot(place))
+                T.buffer_store(self._factor, cell.opening(gate(RESET)) * self._state(step, place), self._slot(place))
+
+        self._in_direction(direction, act)
+
+    def replace(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
+        """Computes the next state for a tile of rows and a group of hidden units."""
+        step, first_row, group = self._noted(step, first_row, group)
+        self._multiply(step, direction, first_row, group, (HIDDEN,) if self._resets_first else range(self._own.gates))
+
+        def act(cell: CellEquations) -> None:
+            with self._units(step, direction, first_row, group) as (place, gate):
+                old, unit = self._state(step, place), place[-1]
+                new = self._if_active(step, place[1], self._next(cell, step, place, gate), old)
+                T.buffer_store(self._h, self._or_zero(unit, new), [self._half(step + 1), *self._slot(place)])
+                if self._own.padded == self._own.hidden:
+                    self._give(step, place)
+
+        self._in_direction(direction, act)
+        if self._own.padded != self._own.hidden:
+            with self._tile(direction, first_row, group, has_lanes=False) as (place, _):
+                with T.If(place[-1] < self._own.hidden), T.Then():
+                    self._give(step, place)
+
+    def _noted(self, *variables: Value) -> list[Value]:
+        """Begins a part of a step; returns variables as loads of what is stored here.
+
+        TVM's elimination of common subexpressions binds those of several loops within one of them, and LLVM refuses
+        them in the others. It leaves loads alone, which LLVM resolves. Each part has registers of its own, since TVM
+        would allocate common ones outside of the threads.
+        """
+        self._sums = self._allocated_sums()
+        notes = T.sblock_alloc_buffer((len(variables),), "int32", scope="local")
+        for index, variable in enumerate(variables):
+            T.buffer_store(notes, variable, [index])
+        return [notes[index] for index in range(len(variables))]
+
+    def _next(self, cell: CellEquations, step: Value, place: Place, gate: Gate) -> Value:
+        """Returns the next state of a hidden unit, and stores an LSTM's next cell."""
+        if self._own.cell == "rnn":
+            return cell.next_h(gate(0))
+        old = self._state(step, place)
+        if self._resets_first:
+            return cell.mixed(self._update[self._slot(place)], gate(HIDDEN), old)
+        if self._own.cell == "gru":
+            candidate = self._projected(step, place, HIDDEN) + cell.opening(gate(RESET)) * gate(HIDDEN)
+            return cell.mixed(cell.opening(gate(UPDATE)), candidate, old)
+        c, peephole = self._c[self._slot(place)], partial(self._peephole, place)
+        T.buffer_store(self._c, self._if_active(step, place[1], cell.next_c(gate, c, peephole), c), self._slot(place))
+        return cell.h_of_c(gate, c, peephole)
+
+    def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
+        """Computes the sums of some gates for a tile of rows and a group of hidden units."""
+        weights = self._buffers["recurrent"]
+        with self._tile(direction, first_row, group) as (place, sums):
+            for gate in gates:
+                T.buffer_store(self._sums, self._start(step, place, gate), sums(gate))
+        with T.serial(0, self._own.hidden) as source, self._tile(direction, first_row, group) as (place, sums):
+            row, unit = place[1:]
+            factor = self._factor_at(step, (direction, row, source), gates)
+            for gate in gates:
+                product = factor * weights[direction, unit // LANES, source, gate, unit % LANES]
+                T.buffer_store(self._sums, self._sums[sums(gate)] + product, sums(gate))
+
+    def _factor_at(self, step: Value, place: Place, gates: Sequence[int]) -> Value:
+        """Returns what the recurrent weights of some gates are multiplied with."""
+        is_state = not self._has_factor or (self._resets_first and UPDATE in gates)
+        return self._state(step, place) if is_state else self._factor[self._slot(place)]
+
+    def _start(self, step: Value, place: Place, gate: int) -> Value:
+        """Returns what a gate's products are added to."""
+        if self._own.quantized:
+            return _const(0)
+        if self._own.reset_after and gate == HIDDEN:
+            return self._buffers["bias"][place[0], place[-1]]
+        return self._projected(step, place, gate)
+
+    @contextmanager
+    def _units(self, step: Value, direction: Value, first_row: Value, group: Value) -> Iterator[tuple[Place, Gate]]:
+        """Opens the loops of a tile; yields a hidden unit's place and what its gates' functions are applied to."""
+        with self._tile(direction, first_row, group) as (place, sums):
+
+            def gate(which: int) -> Value:
+                found = self._sums[sums(which)]
+                if not self._own.quantized:
+                    return found
+                scale = self._scale[direction] * self._buffers["scales"][direction, which, place[-1]]
+                return self._projected(step, place, which) + found * scale
+
+            yield place, gate
+
+    def _half(self, step: Value) -> Value:
+        """Returns which half of the states holds those before a step; with a factor, the other half is not needed."""
+        return 0 if self._has_factor else step % 2
+
+    def _state(self, step: Value, place: Place) -> Value:
+        """Returns the state of a hidden unit before a step."""
+        return self._h[(self._half(step), *self._slot(place))]
+
+    def _projected(self, step: Value, place: Place, gate: int) -> Value:
+        """Returns the product of the inputs for a gate of a hidden unit."""
+        direction, row, unit = place
+        time = self._time(step, direction, row)
+        outer = (row, time) if self._own.batch_first else (time, row)
+        return self._buffers["projected"][(*outer, direction, gate, unit)]
+
+    def _peephole(self, place: Place, gate: int) -> Value:
+        return self._buffers["peepholes"][place[0], gate, place[-1]]
+
+    def _give(self, step: Value, place: Place) -> None:
+        """Writes a hidden unit's new state into the result."""
+        direction, row, unit = place
+        at = {"t": self._time(step, direction, row), "n": row, "d": direction}
+        value = self._if_active(step, row, self._state(step + 1, place), _const(0))
+        T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._own.axes), unit])
+
+    def _time(self, step: Value, direction: Value, row: Value) -> Value:
+        """Returns which step of a sequence comes next; behind its end, all directions go forward."""
+        backward = self._own.backward
+        if not any(backward):
+            return step
+        length = self._buffers["lengths"][row] if self._own.lengths else self._own.steps
+        last = self._if_active(step, row, length - 1 - step, step)
+        if all(backward):
+            return last
+        chosen = [direction == index for index, is_backward in enumerate(backward) if is_backward]
+        return tirx.Select(reduce(tirx.any, chosen), last, step)
+
+    def _if_active(self, step: Value, row: Value, value: Value, otherwise: Value) -> Value:
+        """Returns the first value while a sequence lasts, and then the other one."""
+        return tirx.Select(step < self._buffers["lengths"][row], value, otherwise) if self._own.lengths else value
+
+    def _or_zero(self, unit: Value, value: Value) -> Value:
+        """Returns zero for what fills up the last block."""
+        return value if self._own.padded == self._own.hidden else tirx.Select(unit < self._own.hidden, value, _const(0))
+
+    def _in_direction(self, direction: Value, act: Callable[[CellEquations], None]) -> None:
+        """Writes statements that depend on a direction's activations."""
+        if len(set(self._own.activations)) == 1:
+            act(self._equations[0])
+            return
+        for index, equations in enumerate(self._equations):
+            with T.If(direction == index), T.Then():
+                act(equations)
+
+
+def _argument(parameter: Parameter) -> Any:
+    return T.arg(parameter.name, T.buffer(parameter.shape, parameter.dtype))
+
+
+def allocated(*shape: int, scope: str = "global") -> Any:
+    """Returns a buffer of the current function."""
+    return T.sblock_alloc_buffer(shape, "float32", scope=scope)
+
+
+def _const(value: float) -> Any:
+    return tirx.const(value, "float32")

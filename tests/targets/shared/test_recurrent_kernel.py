@@ -1,0 +1,199 @@
+"""However the time loop of a recurrent layer is divided, it computes what its equations say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from anole.errors import TargetError
+from anole.targets import get_target
+from anole.targets.cpu.default.recurrence import recurrence_tiling
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cuda.default.recurrence import schedule_recurrence
+from anole.targets.cuda.device.runtime import source_only
+from anole.targets.shared.recurrence import GATES, Activation, Recurrence, recurrence_from_json, recurrence_of
+from anole.targets.shared.recurrent_kernel import Tiling, recurrent_kernel
+from anole.testing.emulated_gpu import serial
+
+SIGMOID, TANH = Activation("sigmoid"), Activation("tanh")
+FUNCTIONS = {"lstm": (SIGMOID, TANH, TANH), "gru": (SIGMOID, TANH), "rnn": (TANH,)}
+H200 = {"kind": "cuda", "arch": "sm_90", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
+
+
+def layer(cell: Any, batch: int, hidden: int, backward: tuple[bool, ...], **options: Any) -> Recurrence:
+    return Recurrence(cell, 3, batch, hidden, backward, (FUNCTIONS[cell],) * len(backward), **options)
+
+
+def drawn(own: Recurrence) -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(0)
+    found = {each.name: rng.uniform(-0.7, 0.7, each.shape).astype(each.dtype) for each in own.parameters}
+    if own.lengths:
+        found["lengths"] = rng.integers(0, own.steps + 1, own.batch).astype(np.int32)
+    return found
+
+
+def expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Returns the results by the equations of ONNX's operators, in double precision."""
+    at, hidden = {name: values.astype(np.float64) for name, values in given.items()}, own.hidden
+    y = np.zeros((own.steps, own.batch, own.directions, hidden))
+    states, cells = at["initial_h"].copy(), at.get("initial_c", at["initial_h"]).copy()
+    lengths = given.get("lengths", np.full(own.batch, own.steps))
+    for direction, is_backward in enumerate(own.backward):
+        weights = at["recurrent"][direction].transpose(2, 0, 3, 1).reshape(own.gates, -1, hidden)[:, :hidden]
+        for row in range(own.batch):
+            h, c = states[direction, row], cells[direction, row]
+            for step in range(lengths[row]):
+                time = lengths[row] - 1 - step if is_backward else step
+                x = at["projected"][(row, time) if own.batch_first else (time, row)][direction][:, :hidden]
+                h[:], c[:] = advanced(own, at, direction, x, weights, h, c)
+                y[time, row, direction] = h
+    order = ["tnd".index(axis) for axis in own.axes]
+    found = {"y": y.transpose(*order, 3), "last_h": states}
+    return {**found, "last_c": cells} if own.cell == "lstm" else found
+
+
+def advanced(own: Recurrence, at: Any, direction: int, x: Any, weights: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    """Returns the next state and cell."""
+
+    def sigmoid(values: Any) -> Any:
+        return 1 / (1 + np.exp(-values))
+
+    products = weights @ h
+    if own.cell == "rnn":
+        return np.tanh(x[0] + products[0]), c
+    if own.cell == "gru":
+        update, reset = sigmoid(x[:2] + products[:2])
+        if own.reset_after:
+            candidate = np.tanh(x[2] + reset * (products[2] + at["bias"][direction, : own.hidden]))
+        else:
+            candidate = np.tanh(x[2] + weights[2] @ (reset * h))
+        return (1 - update) * candidate + update * h, c
+    peepholes = at["peepholes"][direction, :, : own.hidden] if own.peepholes else np.zeros((3, own.hidden))
+    sums = x + products
+    taken, kept = sigmoid(sums[0] + peepholes[0] * c), sigmoid(sums[2] + peepholes[2] * c)
+    new = kept * c + taken * np.tanh(sums[3])
+    return sigmoid(sums[1] + peepholes[1] * new) * np.tanh(new), new
+
+
+def check(own: Recurrence, function: Any, target: Any, **options: Any) -> None:
+    given = drawn(own)
+    library = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target, **options)
+    results = [tvm.runtime.tensor(np.full(each.shape, np.nan, np.float32)) for each in own.results]
+    library["main"](*(tvm.runtime.tensor(given[each.name]) for each in own.parameters), *results)
+    wanted = expected(own, given)
+    for parameter, result in zip(own.results, results, strict=True):
+        np.testing.assert_allclose(result.numpy(), wanted[parameter.name], rtol=1e-5, atol=1e-6)
+
+
+def check_on_cpu(own: Recurrence, tiling: Tiling) -> None:
+    target = get_target(describe_cpu())
+    with target.compiler_target() as compiler_target:
+        check(own, recurrent_kernel(own, tiling), compiler_target, tir_pipeline=target.compiler_pipeline())
+
+
+@st.composite
+def divided_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
+    cell = draw(st.sampled_from(sorted(GATES)))
+    batch, hidden = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([7, 16, 32, 50]))
+    own = layer(
+        cell,
+        batch,
+        hidden,
+        draw(st.sampled_from([(False,), (True,), (False, True)])),
+        batch_first=draw(st.booleans()),
+        axes=draw(st.sampled_from(["tnd", "tdn", "ntd"])),
+        reset_after=cell == "gru" and draw(st.booleans()),
+        peepholes=cell == "lstm" and draw(st.booleans()),
+        lengths=draw(st.booleans()),
+    )
+    rows = draw(st.sampled_from([n for n in (1, 2, 4) if batch % n == 0]))
+    blocks = draw(st.sampled_from([n for n in (1, 2, 4) if own.blocks % n == 0]))
+    if draw(st.booleans()):
+        return own, Tiling(rows, blocks, shared=True)
+    return own, Tiling(rows, blocks, draw(st.sampled_from([n for n in (1, 2, 4) if batch // rows % n == 0])))
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(divided_layers())
+def test_all_divisions(divided: tuple[Recurrence, Tiling]) -> None:
+    check_on_cpu(*divided)
+
+
+@pytest.mark.parametrize(
+    ("own", "tiling"),
+    [
+        (layer("lstm", 2, 50, (False, True), peepholes=True, lengths=True), Tiling(2, 2, 1)),
+        (layer("gru", 1, 64, (True,), axes="ntd"), Tiling(1, 2, shared=True)),
+    ],
+)
+def test_divisions(own: Recurrence, tiling: Tiling) -> None:
+    check_on_cpu(own, tiling)
+
+
+def test_threads_that_share_a_quantised_step_compute_the_same() -> None:
+    own = layer("lstm", 2, 50, (False,), quantized=True)
+    given, target = drawn(own), get_target(describe_cpu())
+    found = []
+    for tiling in (Tiling(), Tiling(1, 2, shared=True)):
+        module = tvm.IRModule({"main": recurrent_kernel(own, tiling).with_attr("global_symbol", "main")})
+        with target.compiler_target() as compiler_target:
+            library = tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
+        results = [tvm.runtime.tensor(np.full(each.shape, np.nan, np.float32)) for each in own.results]
+        library["main"](*(tvm.runtime.tensor(given[each.name]) for each in own.parameters), *results)
+        found.append([result.numpy() for result in results])
+    for first, second in zip(*found, strict=True):
+        np.testing.assert_allclose(second, first, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        layer("lstm", 2, 20, (False, True), lengths=True),
+        layer("gru", 1, 32, (False,)),
+        layer("gru", 2, 33, (True,), reset_after=True),
+    ],
+)
+def test_the_kernel_for_gpus_computes_the_same(own: Recurrence) -> None:
+    function = schedule_recurrence(own)
+    check(own, serial(function), tvm.target.Target("llvm"))
+    with source_only():
+        library = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), H200)
+    loop = library.mod.imports[0].inspect_source().partition("for (int")[2]
+    # Every part of a step reads what all threads have written.
+    assert loop.count("__syncthreads") >= (1 if own.reset_after or own.cell == "lstm" else 2)
+
+
+def test_gpus_refuse_what_they_cannot_hold() -> None:
+    with pytest.raises(TargetError, match="at most 3072"):
+        schedule_recurrence(layer("rnn", 1, 4096, (False,)))
+    with pytest.raises(TargetError, match="quantised"):
+        schedule_recurrence(layer("lstm", 1, 32, (False,), quantized=True))
+
+
+def test_a_description_is_kept_with_its_function() -> None:
+    own = layer("lstm", 2, 20, (False, True), clip=0.5, peepholes=True)
+    assert recurrence_from_json(own.to_json()) == own
+    assert recurrence_of(recurrent_kernel(own)) == own
+
+
+@pytest.mark.parametrize(
+    ("own", "tiling"),
+    [
+        (layer("lstm", 1, 64, (False,)), Tiling(1, 4)),
+        (layer("lstm", 1, 128, (False,)), Tiling(1, 4, shared=True)),
+        (layer("lstm", 1, 128, (False, True)), Tiling(1, 4)),
+        (layer("lstm", 32, 48, (False, True)), Tiling(4, 1)),
+        (layer("lstm", 32, 48, (False,)), Tiling(4, 1, 2)),
+        (layer("gru", 3, 512, (False,)), Tiling(3, 1, shared=True)),
+    ],
+)
+def test_threads_share_only_large_steps_of_few_rows(own: Recurrence, tiling: Tiling) -> None:
+    assert recurrence_tiling(own, 2, VectorUnit(16, 32)) == tiling
