@@ -65,8 +65,7 @@ class _Kernel(RecurrentStep):
 
     def write(self) -> None:
         """Writes the whole kernel."""
-        # TVM removes a loop of one turn, and then misses it.
-        if self._tiling.shared and self._own.directions * self._tiles * self._groups > 1:
+        if self._tiling.shared:
             self._write_shared()
         else:
             self._write_strands()
@@ -90,20 +89,18 @@ class _Kernel(RecurrentStep):
 
     def _write_shared(self) -> None:
         own, per_direction = self._own, self._groups * self._tiles
-        with T.attr({"pragma_parallel_launch_point": 1}):
-            with _phase(own.directions * own.batch) as index, T.serial(0, own.padded) as unit:
-                self.begin((index // own.batch, index % own.batch, unit))
-            with T.serial(0, own.steps) as step:
-                if own.quantized:
-                    with _phase(own.directions) as direction:
-                        self.quantize(step, direction)
-                for part in self.parts():
-                    # A thread has the same groups in each step, whose weights stay in its cache.
-                    with _phase(own.directions * per_direction) as index:
-                        group, tile = index % per_direction // self._tiles, index % self._tiles
-                        part(step, index // per_direction, tile * self._tiling.rows, group)
-            with _phase(own.directions * own.batch) as index, T.serial(0, own.hidden) as unit:
-                self.end((index // own.batch, index % own.batch, unit))
+        with T.serial(0, own.directions * own.batch) as index, T.serial(0, own.padded) as unit:
+            self.begin((index // own.batch, index % own.batch, unit))
+        with T.serial(0, own.steps) as step:
+            if own.quantized:
+                with T.parallel(0, own.directions) as direction:
+                    self.quantize(step, direction)
+            for part in self.parts():
+                with T.parallel(0, own.directions * per_direction) as index:
+                    group, tile = index % per_direction // self._tiles, index % self._tiles
+                    part(step, index // per_direction, tile * self._tiling.rows, group)
+        with T.serial(0, own.directions * own.batch) as index, T.serial(0, own.hidden) as unit:
+            self.end((index // own.batch, index % own.batch, unit))
 
     @contextmanager
     def _tile(
@@ -116,10 +113,3 @@ class _Kernel(RecurrentStep):
 
     def _allocated_sums(self) -> Any:
         return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
-
-
-@contextmanager
-def _phase(count: int) -> Iterator[Any]:
-    """Opens a loop whose turns the threads of a parallel launch share; all wait for each other at its end."""
-    with T.attr({"pragma_parallel_barrier_when_finish": 1}), T.parallel(0, count) as index:
-        yield index

@@ -1,4 +1,4 @@
-/* Runs the parallel loops of kernels: threads claim chunks of a loop from a counter, and the caller computes, too.
+/* Runs the parallel loops of kernels: threads claim chunks of a loop, and the caller computes, too.
  *
  * Generated code calls `__TVMBackendParallelLaunch`, a pointer that TVM's loader would set to TVM's own thread pool. The
  * definition below is hidden, so that the loader does not find it. TVM's pool gives every thread its share in advance
@@ -45,21 +45,26 @@ typedef int (*Loop)(int chunk, Environment* environment, void* data);
 /* What several threads write has a cache line of its own. */
 #define APART _Alignas(64)
 
+/* The chunks of the current loop that belong to one thread: the next one (16 bits), and the end (16 bits). A claim is valid
+ * if it is before the end; the loop is then not replaced before that chunk is done. */
+typedef struct {
+  APART _Atomic uint32_t range;
+} Share;
+
 static struct {
-  /* The claim counter: how many chunks the loop has (16 bits), and the next one to claim (16 bits). A claim is valid if its
-   * chunk exists; the loop is then not replaced before that chunk is done. */
-  APART _Atomic uint32_t claims;
+  Share shares[MOST_THREADS];
+  APART _Atomic uint32_t loops; /* counts the loops that began; idle workers watch it and sleep on it */
   Loop loop;
   void* data;
+  Environment environment;
   APART _Atomic uint32_t undone; /* chunks of the loop that are not done; the caller sleeps on it */
   _Atomic bool caller_sleeps;
   _Atomic int failure;
   APART _Atomic uint32_t sleepers; /* workers that sleep, or are about to */
-  _Atomic uint32_t bell;           /* what workers sleep on: changes when there is work for sleepers */
   _Atomic int caller_processor;    /* where sleeping workers shall not wake, because the caller computes there */
   _Atomic bool ends;
   APART pthread_mutex_t in_use; /* held by the caller of the loop that runs */
-  int threads;                  /* with the caller; 0 before the first loop */
+  _Atomic int threads;          /* with the caller; 0 before the first loop */
   cpu_set_t allowed;            /* the processors of the process */
   pthread_t workers[MOST_THREADS];
   _Atomic pid_t ids[MOST_THREADS];
@@ -82,17 +87,21 @@ static void sleep_while(_Atomic uint32_t* word, uint32_t value) {
 
 static void wake(_Atomic uint32_t* word, int count) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0); }
 
-static inline bool has_chunks(uint32_t claims) { return (claims & 0xffff) < claims >> 16; }
+static inline bool has_chunks(uint32_t range) { return range >> 16 < (range & 0xffff); }
 
-/* Computes chunks of the current loop until none is left to claim. */
-static void compute(void) {
-  while (has_chunks(atomic_load_explicit(&pool.claims, memory_order_relaxed))) {
-    uint32_t claim = atomic_fetch_add_explicit(&pool.claims, 1, memory_order_acquire);
+/* Computes what is left of a thread's share. */
+static void compute_share(Share* share) {
+  while (has_chunks(atomic_load_explicit(&share->range, memory_order_relaxed))) {
+    uint32_t claim = atomic_fetch_add_explicit(&share->range, 1 << 16, memory_order_acquire);
     if (!has_chunks(claim)) return;
-    Environment environment = {NULL, (int32_t)(claim >> 16)};
-    if (pool.loop((int)(claim & 0xffff), &environment, pool.data)) atomic_store(&pool.failure, -1);
+    if (pool.loop((int)(claim >> 16), &pool.environment, pool.data)) atomic_store(&pool.failure, -1);
     if (atomic_fetch_sub(&pool.undone, 1) == 1 && atomic_load(&pool.caller_sleeps)) wake(&pool.undone, 1);
   }
+}
+
+/* Computes chunks of the current loop until none is left to claim: a thread's own first, whose data may be in its cache. */
+static void compute(int self, int threads) {
+  for (int i = 0; i < threads; ++i) compute_share(&pool.shares[(self + i) % threads]);
 }
 
 /* Waits until all chunks are done. It sleeps soon, because a worker may need this very processor to go on. */
@@ -111,22 +120,23 @@ static void place(pid_t thread, int avoided) {
   sched_setaffinity(thread, sizeof processors, &processors);
 }
 
-/* Lets a worker sleep until there are chunks or the pool ends.
+/* Waits for the next loop, or until the pool ends; returns how many loops had begun then.
  *
- * While it sleeps, it avoids the caller's processor: the system would wake it there, behind the caller, and leave other
- * processors idle. While it runs it may be moved anywhere, so that neighbours do not hold it up.
+ * While a worker sleeps, it avoids the caller's processor: the system would wake it there, behind the caller, and leave
+ * other processors idle. While it runs it may be moved anywhere, so that neighbours do not hold it up.
  */
-static void await_chunks(int self) {
+static uint32_t await_loop(int self, uint32_t known) {
+  uint32_t loops;
   for (int spun = 0; spun < ANOLE_SPIN; ++spun) {
-    if (has_chunks(atomic_load_explicit(&pool.claims, memory_order_relaxed))) return;
+    if ((loops = atomic_load_explicit(&pool.loops, memory_order_acquire)) != known) return loops;
     pause_briefly();
   }
   place(pool.ids[self], atomic_load(&pool.caller_processor));
   atomic_fetch_add(&pool.sleepers, 1);
-  uint32_t bell = atomic_load(&pool.bell);
-  if (!has_chunks(atomic_load(&pool.claims)) && !atomic_load(&pool.ends)) sleep_while(&pool.bell, bell);
+  while ((loops = atomic_load(&pool.loops)) == known) sleep_while(&pool.loops, known);
   atomic_fetch_sub(&pool.sleepers, 1);
   place(pool.ids[self], -1);
+  return loops;
 }
 
 static void* work(void* argument) {
@@ -135,24 +145,21 @@ static void* work(void* argument) {
   pthread_setname_np(pthread_self(), "anole-worker");
   atomic_store(&pool.ids[self], (pid_t)syscall(SYS_gettid));
   place(pool.ids[self], -1);
-  while (!atomic_load(&pool.ends)) {
-    compute();
-    await_chunks(self);
-  }
+  for (uint32_t known = 0; !atomic_load(&pool.ends); known = await_loop(self, known)) compute(self, atomic_load(&pool.threads));
   return NULL;
 }
 
-/* Wakes the workers that sleep. */
+/* Tells the workers of a new loop, or of the end, and wakes those that sleep. */
 static void ring(void) {
+  atomic_fetch_add(&pool.loops, 1);
   if (!atomic_load(&pool.sleepers)) return;
-  int here = sched_getcpu();
+  int here = sched_getcpu(), threads = atomic_load(&pool.threads);
   if (here != atomic_load(&pool.caller_processor)) {
     atomic_store(&pool.caller_processor, here);
-    for (int i = 1; i < pool.threads; ++i)
+    for (int i = 1; i < threads; ++i)
       if (atomic_load(&pool.ids[i])) place(pool.ids[i], here);
   }
-  atomic_fetch_add(&pool.bell, 1);
-  wake(&pool.bell, INT_MAX);
+  wake(&pool.loops, INT_MAX);
 }
 
 /* Reads two numbers from a file; returns whether both are there. */
@@ -223,7 +230,7 @@ static void forget(void) {
   pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
   pool.in_use = unlocked;
   pool.threads = 0;
-  atomic_store(&pool.claims, 0);
+  for (int i = 0; i < MOST_THREADS; ++i) atomic_store(&pool.shares[i].range, 0);
   atomic_store(&pool.sleepers, 0);
   atomic_store(&pool.ends, false);
   within_loop = false;
@@ -251,10 +258,10 @@ static void start(void) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (pool.threads < wanted) {
-    atomic_store(&pool.ids[pool.threads], 0);
-    if (pthread_create(&pool.workers[pool.threads], NULL, work, (void*)(intptr_t)pool.threads)) break;
-    ++pool.threads;
+  for (int i = 1; i < wanted; ++i) {
+    atomic_store(&pool.ids[i], 0);
+    if (pthread_create(&pool.workers[i], NULL, work, (void*)(intptr_t)i)) break;
+    atomic_store(&pool.threads, i + 1);
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -274,19 +281,24 @@ static int run_alone(Loop loop, void* data, int chunks) {
 static int launch(Loop loop, void* data, int chunks) {
   if (within_loop || pthread_mutex_trylock(&pool.in_use)) return run_alone(loop, data, chunks ? chunks : 1);
   if (!pool.threads) start();
-  if (pool.threads == 1 || chunks > MOST_CHUNKS) {
+  int threads = pool.threads;
+  if (threads == 1 || chunks > MOST_CHUNKS) {
     pthread_mutex_unlock(&pool.in_use);
     return run_alone(loop, data, chunks ? chunks : 1);
   }
-  if (!chunks) chunks = pool.threads * ANOLE_CHUNKS;
+  if (!chunks) chunks = threads * ANOLE_CHUNKS;
   within_loop = true;
   pool.loop = loop;
   pool.data = data;
+  pool.environment.num_task = chunks;
   atomic_store_explicit(&pool.failure, 0, memory_order_relaxed);
   atomic_store_explicit(&pool.undone, (uint32_t)chunks, memory_order_relaxed);
-  atomic_store(&pool.claims, (uint32_t)chunks << 16);
+  for (int i = 0; i < threads; ++i) {
+    uint32_t begin = (uint32_t)(chunks * i / threads), end = (uint32_t)(chunks * (i + 1) / threads);
+    atomic_store_explicit(&pool.shares[i].range, begin << 16 | end, memory_order_release);
+  }
   ring();
-  compute();
+  compute(0, threads);
   await_workers();
   within_loop = false;
   int failure = atomic_load_explicit(&pool.failure, memory_order_relaxed);
@@ -301,8 +313,7 @@ __attribute__((destructor)) static void end(void) {
   if (within_loop) return;
   pthread_mutex_lock(&pool.in_use);
   atomic_store(&pool.ends, true);
-  atomic_fetch_add(&pool.bell, 1);
-  wake(&pool.bell, INT_MAX);
+  ring();
   for (int i = 1; i < pool.threads; ++i) pthread_join(pool.workers[i], NULL);
   pool.threads = 0;
 }
