@@ -71,7 +71,9 @@ def is_parallel(func: tirx.PrimFunc) -> bool:
 
 
 @pytest.mark.parametrize("seed", [None, 0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last"])
+@pytest.mark.parametrize(
+    "name", ["residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last"]
+)
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
     net = network(name)
     module, failures = lower(net.imported.module, choices(net, seed), net.target.schedule_default)

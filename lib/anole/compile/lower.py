@@ -16,6 +16,7 @@ from anole.compile.passes.concat import OPAQUE, legalize_concat, write_slices
 from anole.compile.passes.fast_math import fast_math_map
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.permute import mean_before_permuting
+from anole.compile.passes.views import simplify_views
 from anole.compile.passes.workspace import lift_workspaces
 from anole.errors import cause
 from anole.extract.graph import operands_of, workload_of
@@ -61,7 +62,9 @@ def lower(
     anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor, "relax.einsum": anchor}
     others = {"relax.add": legalize_add, "relax.concat": legalize_concat}
     steps = (
+        simplify_views,
         flatten_products,
+        transform.CanonicalizeBindings(),
         mean_before_permuting,
         transform.LegalizeOps({**fast_math_map(), **anchors, **others}),
         transform.AnnotateTIROpPattern(),
