@@ -120,8 +120,8 @@ class Summed(nn.Module):
         x = self.depthwise(x) + self.scale[:, None, None] * nn.functional.gelu(x)
         x = self.grouped(x) + nn.functional.interpolate(self.shrink(x), scale_factor=2)
         tokens = x.flatten(2).transpose(1, 2)
-        tokens = self.head(tokens) + self.scale * tokens
-        return tokens @ tokens.transpose(1, 2) + torch.tanh(tokens @ tokens.transpose(1, 2))
+        queries = self.head(tokens) + self.scale * tokens
+        return queries @ tokens.transpose(1, 2) + torch.tanh(tokens @ queries.transpose(1, 2))
 
 
 class Enlarged(nn.Module):
