@@ -100,6 +100,30 @@ class Gated(nn.Module):
         return x + self.narrow(gate * wide)
 
 
+class Summed(nn.Module):
+    """Sums behind layers of each kind, whose other operand is scaled, gated, enlarged or an activation itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widen = nn.Conv2d(4, 32, 1)
+        self.gate = nn.Conv2d(32, 32, 1)
+        self.mix = nn.Conv2d(32, 32, 3, padding=1)
+        self.shrink = nn.Conv2d(32, 32, 2, stride=2)
+        self.depthwise = nn.Conv2d(32, 32, 3, padding=1, groups=32)
+        self.grouped = nn.Conv2d(32, 32, 1, groups=8)
+        self.scale = nn.Parameter(torch.rand(32))
+        self.head = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = torch.relu(self.widen(x))
+        x = self.mix(wide) + torch.sigmoid(self.gate(wide.mean((2, 3), keepdim=True))) * wide
+        x = self.depthwise(x) + self.scale[:, None, None] * nn.functional.gelu(x)
+        x = self.grouped(x) + nn.functional.interpolate(self.shrink(x), scale_factor=2)
+        tokens = x.flatten(2).transpose(1, 2)
+        queries = self.head(tokens) + self.scale * tokens
+        return queries @ tokens.transpose(1, 2) + torch.tanh(tokens @ queries.transpose(1, 2))
+
+
 class Enlarged(nn.Module):
     """A transposed convolution, zeros around it, slopes below zero, and then one dimension."""
 
@@ -198,6 +222,10 @@ def varied() -> nn.Module:
 
 def gated() -> nn.Module:
     return Gated()
+
+
+def summed() -> nn.Module:
+    return Summed()
 
 
 def enlarged() -> nn.Module:

@@ -27,6 +27,7 @@ SHAPES = {
     "joined": (3, 6),
     "varied": (2, 6, 11, 12),
     "gated": (1, 4, 9, 19),
+    "summed": (1, 4, 6, 8),
     "enlarged": (2, 4, 6, 9),
     "norm_last": (2, 16, 32),
     "twins": (1, 8, 10, 10),

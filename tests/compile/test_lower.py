@@ -58,12 +58,27 @@ def is_anchor(func: tirx.PrimFunc) -> bool:
     return any(found)
 
 
+def anchors(module: tvm.IRModule) -> list[tuple[ir.GlobalVar, tirx.PrimFunc]]:
+    functions = [(variable, func) for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)]
+    return [(variable, func) for variable, func in functions if is_anchor(func)]
+
+
+def is_parallel(func: tirx.PrimFunc) -> bool:
+    """Whether nothing in a function is outside of parallel loops."""
+    body = func.body.block.body
+    loops = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    return all(isinstance(loop, tirx.For) and loop.kind == tirx.ForKind.PARALLEL for loop in loops)
+
+
 @pytest.mark.parametrize("seed", [None, 0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "gated", "enlarged", "norm_last"])
+@pytest.mark.parametrize(
+    "name", ["residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last"]
+)
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
     net = network(name)
     module, failures = lower(net.imported.module, choices(net, seed), net.target.schedule_default)
     assert not failures
+    assert not [variable.name_hint for variable, func in anchors(module) if not is_parallel(func)]
     net.check(run(net, module))
 
 
@@ -77,8 +92,7 @@ def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, si
         chosen[workload] = Choice(net.target.template(workload), config)
     module, failures = lower(net.imported.module, chosen, net.target.schedule_default)
     assert not failures
-    made = [func for _, func in module.functions_items() if isinstance(func, tirx.PrimFunc) and is_anchor(func)]
-    assert any("winograd_product" in func.script() for func in made)
+    assert any("winograd_product" in func.script() for _, func in anchors(module))
     net.check(run(net, module))
 
 

@@ -62,7 +62,9 @@ def check_serially(net: Any, module: tvm.IRModule) -> None:
 
 
 @pytest.mark.parametrize("choose", [by_default, at_random])
-@pytest.mark.parametrize("name", ["residual", "branches", "joined", "varied", "gated", "enlarged", "norm_last"])
+@pytest.mark.parametrize(
+    "name", ["residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last"]
+)
 def test_any_configs_compute_the_same(
     network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice]
 ) -> None:

@@ -1,7 +1,7 @@
-"""Flattens matrix products to the rank of their templates, together with what follows them, so that it fuses.
+"""Reshapes what follows an anchor to the shape of its template's result, so that it fuses.
 
 A dense layer on (batch, sequence, features) data is one on flat rows. If its result were reshaped back at once, bias
-and activation would become a separate function.
+and activation would become a separate function. Images may become tokens before a residual is added.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.extract.graph import operands_of, workload_of
 from anole.extract.passes.mutators import ELEMENTWISE, bound_call, extents, rewritten
 from anole.extract.passes.normalize_products import is_transposed_product, transposed_product
-from anole.targets.shared.reference import data_shape, out_shape, weight_shape
+from anole.targets.shared.reference import data_shape, weight_shape
 from anole.task import Conv2d, Workload
 
 Shape = tuple[int, ...]
 
 
 def flatten_products(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with flat products and epilogues; the last one's result is reshaped back."""
+    """Returns the module with flat products, and epilogues in the shape of their anchor, reshaped back at their end."""
     return rewritten(module, _Flattener)
 
 
@@ -40,13 +40,15 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         if call.op.name in ELEMENTWISE:
             return self._elementwise(call)
         workload = workload_of(call)
-        return call if workload is None or isinstance(workload, Conv2d) else self._product(call, workload)
+        if workload is None:
+            return call
+        return self._kept(call) if isinstance(workload, Conv2d) else self._product(call, workload)
 
     def _product(self, call: ir.Call, workload: Workload) -> ir.Expr:
         left, right = operands_of(call)
         left, right = self._shaped(left, data_shape(workload)), self._shaped(right, weight_shape(workload))
         made = transposed_product(left, right) if is_transposed_product(call) else relax.op.matmul(left, right)
-        return made if out_shape(workload) == _extents(call) else self._given_back(made, _extents(call))
+        return self._given_back(made, _extents(call))
 
     def _elementwise(self, call: ir.Call) -> ir.Expr:
         """Applies an operator on reshaped values to the flat values instead."""
@@ -61,12 +63,19 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
 
     def _given_back(self, made: ir.Expr, shape: Shape) -> ir.Expr:
         """Reshapes a flat value to the shape that its readers expect."""
+        flat = self._kept(made)
+        return flat if _extents(flat) == shape else relax.op.reshape(flat, shape)
+
+    def _kept(self, made: ir.Expr) -> relax.Var:
+        """Binds the result of an anchor or of its epilogue to a variable."""
         flat = self.builder_.emit(made)
         self._computed.add(flat)
-        return relax.op.reshape(flat, shape)
+        return flat
 
     def _computed_as(self, operand: ir.Expr) -> relax.Var | None:
-        """Returns the flat value that was reshaped to an operand, or None."""
+        """Returns the flat value that is an operand, or that was reshaped to it, or None."""
+        if operand in self._computed:
+            return operand
         source = self._reshaped_from(operand)
         return source if source in self._computed else None
 
@@ -85,9 +94,8 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         if _extents(value) == shape:
             return value
         source = self._reshaped_from(value)
-        if source is not None and _extents(source) == shape:
-            return source
-        return self.builder_.emit(relax.op.reshape(value, shape))
+        value = value if source is None else source
+        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, shape))
 
     def _reshaped_from(self, value: ir.Expr) -> relax.Var | None:
         call = bound_call(self, value, "relax.reshape")

@@ -25,7 +25,8 @@ def find_block(sch: s_tir.Schedule, name: str) -> SBlockRV | None:
 def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
     """Fuses everything after the anchor into one block and returns it; the anchor's result becomes thread-local.
 
-    If nothing follows the anchor, a block that copies its result is added.
+    If nothing follows the anchor, a block that copies its result is added. Blocks that compute other operands of the
+    epilogue, such as a residual's scale, are inlined into it.
 
     Args:
         sch: the schedule of the whole function.
@@ -40,6 +41,7 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
     while True:
         later = [block for block in consumers if sch.get_consumers(block)]
         if not later:
+            _inline_operands(sch, consumers[0], anchor)
             return consumers[0]
         for block in later:
             sch.compute_inline(block)
@@ -99,6 +101,14 @@ def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int, column
 def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:
     """Returns the only function of a schedule."""
     return sch.mod["main"]
+
+
+def _inline_operands(sch: s_tir.Schedule, epilogue: SBlockRV, anchor: SBlockRV) -> None:
+    """Inlines all blocks that the epilogue reads besides the anchor, and those that they read in turn."""
+    own = sch.get_sref(anchor)
+    while operands := [block for block in sch.get_producers(epilogue) if not sch.get_sref(block).same_as(own)]:
+        for block in operands:
+            sch.compute_inline(block)
 
 
 def _blocks(sch: s_tir.Schedule) -> list[SBlockRV]:
