@@ -322,7 +322,7 @@ def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> 
         for workload in workloads_of(imported.module)
     }
     try:
-        lowered, _ = lower(imported.module, choices, target.schedule_default, target.row_lanes)
+        lowered, _ = lower(imported.module, choices, target.schedule_default)
         with target.compiler_target() as compiler_target:
             executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
     except Exception as error:

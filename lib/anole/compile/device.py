@@ -25,7 +25,7 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
     }
     memory = MemoryPlan()
     try:
-        lowered, failures = lower(network.imported.module, choices, target.schedule_default, target.row_lanes)
+        lowered, failures = lower(network.imported.module, choices, target.schedule_default)
         options = tvm.transform.PassContext(config=dict(target.compiler_options), instruments=[memory])
         with target.compiler_target() as compiler_target, options:
             executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())

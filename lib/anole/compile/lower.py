@@ -16,7 +16,6 @@ from anole.compile.passes.concat import OPAQUE, legalize_concat, write_slices
 from anole.compile.passes.fast_math import fast_math_map
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.permute import mean_before_permuting
-from anole.compile.passes.softmax import legalize_softmax
 from anole.compile.passes.views import simplify_views
 from anole.compile.passes.workspace import lift_workspaces
 from anole.errors import cause
@@ -44,7 +43,6 @@ def lower(
     module: tvm.IRModule,
     choices: Mapping[Workload, Choice],
     schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
-    row_lanes: int = 1,
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
     """Returns the module with all functions scheduled, weights packed, and epilogues fused into the anchors.
 
@@ -54,7 +52,6 @@ def lower(
         module: the module in normal form, see `anole.extract.graph.normalize`.
         choices: the program for each anchor operator of the module.
         schedule_default: schedules every other function.
-        row_lanes: the lanes of the vectors in which it passes over rows several times; 1 if any length suits it.
 
     Returns:
         The module, and for each workload that its template could not schedule in this network, the reason; such
@@ -63,15 +60,13 @@ def lower(
     transform = relax.transform
     anchor = _Legalizer(choices)
     anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor, "relax.einsum": anchor}
-    math = fast_math_map()
-    softmax = legalize_softmax(row_lanes, math["relax.nn.softmax"])
-    others = {"relax.add": legalize_add, "relax.concat": legalize_concat, "relax.nn.softmax": softmax}
+    others = {"relax.add": legalize_add, "relax.concat": legalize_concat}
     steps = (
         simplify_views,
         flatten_products,
         transform.CanonicalizeBindings(),
         mean_before_permuting,
-        transform.LegalizeOps({**math, **anchors, **others}),
+        transform.LegalizeOps({**fast_math_map(), **anchors, **others}),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         keep_apart,

@@ -177,8 +177,6 @@ class Device(Target, Protocol):
         preload: the modules that worker processes import once, before they fork.
         runs_on: the name of the kind of device in TVM's runtime, such as ``cpu``.
         threads: how many threads of the processor run kernels, or launch them.
-        row_lanes: the lanes of the vectors in which the default schedule passes over rows several times, as in softmax;
-            1 if rows of any length suit it.
         compiler_options: TVM's options for compiling whole networks.
         max_relative_error: the relative L2 distance from the reference above which a kernel's answer is wrong.
         cpp_runtime: what a C++ program needs to load a build.
@@ -187,7 +185,6 @@ class Device(Target, Protocol):
     preload: tuple[str, ...]
     runs_on: str
     threads: int
-    row_lanes: int
     compiler_options: Mapping[str, Any]
     max_relative_error: float
     cpp_runtime: CppRuntime

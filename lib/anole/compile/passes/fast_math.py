@@ -27,11 +27,6 @@ def fast_math_map() -> dict[str, Legalize]:
     }
 
 
-def exponential(value: Value) -> Value:
-    """Returns the exponential of a float32 value."""
-    return _bound(value, _exp)
-
-
 def _legalize(definition: Callable[..., te.Tensor], *attributes: str) -> Legalize:
     def legalize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         if str(call.ty.dtype) != "float32":

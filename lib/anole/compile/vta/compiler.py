@@ -119,7 +119,7 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
         for workload in workloads_of(parts.host)
     }
     try:
-        lowered, _ = lower(parts.host, choices, device.schedule_default, device.row_lanes)
+        lowered, _ = lower(parts.host, choices, device.schedule_default)
         executable = tvm.compile(lowered, device.compiler_target(), tir_pipeline=device.compiler_pipeline())
     except Exception as error:
         raise BuildError(f"model {model.name}: TVM cannot compile the host's functions: {cause(error)}") from error

@@ -51,7 +51,6 @@ class CpuTarget:
         self.description = description
         self.threads = int(description["threads"])
         self.unit = VectorUnit.of(description)
-        self.row_lanes = self.unit.lanes
         self.max_relative_error = float(description.get("max_relative_error", MAX_RELATIVE_ERROR))
         self.exact = bool(description.get("exact", False))
 

@@ -37,7 +37,6 @@ class CudaTarget:
     runs_on = "cuda"
     cpp_runtime = CppRuntime("kDLCUDA", ("tvm_runtime", "tvm_runtime_cuda"))
     threads = 1
-    row_lanes = 1
     max_relative_error = MAX_RELATIVE_ERROR
     template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 1}
     # Parts with fixed shapes are recorded once as a CUDA graph and then launched by a single call.

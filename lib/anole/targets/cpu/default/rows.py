@@ -56,14 +56,13 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
         if block.reduces:
             _split_into_lanes(schedule, rv, block, lanes)
     loops = schedule.get_loops(blocks[-1])
-    columns = _fused(schedule, loops[rows:])
+    _vectorize(schedule, loops[rows:], lanes)
     fused = 1
     if is_large:
         _, fused = run_in_parallel(schedule, loops[:rows], machine)
     row = schedule.get_loops(blocks[-1])[rows - fused]
     for rv in reversed(schedule.get_child_blocks(schedule.get_sblock("root"))[:-1]):
         _compute_in_row(schedule, rv, row, n_rows, lanes)
-    _vectorize(schedule, columns, lanes, may_end_early=True)
 
 
 def _leading(block: Block, n_rows: int) -> int:
@@ -81,8 +80,7 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lane
     if not block.axes[-1].reduction or any(axis.reduction for axis in block.axes[:-1]):
         raise ValueError("rows are not reduced along their last axis alone")
     extent = int(schedule.get(loop).extent)
-    is_contiguous = block.axes[-1].contiguous_loads and extent % (ACCUMULATORS * lanes) == 0
-    in_flight = ACCUMULATORS * lanes if is_contiguous else lanes
+    in_flight = ACCUMULATORS * lanes if extent % (ACCUMULATORS * lanes) == 0 else lanes
     for width in (in_flight, lanes, _LANES_LEFT):
         if width >= int(schedule.get(loop).extent):
             continue
@@ -101,25 +99,17 @@ def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows:
         schedule.compute_at(rv, row)
         loops = schedule.get_loops(rv)
         outside = next(i for i, loop in enumerate(loops, 1) if schedule.get(loop).same_as(schedule.get(row)))
-        _vectorize(schedule, _fused(schedule, loops[outside:]), lanes)
+        _vectorize(schedule, loops[outside:], lanes)
     if prod(int(schedule.get(loop).extent) for loop in schedule.get_loops(rv)) != block.work:
         raise ValueError("a row needs other rows too")
 
 
-def _fused(schedule: s_tir.Schedule, loops: Sequence[LoopRV]) -> LoopRV:
-    return schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-
-
-def _vectorize(schedule: s_tir.Schedule, loop: LoopRV, lanes: int, may_end_early: bool = False) -> None:
-    """Vectorises a loop; a last, shorter vector becomes a loop of its own if that is allowed."""
-    extent = int(schedule.get(loop).extent)
-    rest = extent % lanes
-    if rest and not may_end_early:
+def _vectorize(schedule: s_tir.Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
+    extent = prod(int(schedule.get(loop).extent) for loop in loops)
+    if extent % lanes:
         raise ValueError(f"{lanes} lanes do not divide a row")
-    if rest and extent > lanes:
-        loop, end = schedule.loop_partition(loop, [extent - rest, None])
-        schedule.vectorize(end)
-    schedule.vectorize(schedule.split(loop, [None, lanes])[1])
+    fused = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+    schedule.vectorize(schedule.split(fused, [None, lanes])[1])
 
 
 def _spatial_extent(block: Block) -> int:
