@@ -1,4 +1,4 @@
-"""Where kernels keep what is local to a thread."""
+"""Where kernels keep what is local to a thread, and how loops are partitioned."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tvm import s_tir, te, tirx
 
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import llvm_target
+from anole.targets.cpu.device.lowering import PARTITION
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
@@ -53,3 +54,14 @@ def test_only_what_is_small_goes_to_the_stack(kib: int, allocated: bool) -> None
 
 def test_tvm_by_itself_puts_even_a_tile_on_the_heap() -> None:
     assert ALLOCATION in ir_of(buffered(8), "default")
+
+
+@pytest.mark.parametrize(("pipeline", "vectors"), [(TARGET.compiler_pipeline(), True), ("default", False)])
+def test_an_incomplete_last_vector_leaves_the_others_whole(pipeline: str, vectors: bool) -> None:
+    source = te.placeholder((100, 197), "float32", name="source")
+    root = te.compute(source.shape, lambda *i: te.sqrt(source(*i)), name="square_root")
+    sch = s_tir.Schedule(te.create_prim_func([source, root], "int64"))
+    steps, vector = sch.split(sch.get_loops(sch.get_sblock("square_root"))[-1], [None, 16])
+    sch.vectorize(vector)
+    sch.annotate(steps, PARTITION, 1)
+    assert ("@llvm.sqrt.v16f32(<16 x float>" in ir_of(sch.mod["main"], pipeline)) == vectors

@@ -10,6 +10,7 @@ from typing import Any
 from tvm import s_tir
 
 from anole.targets.cpu.default.access import Axis, Block, describe_block
+from anole.targets.cpu.device.lowering import PARTITION
 
 SERIAL_WORK = 1 << 14
 """Number of steps below which waking other threads costs more than they save."""
@@ -75,7 +76,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
         accumulate(schedule, feeder, above, width)
     schedule.vectorize(vector)
     if tail:
-        schedule.annotate(above, "pragma_loop_partition_hint", 1)
+        schedule.annotate(above, PARTITION, 1)
 
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
@@ -201,7 +202,7 @@ def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, para
     if parallel:
         run_in_parallel(schedule, loops[:n_rows], machine)
     schedule.vectorize(vector)
-    schedule.annotate(steps, "pragma_loop_partition_hint", 1)
+    schedule.annotate(steps, PARTITION, 1)
     schedule.decompose_reduction(rv, loops[n_rows])
 
 
