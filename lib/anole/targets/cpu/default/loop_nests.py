@@ -58,6 +58,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
     loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, fed)
     if not feeding and not block.branches:
         loops, axes = collapse(schedule, loops, axes)
+    collapsed = len(axes) < len(block.axes)
     position = max(range(len(axes)), key=lambda i: _worth(axes[i], lanes))
     if axes[position].store not in (0, 1) and not feeding:
         # LLVM interleaves the few channels of an image better than a scattering vector would.
@@ -75,7 +76,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
     for feeder in feeding:
         accumulate(schedule, feeder, above, width)
     schedule.vectorize(vector)
-    if tail:
+    if tail or collapsed:
         schedule.annotate(above, PARTITION, 1)
 
 

@@ -97,7 +97,7 @@ def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows:
     extents = [axis.extent for axis in block.axes]
     if not block.reduces and all(prod(extents[:count]) != n_rows for count in range(1, len(extents) + 1)):
         # All rows share it, such as a mask.
-        _vectorize(schedule, schedule.get_loops(rv), lanes)
+        _vectorize(schedule, schedule.get_loops(rv)[-1:], lanes)
         return
     if block.reduces:
         accumulate(schedule, rv, row, _spatial_extent(block) // n_rows)

@@ -21,6 +21,7 @@ from anole.targets.cpu.default.loop_nests import (
     schedule_spatial,
 )
 from anole.targets.cpu.default.rows import schedule_rows
+from anole.targets.cpu.default.single_results import separate_results
 from anole.targets.cpu.default.whole_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
 
@@ -36,9 +37,8 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     tried, and finally the function stays as it was.
     """
     for strategy in (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops):
-        schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
         try:
-            schedule = strategy(schedule, machine)
+            schedule = strategy(s_tir.Schedule(tvm.IRModule({"main": separate_results(func)})), machine)
             _lower(schedule.mod["main"])
         except Exception as error:
             # TVM fails with many exception types, from ScheduleError to InternalError.

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from anole.targets.cpu.default.access import collect
+from anole.targets.cpu.default.nests import nest_around, with_nests
 
 _ROW = "local"
 """Storage of a padded row, which one thread writes and reads."""
@@ -100,10 +101,7 @@ def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc
         *(_nest(block, longer, rows, guarded=block.name_hint in copies) for block in earlier),
         _nest(last, longer, None, guarded=False),
     ]
-    root = func.body.block
-    buffers = [longer.get(buffer, buffer) for buffer in root.alloc_buffers]
-    block = s_tir.SBlock([], [], [], root.name_hint, tirx.SeqStmt(nests), alloc_buffers=buffers)
-    return tirx.PrimFunc(func.params, s_tir.SBlockRealize([], True, block), attrs=func.attrs)
+    return with_nests(func, nests, [longer.get(buffer, buffer) for buffer in func.body.block.alloc_buffers])
 
 
 def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, guarded: bool) -> tirx.Stmt:
@@ -127,11 +125,7 @@ def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, gu
         tirx.BufferStore(_of(store.buffer, longer), value, store.indices),
         init=block.init,
     )
-    loops = [tirx.Var(f"i{at}", each.dom.extent.ty.dtype) for at, each in enumerate(iter_vars)]
-    nest: tirx.Stmt = s_tir.SBlockRealize(loops, True, made)
-    for loop, each in zip(reversed(loops), reversed(iter_vars), strict=True):
-        nest = tirx.For(loop, each.dom.min, each.dom.extent, tirx.ForKind.SERIAL, nest)
-    return nest
+    return nest_around(made)
 
 
 def _counted(value: Any, inside: Any, initial: Any) -> Any:
