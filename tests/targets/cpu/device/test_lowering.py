@@ -1,13 +1,15 @@
-"""Where kernels keep what is local to a thread."""
+"""Where kernels keep what is local to a thread, and how loops are partitioned."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 from tvm import s_tir, te, tirx
 
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import llvm_target
+from anole.targets.cpu.device.lowering import PARTITION
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
@@ -53,3 +55,41 @@ def test_only_what_is_small_goes_to_the_stack(kib: int, allocated: bool) -> None
 
 def test_tvm_by_itself_puts_even_a_tile_on_the_heap() -> None:
     assert ALLOCATION in ir_of(buffered(8), "default")
+
+
+@pytest.mark.parametrize(("pipeline", "vectors"), [(TARGET.compiler_pipeline(), True), ("default", False)])
+def test_an_incomplete_last_vector_leaves_the_others_whole(pipeline: str, vectors: bool) -> None:
+    source = te.placeholder((100, 197), "float32", name="source")
+    root = te.compute(source.shape, lambda *i: te.sqrt(source(*i)), name="square_root")
+    sch = s_tir.Schedule(te.create_prim_func([source, root], "int64"))
+    steps, vector = sch.split(sch.get_loops(sch.get_sblock("square_root"))[-1], [None, 16])
+    sch.vectorize(vector)
+    sch.annotate(steps, PARTITION, 1)
+    assert ("@llvm.sqrt.v16f32(<16 x float>" in ir_of(sch.mod["main"], pipeline)) == vectors
+
+
+@pytest.mark.parametrize(("pipeline", "vectors"), [(TARGET.compiler_pipeline(), True), ("default", False)])
+def test_vectors_that_pass_the_end_of_a_row_are_contiguous(pipeline: str, vectors: bool) -> None:
+    source = te.placeholder((50, 56, 72), "float32", name="source")
+    root = te.compute(source.shape, lambda *i: te.sqrt(source(*i)), name="square_root")
+    sch = s_tir.Schedule(te.create_prim_func([source, root], "int64"))
+    steps, vector = sch.split(sch.fuse(*sch.get_loops(sch.get_sblock("square_root"))), [None, 16])
+    sch.vectorize(vector)
+    sch.annotate(steps, PARTITION, 1)
+    assert ("load <16 x float>" in ir_of(sch.mod["main"], pipeline)) == vectors
+
+
+def test_a_loop_that_tvm_cannot_partition_stays_whole() -> None:
+    source = te.placeholder((77, 77), "float32", name="source")
+    padded = te.compute((77, 80), lambda i, j: tirx.if_then_else(j < 77, source[i, j], 0.0), name="padded")
+    sch = s_tir.Schedule(te.create_prim_func([source, padded], "int64"))
+    steps, vector = sch.split(sch.fuse(*sch.get_loops(sch.get_sblock("padded"))), [None, 8])
+    sch.vectorize(vector)
+    sch.annotate(steps, PARTITION, 1)
+    library = tvm.compile(
+        tvm.IRModule({"main": sch.mod["main"]}), llvm_target(DESCRIPTION), tir_pipeline=TARGET.compiler_pipeline()
+    )
+    data = np.random.default_rng(0).standard_normal((77, 77)).astype("float32")
+    result = tvm.runtime.tensor(np.empty((77, 80), "float32"))
+    library["main"](tvm.runtime.tensor(data), result)
+    np.testing.assert_array_equal(result.numpy(), np.pad(data, [(0, 0), (0, 3)]))

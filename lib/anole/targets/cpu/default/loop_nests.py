@@ -10,6 +10,7 @@ from typing import Any
 from tvm import s_tir
 
 from anole.targets.cpu.default.access import Axis, Block, describe_block
+from anole.targets.cpu.device.lowering import PARTITION
 
 SERIAL_WORK = 1 << 14
 """Number of steps below which waking other threads costs more than they save."""
@@ -57,6 +58,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
     loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, fed)
     if not feeding and not block.branches:
         loops, axes = collapse(schedule, loops, axes)
+    collapsed = len(axes) < len(block.axes)
     position = max(range(len(axes)), key=lambda i: _worth(axes[i], lanes))
     if axes[position].store not in (0, 1) and not feeding:
         # LLVM interleaves the few channels of an image better than a scattering vector would.
@@ -74,8 +76,8 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
     for feeder in feeding:
         accumulate(schedule, feeder, above, width)
     schedule.vectorize(vector)
-    if tail:
-        schedule.annotate(above, "pragma_loop_partition_hint", 1)
+    if tail or collapsed:
+        schedule.annotate(above, PARTITION, 1)
 
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
@@ -201,7 +203,7 @@ def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, para
     if parallel:
         run_in_parallel(schedule, loops[:n_rows], machine)
     schedule.vectorize(vector)
-    schedule.annotate(steps, "pragma_loop_partition_hint", 1)
+    schedule.annotate(steps, PARTITION, 1)
     schedule.decompose_reduction(rv, loops[n_rows])
 
 

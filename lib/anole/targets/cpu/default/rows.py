@@ -21,6 +21,7 @@ from anole.targets.cpu.default.loop_nests import (
     described_block,
     run_in_parallel,
 )
+from anole.targets.cpu.device.lowering import PARTITION
 
 _LANES_LEFT = 4
 """Number of partial results that are added up one by one."""
@@ -40,7 +41,7 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
         machine: the processor.
 
     Raises:
-        ValueError: the blocks do not share their rows, vectors do not divide the rows, or there are too few rows.
+        ValueError: the blocks do not share their rows, vectors do not divide what is reduced, or rows are too few.
     """
     described = [described_block(schedule, rv) for rv in blocks]
     *earlier, last = described
@@ -80,7 +81,7 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lane
     if not block.axes[-1].reduction or any(axis.reduction for axis in block.axes[:-1]):
         raise ValueError("rows are not reduced along their last axis alone")
     extent = int(schedule.get(loop).extent)
-    in_flight = ACCUMULATORS * lanes if extent % (ACCUMULATORS * lanes) == 0 else lanes
+    in_flight = next(n * lanes for n in range(ACCUMULATORS, 0, -1) if n == 1 or extent % (n * lanes) == 0)
     for width in (in_flight, lanes, _LANES_LEFT):
         if width >= int(schedule.get(loop).extent):
             continue
@@ -93,6 +94,11 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lane
 
 def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows: int, lanes: int) -> None:
     block = described_block(schedule, rv)
+    extents = [axis.extent for axis in block.axes]
+    if not block.reduces and all(prod(extents[:count]) != n_rows for count in range(1, len(extents) + 1)):
+        # All rows share it, such as a mask.
+        _vectorize(schedule, schedule.get_loops(rv)[-1:], lanes)
+        return
     if block.reduces:
         accumulate(schedule, rv, row, _spatial_extent(block) // n_rows)
     else:
@@ -105,11 +111,10 @@ def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows:
 
 
 def _vectorize(schedule: s_tir.Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
-    extent = prod(int(schedule.get(loop).extent) for loop in loops)
-    if extent % lanes:
-        raise ValueError(f"{lanes} lanes do not divide a row")
     fused = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-    schedule.vectorize(schedule.split(fused, [None, lanes])[1])
+    steps, vector = schedule.split(fused, [None, lanes])
+    schedule.vectorize(vector)
+    schedule.annotate(steps, PARTITION, 1)
 
 
 def _spatial_extent(block: Block) -> int:

@@ -14,12 +14,16 @@ from anole.targets.cpu.default.access import describe_block, reads_elementwise
 from anole.targets.cpu.default.loop_nests import (
     SERIAL_WORK,
     Machine,
+    described_block,
     row_axis,
     run_in_parallel,
     schedule_row_reduction,
     schedule_spatial,
 )
 from anole.targets.cpu.default.rows import schedule_rows
+from anole.targets.cpu.default.single_results import separate_results
+from anole.targets.cpu.default.whole_vectors import pad_rows
+from anole.targets.cpu.device.lowering import passes
 
 __all__ = ["Machine", "schedule_default"]
 
@@ -32,10 +36,9 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     It never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
     tried, and finally the function stays as it was.
     """
-    for strategy in (_schedule_rows, _schedule_blocks, _schedule_outer_loops):
-        schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
+    for strategy in (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops):
         try:
-            strategy(schedule, machine)
+            schedule = strategy(s_tir.Schedule(tvm.IRModule({"main": separate_results(func)})), machine)
             _lower(schedule.mod["main"])
         except Exception as error:
             # TVM fails with many exception types, from ScheduleError to InternalError.
@@ -47,18 +50,27 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
 
 def _lower(func: tirx.PrimFunc) -> None:
     target = tvm.target.Target({"kind": "llvm"})
-    lower, *_ = s_tir.pipeline.default_s_tir_pipeline()
+    lower, *_ = passes()
     with target:
         module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
         lower(tirx.transform.BindTarget(target.with_host(target))(module))
 
 
-def _schedule_rows(schedule: s_tir.Schedule, machine: Machine) -> None:
+def _schedule_rows(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
     _inline_cheap(schedule)
     schedule_rows(schedule, _blocks(schedule), machine)
+    return schedule
 
 
-def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> None:
+def _schedule_padded_rows(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
+    _inline_cheap(schedule)
+    lanes = machine.lanes(*(described_block(schedule, rv) for rv in _blocks(schedule)))
+    padded = s_tir.Schedule(tvm.IRModule({"main": pad_rows(schedule.mod["main"], lanes)}))
+    schedule_rows(padded, _blocks(padded), machine)
+    return padded
+
+
+def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
     _inline_cheap(schedule)
     done: set[str] = set()
     for name, rv in reversed([(_name(schedule, rv), rv) for rv in _blocks(schedule)]):
@@ -77,11 +89,13 @@ def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> None:
             continue
         else:
             schedule_spatial(schedule, schedule.cache_write(rv, 0, "global"), [rv], machine)
+    return schedule
 
 
-def _schedule_outer_loops(schedule: s_tir.Schedule, machine: Machine) -> None:
+def _schedule_outer_loops(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
     for rv in _blocks(schedule):
         _schedule_spatial_loops(schedule, rv, machine)
+    return schedule
 
 
 def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine) -> None:

@@ -1,4 +1,8 @@
-"""Lowers kernels for the CPU with TVM's own pipeline, but keeps thread-local buffers on the stack.
+"""Lowers kernels for the CPU with TVM's own pipeline, but keeps vectors whole and local buffers on the stack.
+
+Two habits of TVM's pipeline make vectors scalar. It simplifies the indices of each axis before it joins them, so that a
+vector that passes the end of a row no longer looks contiguous. And it narrows the variables of loops to 32 bits before
+it partitions the loops, whose hints then name the wide variables; so an incomplete last vector spoils all others.
 
 TVM puts local buffers on the heap, and others from one KiB on. LLVM then cannot know that nothing else reads the
 accumulators of a register tile: they are allocated and cleared in every kernel, and if weights are prefetched, all of
@@ -16,6 +20,9 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
+PARTITION = "pragma_loop_partition_hint"
+"""Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""
+
 _NAME = "anole.cpu"
 
 _LARGEST_BYTES = 1 << 14
@@ -25,14 +32,58 @@ _LARGEST_BYTES = 1 << 14
 @cache
 def pipeline() -> str:
     """Returns the pipeline's name for `tvm.compile`."""
-    compilation_pipeline.register_tir_pipeline(_NAME, _passes)
+    compilation_pipeline.register_tir_pipeline(_NAME, passes)
     return _NAME
 
 
-def _passes() -> tuple[Any, Any, Any]:
+def passes() -> tuple[Any, Any, Any]:
+    """Returns the passes that lower a module, and those that finish its host and its device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
+    keep_whole = tvm.transform.module_pass(_keep_vectors_whole, opt_level=0)
     keep_on_stack = tvm.transform.module_pass(_keep_on_stack, opt_level=0)
-    return tvm.transform.Sequential([lower, keep_on_stack]), finalize_host, finalize_device
+    return tvm.transform.Sequential([keep_whole, lower, keep_on_stack]), finalize_host, finalize_device
+
+
+def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Flattens and partitions the functions that ask for it, for which blocks have to be lowered first."""
+    asking = {variable: func for variable, func in module.functions_items() if _asks(func)}
+    if asking:
+        for variable, func in _FLAT_AND_PARTITIONED(tvm.IRModule(asking)).functions_items():
+            if not _runs_around_itself(func):
+                module.update_func(variable, func)
+    return module
+
+
+def _asks(func: tirx.PrimFunc) -> bool:
+    return any(PARTITION in loop.annotations for loop in _found(func.body, tirx.For) if loop.annotations)
+
+
+def _runs_around_itself(func: tirx.PrimFunc) -> bool:
+    """Whether a loop's extent depends on its own variable, which is how TVM partitions at a remainder."""
+    return any(
+        variable.same_as(loop.loop_var)
+        for loop in _found(func.body, tirx.For)
+        for variable in _found(loop.extent, tirx.Var)
+    )
+
+
+def _found(root: Any, kind: type) -> list[Any]:
+    nodes: list[Any] = []
+    tvm_ffi.structural_walk(root, (kind, nodes.append))
+    return nodes
+
+
+_FLAT_AND_PARTITIONED = tvm.transform.Sequential(
+    [
+        s_tir.transform.LowerInitBlock(),
+        s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.transform.ConvertBlocksToOpaque(),
+        s_tir.transform.CompactBufferAllocation(),
+        s_tir.transform.LowerOpaqueBlock(),
+        tirx.transform.FlattenBuffer(),
+        s_tir.transform.LoopPartition(),
+    ]
+)
 
 
 def _keep_on_stack(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:

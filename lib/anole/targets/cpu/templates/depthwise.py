@@ -11,6 +11,7 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.base import ANCHOR
+from anole.targets.cpu.device.lowering import PARTITION
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.depthwise_space import channel_lanes
@@ -71,7 +72,7 @@ class DepthwiseTemplate:
         if nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes) == "inline":
             # Interior tiles are compiled without the conditions that border tiles need.
             for tile in (y_tile, x_tile):
-                sch.annotate(tile, "pragma_loop_partition_hint", 1)
+                sch.annotate(tile, PARTITION, 1)
         sch.parallel(parallel)
         nest.vectorize_epilogue(sch, epilogue, len(tiles) + 1, lanes)
         sch.vectorize(f_vector)

@@ -1,0 +1,85 @@
+"""Separates reductions with several results, such as a sum and a sum of squares, into one block for each.
+
+Analysis and schedules know blocks of a single store. Reading the data twice costs less than going without vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+
+from anole.targets.cpu.default.access import collect
+from anole.targets.cpu.default.nests import nest_around, with_nests
+
+
+def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns an equivalent function in which results that do not depend on each other have blocks of their own."""
+    if func.body.block.name_hint != "root":
+        return func
+    schedule = s_tir.Schedule(func)
+    nests: list[tirx.Stmt] = []
+    any_separated = False
+    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
+        block = schedule.get(rv)
+        apart = _separated(block) if len(block.iter_vars) == len(schedule.get_loops(rv)) else []
+        any_separated = any_separated or len(apart) > 1
+        nests.extend(map(nest_around, apart or [block]))
+    return with_nests(func, nests, func.body.block.alloc_buffers) if any_separated else func
+
+
+def _separated(block: s_tir.SBlock) -> list[s_tir.SBlock]:
+    """Returns a block for each result of a block; none if it has one result, or its results need each other."""
+    if not isinstance(block.body, tirx.SeqStmt) or not isinstance(block.init, tirx.SeqStmt):
+        return []
+    bound: dict[Any, Any] = {}
+    stores = []
+    for statement in block.body.seq:
+        if isinstance(statement, tirx.Bind):
+            bound[statement.var] = _with(statement.value, bound)
+        elif isinstance(statement, tirx.BufferStore):
+            stores.append(statement)
+        else:
+            return []
+    values = [_with(store.value, bound) for store in stores]
+    initial = {store.buffer: store.value for store in block.init.seq if isinstance(store, tirx.BufferStore)}
+    for store, value in zip(stores, values, strict=True):
+        read = [load.source for load in collect(value, ir.TensorLoad)]
+        others = [other.buffer for other in stores if not other.buffer.same_as(store.buffer)]
+        if store.buffer not in initial or any(source.same_as(other) for source in read for other in others):
+            return []
+    return [_block_of(block, store, value, initial) for store, value in zip(stores, values, strict=True)]
+
+
+def _block_of(block: s_tir.SBlock, store: Any, value: Any, initial: Mapping[Any, Any]) -> s_tir.SBlock:
+    """Returns the block of one result, on iteration variables of its own."""
+    iter_vars = [
+        tirx.IterVar(each.dom, tirx.Var(each.var.name, each.dom.extent.ty.dtype), each.iter_type)
+        for each in block.iter_vars
+    ]
+    renamed = {old.var: new.var for old, new in zip(block.iter_vars, iter_vars, strict=True)}
+
+    def own(statement: Any) -> Any:
+        return _with(statement, renamed)
+
+    def regions(touched: Any) -> list[Any]:
+        return [
+            tirx.BufferRegion(each.source, [ir.Range.from_min_extent(own(r.min), own(r.extent)) for r in each.region])
+            for each in touched
+        ]
+
+    return s_tir.SBlock(
+        iter_vars,
+        regions(block.reads),
+        regions(region for region in block.writes if region.source.same_as(store.buffer)),
+        f"{block.name_hint}_{store.buffer.name}",
+        own(tirx.BufferStore(store.buffer, value, store.indices)),
+        init=own(tirx.BufferStore(store.buffer, initial[store.buffer], store.indices)),
+    )
+
+
+def _with(node: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns a statement or an expression with variables replaced."""
+    return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))

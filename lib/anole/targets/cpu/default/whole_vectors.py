@@ -1,0 +1,163 @@
+"""Pads the rows between the blocks of a function, so that whole vectors fill them whatever their length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+
+from anole.targets.cpu.default.access import collect
+from anole.targets.cpu.default.nests import nest_around, with_nests
+
+_ROW = "local"
+"""Storage of a padded row, which one thread writes and reads."""
+
+_OPERATIONS = (tirx.Add, tirx.Max, tirx.Min)
+
+
+def pad_rows(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
+    """Returns an equivalent function whose intermediate rows, and what is reduced, are whole vectors.
+
+    Rows are first copied to a padded intermediate result. What the padding holds is computed with the rest and never
+    counts: a reduction replaces it by its own initial value, and the last block does not read it.
+
+    Args:
+        func: a function of single-store blocks, each a nest of its own; the last one writes the result.
+        lanes: number of elements of a vector.
+
+    Raises:
+        ValueError: no row is reduced, or rows differ in length or are walked in another way than element by element.
+    """
+    schedule = s_tir.Schedule(func)
+    *earlier, _ = _blocks(schedule)
+    rows = _Rows.of([schedule.get(rv) for rv in earlier], lanes)
+    readers: dict[Any, list[Any]] = {}
+    for rv in earlier:
+        block = schedule.get(rv)
+        for buffer in rows.read(block, func.params) if rows.walks(block) else ():
+            readers.setdefault(buffer, []).append(rv)
+    copies = {
+        str(schedule.get(schedule.cache_read(rvs[0], buffer, _ROW, rvs)).name_hint) for buffer, rvs in readers.items()
+    }
+    return _padded(schedule.mod["main"], rows, copies)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a function.
+
+    Attributes:
+        count: number of rows.
+        extent: length of a row.
+        padded: length of a padded row.
+    """
+
+    count: int
+    extent: int
+    padded: int
+
+    @classmethod
+    def of(cls, blocks: Sequence[s_tir.SBlock], lanes: int) -> _Rows:
+        """Returns the rows that the reductions among the blocks have in common."""
+        shapes = {tuple(_extents(block)) for block in blocks if _is_reduction(block)}
+        if len({(prod(shape[:-1]), shape[-1]) for shape in shapes}) != 1:
+            raise ValueError("no rows, or different ones, are reduced")
+        *outer, extent = shapes.pop()
+        return cls(prod(outer), extent, -(-extent // lanes) * lanes)
+
+    def walks(self, block: s_tir.SBlock) -> bool:
+        """Whether a block, other than a copy, visits every element of every row."""
+        extents = _extents(block)
+        return extents[-1] == self.extent and prod(extents) == self.count * self.extent
+
+    def read(self, block: s_tir.SBlock, buffers: Sequence[Any]) -> list[Any]:
+        """Returns those of the buffers of which a block reads rows."""
+        own = block.iter_vars[-1].var
+        found: list[Any] = []
+        for load in collect(block.body.value, ir.TensorLoad):
+            moving = [index for index in load.indices if any(each.same_as(own) for each in collect(index, ir.Var))]
+            if not moving:
+                continue
+            if len(moving) > 1 or not load.indices[-1].same_as(own) or int(load.source.ty.shape[-1]) != self.extent:
+                raise ValueError("rows are not read element by element")
+            if any(load.source.same_as(each) for each in buffers) and not any(load.source.same_as(f) for f in found):
+                found.append(load.source)
+        return found
+
+
+def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc:
+    """Returns the function with the results of all walking blocks but the last one, and of copies, padded."""
+    schedule = s_tir.Schedule(func)
+    *earlier, last = [schedule.get(rv) for rv in _blocks(schedule)]
+    longer: dict[Any, Any] = {}
+    for block in earlier:
+        if not _is_reduction(block) and (block.name_hint in copies or rows.walks(block)):
+            longer[block.body.buffer] = _lengthened(block.body.buffer, rows.padded)
+    nests = [
+        *(_nest(block, longer, rows, guarded=block.name_hint in copies) for block in earlier),
+        _nest(last, longer, None, guarded=False),
+    ]
+    return with_nests(func, nests, [longer.get(buffer, buffer) for buffer in func.body.block.alloc_buffers])
+
+
+def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, guarded: bool) -> tirx.Stmt:
+    """Returns a loop nest for a block on the longer buffers; with rows, one that also visits their padding."""
+    iter_vars, store = list(block.iter_vars), block.body
+    value = _on(store.value, longer)
+    if rows is not None and (guarded or rows.walks(block)):
+        *others, along = iter_vars
+        extent = tirx.const(rows.padded, along.dom.extent.ty.dtype)
+        iter_vars = [*others, tirx.IterVar(ir.Range(along.dom.min, extent), along.var, along.iter_type)]
+        inside = along.var < rows.extent
+        if guarded:
+            value = tirx.if_then_else(inside, value, tirx.const(0, value.ty.dtype))
+        elif block.init is not None:
+            value = _counted(value, inside, block.init.value)
+    made = s_tir.SBlock(
+        iter_vars,
+        [tirx.BufferRegion(_of(region.source, longer), region.region) for region in block.reads],
+        [tirx.BufferRegion(_of(region.source, longer), region.region) for region in block.writes],
+        block.name_hint,
+        tirx.BufferStore(_of(store.buffer, longer), value, store.indices),
+        init=block.init,
+    )
+    return nest_around(made)
+
+
+def _counted(value: Any, inside: Any, initial: Any) -> Any:
+    """Returns a reduction's step that counts only elements inside."""
+    if not isinstance(value, _OPERATIONS):
+        raise ValueError(f"{type(value).__name__} is no operation of a reduction over padded rows")
+    return type(value)(value.a, tirx.Select(inside, value.b, initial))
+
+
+def _on(value: Any, longer: Mapping[Any, Any]) -> Any:
+    def moved(load: Any) -> Any:
+        return tirx.BufferLoad(_of(load.source, longer), load.indices)
+
+    return tvm_ffi.structural_map(value, (ir.TensorLoad, moved), order="post")
+
+
+def _of(buffer: Any, longer: Mapping[Any, Any]) -> Any:
+    return longer.get(buffer, buffer)
+
+
+def _lengthened(buffer: Any, extent: int) -> Any:
+    *outer, last = buffer.ty.shape
+    return tirx.decl_buffer([*outer, tirx.const(extent, last.ty.dtype)], buffer.ty.dtype, buffer.name, scope=_ROW)
+
+
+def _is_reduction(block: s_tir.SBlock) -> bool:
+    return block.init is not None
+
+
+def _extents(block: s_tir.SBlock) -> list[int]:
+    return [int(iter_var.dom.extent) for iter_var in block.iter_vars]
+
+
+def _blocks(schedule: s_tir.Schedule) -> list[Any]:
+    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
