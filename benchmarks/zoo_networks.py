@@ -369,9 +369,8 @@ _SOUNDS = (
 """ONNX files of onnx-asr, which make features of sounds."""
 
 _DTYPES = {"bytes": "int32"}
-_VALUES = dict.fromkeys(
-    ("silero_vad.onnx", "silero_vad_16k_op15.onnx", "silero_vad_op18_ifless.onnx"), {"sr": 16000}
-)
+_RATE = {"sr": 16000}
+_VALUES = {"silero_vad.onnx": _RATE, "silero_vad_16k_op15.onnx": _RATE, "silero_vad_op18_ifless.onnx": _RATE}
 
 
 def _packages() -> dict[str, Network]:
