@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,8 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     arguments = example_inputs(model)
     output = run_network(model, network, arguments)
     try:
-        with step("torch.export"):
+        # On failure, torch prints the whole graph.
+        with step("torch.export"), redirect_stderr(io.StringIO()):
             program = decompose(torch.export.export(network, tuple(arguments.values())))
     except _FAILURES as error:
         raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
