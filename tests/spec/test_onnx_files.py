@@ -17,7 +17,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, nu
 
 from anole.errors import SpecError
 from anole.node import Node
-from anole.spec.onnx_files import OnnxFileError, external_files
+from anole.spec.onnx_files import external_files
+from anole.spec.protobuf import OnnxFileError
 from anole.spec.source import check_source, model_files
 
 

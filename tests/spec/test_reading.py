@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import helper
 
 from anole.errors import SpecError
 from anole.project.hardware import describe_target
@@ -516,6 +518,28 @@ def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_in_what_fixes_an_onnx_file(tmp_path: Path, settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        onnx_model(tmp_path, **settings)
+    assert str(caught.value).startswith(f"models.yaml: models.one.{message}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"inputs": {"y": [1]}}, "inputs.y: net.onnx has no such input; allowed: x, rate"),
+        ({"inputs": {"rat": {"value": 1}}}, "inputs.rat: net.onnx has no such input; did you mean 'rate'?"),
+        ({"dims": {"batsch": 1}}, "dims.batsch: net.onnx has no such dynamic dimension; did you mean 'batch'?"),
+        ({"outputs": ["sum", "max"]}, "outputs[1]: found 'max', which is not computed by an operator of net.onnx; "),
+        ({"outputs": ["x"]}, "outputs[0]: found 'x', which is not computed by an operator of net.onnx; allowed: sum"),
+    ],
+)
+def test_names_that_an_onnx_file_does_not_have(tmp_path: Path, settings: dict[str, object], message: str) -> None:
+    values = [helper.make_tensor_value_info("x", 1, ["batch", 3]), helper.make_tensor_value_info("rate", 1, [])]
+    nodes = [helper.make_node("Add", ["x", "rate"], ["sum"])]
+    outputs = [helper.make_tensor_value_info("sum", 1, None)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "net", values, outputs)), tmp_path / "net.onnx")
+    allowed = {"inputs": {"x": [1, 3], "rate": {"value": 2}}, "dims": {"batch": 1}, "outputs": ["sum"]}
+    assert onnx_model(tmp_path, **allowed).outputs == ("sum",)
     with pytest.raises(SpecError) as caught:
         onnx_model(tmp_path, **settings)
     assert str(caught.value).startswith(f"models.yaml: models.one.{message}")

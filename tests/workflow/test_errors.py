@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -103,9 +104,9 @@ def test_a_broken_model_ends_a_run_that_does_not_keep_going(half_broken: Any) ->
 @pytest.mark.parametrize(
     ("operator", "entry", "message"),
     [
-        ("Wobble", {}, "Wobble"),
-        ("Relu", {"inputs": {"x": [1, 4, 8, 8]}}, "input x: found shape [1, 4, 8, 8]; the file has [1, 3, 8, 8]"),
-        ("Relu", {"inputs": {"image": [1, 3, 8, 8]}}, "inputs: found 'image'; chain.onnx has x"),
+        ("Wobble", {}, "model chain: .*Wobble"),
+        ("Relu", {"inputs": {"x": [1, 4, 8, 8]}}, r"model chain: input x: found shape \[1, 4, 8, 8\]; the file has "),
+        ("Relu", {"inputs": {"y": [1]}}, r"models\.yaml: models\.chain\.inputs\.y: chain\.onnx has no such input; "),
     ],
 )
 def test_what_cannot_be_extracted_is_told_in_one_line(
@@ -116,8 +117,7 @@ def test_what_cannot_be_extracted_is_told_in_one_line(
     done = empty.anole("extract", "chain", "--target", "cpu")
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("anole: ")]
-    assert line.startswith("anole: model chain: ")
-    assert message in line
+    assert re.match(f"anole: {message}", line)
     assert "Traceback" not in done.stderr
     assert not (empty.folder / "work").exists()
 

@@ -51,6 +51,8 @@ class Evaluation:
         absence: why nothing could be run; None when it was.
         redrawn_error: the `variation_error` of the same network with weights drawn so that its outputs depend on its
             input; None where they did anyway, or where no such network could be made.
+        exact_error: the larger one of `relative_error` and `variation_error` against the same network in double
+            precision; None where no reference was far away, or where it could not be computed.
     """
 
     build: str
@@ -62,6 +64,7 @@ class Evaluation:
     latencies: tuple[Latency, ...]
     absence: str | None = None
     redrawn_error: float | None = None
+    exact_error: float | None = None
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -41,6 +41,11 @@ class Comparison:
     variation_error: float
 
     @property
+    def error(self) -> float:
+        """The larger one of both errors, which decides whether a build is right."""
+        return max(self.relative_error, self.variation_error)
+
+    @property
     def output_variation(self) -> float:
         """The variation of the output that depends least on the input."""
         return min(self.variation, default=0.0)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency
 from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
+from anole.evaluate.double_precision import compute_in_double
 from anole.evaluate.engines import build_engine, reference_engines, torch_engine
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.measure.site import Site, site_of
@@ -66,6 +67,13 @@ class DeviceRunner:
         reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
         found = build_engine(folder, samples[0], runs_on, self.threads).compute_each(samples)
         return compare_outputs(found, reference.compute_each(samples))
+
+    def compare_exactly(self, folder: Path, build: Build) -> Comparison:
+        """Compares a build with its network in double precision."""
+        samples = draw_samples(build)
+        exact = compute_in_double(build.model_spec, samples)
+        found = build_engine(folder, samples[0], self._target.runs_on, self.threads).compute_each(samples)
+        return compare_outputs(found, exact)
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Returns the outputs of a build, in order."""

@@ -54,6 +54,18 @@ class NetworkRunner(Protocol):
             ExtractError: the model, which is the reference, cannot be loaded.
         """
 
+    def compare_exactly(self, folder: Path, build: Build) -> Comparison:
+        """Compares a build with its network in double precision; called only if not `is_exact`.
+
+        Args:
+            folder: folder of the build.
+            build: the build's description.
+
+        Raises:
+            BuildError: the build cannot be run, or the network cannot be computed in double precision.
+            ExtractError: the model, which is the reference, cannot be loaded.
+        """
+
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Returns the outputs of a build, in order.
 

@@ -26,7 +26,8 @@ CompileRedrawn = Callable[[Build, Path], Build]
 
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
-reference's outputs depend on the input."""
+reference's outputs depend on the input. A reference that is itself farther from the truth is overruled by the
+network in double precision, from which the same is allowed."""
 
 
 def evaluate_network(folder: Path, output: Path, compile_redrawn: CompileRedrawn) -> None:
@@ -75,9 +76,11 @@ def evaluate_build(
         return evaluation
     latencies = runner.compare(folder, build, draw_inputs(build), pace or Pace())
     evaluation = _evaluation(build, runner.threads, latencies)
-    if not runner.is_exact and _is_constant(evaluation):
-        if compile_redrawn is not None and build.model_spec.scheme == "torch":
+    if not runner.is_exact:
+        if _is_constant(evaluation) and compile_redrawn is not None and build.model_spec.scheme == "torch":
             evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_redrawn))
+        if _far_references(evaluation, max_relative_error):
+            evaluation = replace(evaluation, exact_error=_exact_error(runner, folder, build))
     write_evaluation(output, evaluation)
     _log.info("%s: %.1f %% of the work is tuned", build.name, 100 * build.coverage.share)
     if not runner.is_exact:
@@ -107,19 +110,46 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: Compile
     return comparison.variation_error
 
 
+def _errors(latency: Latency) -> dict[str, float]:
+    """Returns the errors beside a reference that decide whether a build is right, by their name."""
+    return {
+        "relative error": latency.relative_error,
+        "error relative to how much they depend on the input": latency.variation_error or 0.0,
+    }
+
+
+def _far_references(evaluation: Evaluation, most: float) -> list[Latency]:
+    """Returns the references from which the outputs are too far."""
+    return [latency for latency in evaluation.latencies if not max(_errors(latency).values()) <= most]
+
+
+def _exact_error(runner: NetworkRunner, folder: Path, build: Build) -> float | None:
+    """Returns the error beside the network in double precision; None if there is none to compare."""
+    _log.info("%s: differs from a reference; computing the network in double precision, which may take minutes", folder)
+    try:
+        return runner.compare_exactly(folder, build).error
+    except AnoleError as error:
+        _log.warning("%s: %s", build.name, error)
+        return None
+
+
 def _refuse_errors(folder: Path, evaluation: Evaluation, most: float) -> None:
-    """Raises a `BuildError` if outputs are too far from a reference's."""
-    for latency in evaluation.latencies:
-        kinds = {
-            "relative error": latency.relative_error,
-            "error relative to how much they depend on the input": latency.variation_error or 0.0,
-        }
-        for kind, error in kinds.items():
-            if not error <= most:
-                raise BuildError(
-                    f"{folder}: the outputs differ from those of {latency.reference}: "
-                    f"{kind} {error:.2g}; at most {most:g} is allowed"
-                )
+    """Raises a `BuildError` if outputs are too far from a reference's, and not near those in double precision."""
+    exact = evaluation.exact_error
+    for latency in _far_references(evaluation, most):
+        errors = _errors(latency)
+        if exact is not None and exact <= most:
+            _log.warning(
+                "%s: the outputs differ from those of %s by %.2g, and from those in double precision by only %.2g",
+                *(folder, latency.reference, max(errors.values()), exact),
+            )
+            continue
+        kind = next(kind for kind, error in errors.items() if not error <= most)
+        raise BuildError(
+            f"{folder}: the outputs differ from those of {latency.reference}: "
+            f"{kind} {errors[kind]:.2g}; at most {most:g} is allowed"
+            + ("" if exact is None else f" ({exact:.2g} from those in double precision)")
+        )
     if not (evaluation.redrawn_error or 0.0) <= most:
         raise BuildError(
             f"{folder}: with other weights, drawn so that the outputs depend on the input, they differ from those of "

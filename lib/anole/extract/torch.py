@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import io
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -80,7 +82,8 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
 
 
 def _traced(network: torch.nn.Module, arguments: dict[str, torch.Tensor]) -> torch.export.ExportedProgram:
-    with step("torch.export"):
+    # On failure, torch prints the whole graph.
+    with step("torch.export"), redirect_stderr(io.StringIO()):
         return decompose(torch.export.export(network, tuple(arguments.values())))
 
 

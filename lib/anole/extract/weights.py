@@ -6,6 +6,7 @@ at 1e-6, and what is left of the input shrinks from layer to layer. No compariso
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ _PATCHES = 8
 """Patches of equal values along each axis of the second input: networks shall work on more than noise."""
 
 _SMALL = 0.1
-"""Scales below it are drawn as if they were a half: a layer behind a scale of 1e-6 does not matter."""
+"""Scales below it are drawn as if they were a half: a layer behind a scale of 1e-6 does not matter, nor does the input
+where shifts are larger than what a layer scales."""
 
 
 def draw_weights(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> None:
@@ -57,11 +59,22 @@ def draw_weights(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) ->
     if dtypes != {torch.float32}:
         return
     with torch.no_grad():
-        network.double()
+        wide = _copied(network).double()
         try:
-            _calibrate(network, arguments, torch.Generator().manual_seed(_SEED))
+            _calibrate(wide, arguments, torch.Generator().manual_seed(_SEED))
         finally:
-            network.float()
+            wide.float()
+        drawn = wide.state_dict()
+        for name, value in network.state_dict().items():
+            value.copy_(drawn[name])
+
+
+def _copied(network: torch.nn.Module) -> torch.nn.Module:
+    """Returns a copy, since networks may keep what they compute, or the network itself if it cannot be copied."""
+    try:
+        return copy.deepcopy(network)
+    except Exception:
+        return network
 
 
 def vary_constants(network: torch.nn.Module) -> None:
@@ -73,8 +86,13 @@ def vary_constants(network: torch.nn.Module) -> None:
 
 
 def _vary(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> None:
-    """Draws a weight whose values are all equal."""
-    if not weight.is_floating_point() or not weight.numel() or not torch.all(weight == weight.flatten()[0]):
+    """Draws a weight whose values are all equal, and scales the factors of channels to one if all are small."""
+    if not weight.is_floating_point() or not weight.numel():
+        return
+    if not torch.all(weight == weight.flatten()[0]):
+        size = float(weight.double().square().mean().sqrt())
+        if weight.dim() == 1 and size < _SMALL and not name.endswith("bias"):
+            weight.mul_(float(_rounded(torch.tensor(1 / size, dtype=torch.float64))))
         return
     value = float(weight.flatten()[0])
     drawn = torch.empty(weight.shape, dtype=weight.dtype).uniform_(-_SPREAD, _SPREAD, generator=generator)

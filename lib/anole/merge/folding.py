@@ -153,6 +153,7 @@ def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
         "versions": canonical_json(evaluation.versions),
         "created_at": evaluation.created_at,
         "redrawn_error": evaluation.redrawn_error,
+        "exact_error": evaluation.exact_error,
     }
     changes.entities.add(("evaluation", evaluation.build))
     if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):

@@ -303,6 +303,12 @@ def output_variations(db: Database) -> None:
     )
 
 
+@migrations()
+def exact_errors(db: Database) -> None:
+    """Adds how far a build is from its network in double precision."""
+    _execute(db, "alter table evaluation add column exact_error real;")
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):

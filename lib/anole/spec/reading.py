@@ -10,10 +10,11 @@ from os.path import isfile
 from pathlib import Path
 from typing import Any
 
-from anole.errors import TargetError
+from anole.errors import TargetError, suggestion
 from anole.node import Node
 from anole.search import DEFAULT_PRESET
 from anole.spec.entries import BuildSpec, ModelSpec, Spec, TargetSpec
+from anole.spec.onnx_names import names_of
 from anole.spec.source import check_source
 from anole.spec.yaml_file import read_yaml
 from anole.targets import all_kinds, get_kind
@@ -101,16 +102,36 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
     for key in ("dims", "outputs"):
         if key in entry and not is_onnx:
             raise entry[key].error("is for ONNX files, which have names for dimensions and values")
-    return ModelSpec(
+    dims = entry["dims"].mapping() if "dims" in entry else {}
+    outputs = entry["outputs"].items() if "outputs" in entry else []
+    model = ModelSpec(
         name,
         source,
         inputs,
         _file(entry["calibration"], project) if "calibration" in entry else None,
         dtypes,
-        {key: each.whole(least=1, most=_MOST_ELEMENTS) for key, each in _dims(entry)},
-        _outputs(entry["outputs"]) if "outputs" in entry else (),
+        {key: each.whole(least=1, most=_MOST_ELEMENTS) for key, each in dims.items()},
+        _outputs(outputs),
         {key: _value(given[key]) for key in given if key in fixed},
     )
+    if is_onnx and (given or dims or outputs):
+        _check_names(project / model.location, given, dims, outputs)
+    return model
+
+
+def _check_names(file: Path, inputs: Mapping[str, Node], dims: Mapping[str, Node], outputs: Iterable[Node]) -> None:
+    """Raises a `SpecError` for a name that an ONNX file does not have."""
+    names = names_of(file)
+    if names is None:
+        return
+    for name, node in inputs.items():
+        if name not in names.inputs:
+            raise node.error(f"{file.name} has no such input; {suggestion(name, names.inputs)}")
+    for name, node in dims.items():
+        if name not in names.symbols:
+            raise node.error(f"{file.name} has no such dynamic dimension; {suggestion(name, names.symbols)}")
+    for node in outputs:
+        node.choice(names.computed, f"computed by an operator of {file.name}")
 
 
 def _inputs(given: Mapping[str, Node], is_onnx: bool) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
@@ -147,13 +168,9 @@ def _value(node: Node) -> Any:
     return value.value
 
 
-def _dims(entry: Mapping[str, Node]) -> Iterable[tuple[str, Node]]:
-    return entry["dims"].mapping().items() if "dims" in entry else ()
-
-
-def _outputs(node: Node) -> tuple[str, ...]:
+def _outputs(nodes: Iterable[Node]) -> tuple[str, ...]:
     found: list[str] = []
-    for each in node.items():
+    for each in nodes:
         if each.text() in found:
             raise each.error(f"found {each.value!r} a second time; name each output once")
         found.append(each.text())

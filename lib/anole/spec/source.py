@@ -14,7 +14,8 @@ from pathlib import Path
 
 from anole.errors import cause
 from anole.node import Node
-from anole.spec.onnx_files import OnnxFileError, external_files
+from anole.spec.onnx_files import external_files
+from anole.spec.protobuf import OnnxFileError
 
 _SCHEMES = ("torchvision", "torch", "onnx")
 

@@ -150,7 +150,7 @@ def test_quantised_operators(tmp_path: Path) -> None:
 
 
 def test_indexing(tmp_path: Path) -> None:
-    net = Network()
+    net = Network(20)
     data, places = (
         net.input(4, 3, 5),
         net.given(net.rng.permutation(4)[:2][:, None, None] + np.zeros((2, 3, 2), int) - 4),
@@ -163,6 +163,9 @@ def test_indexing(tmp_path: Path) -> None:
     net.add("ReverseSequence", data, net.given(np.array([1, 4, 2])), batch_axis=1, time_axis=0)
     pads = net.weight([-1, 0, 2, 1, -1, 0], "int64")
     net.add("Pad", data, pads, net.given(np.array(3, np.float32)))
+    for mode in ("edge", "reflect", "wrap"):
+        net.add("Pad", data, net.weight([-1, 0, 2, 1, -1, -1], "int64"), mode=mode)
+    net.add("Pad", data, net.weight([-2, 3], "int64"), "", net.weight([-1], "int64"), mode="edge")
     net.add("Compress", data, net.weight([1, 0, 1, 1], "bool"), axis=0)
     image = net.input(1, 1, 2, 2)
     net.add("MaxUnpool", image, net.given(np.array([[[[5, 7], [13, 15]]]])), kernel_shape=[2, 2], strides=[2, 2])
@@ -252,7 +255,7 @@ REFUSALS = {
         [("x", "float32", (2, 1, 3)), *_RECURRENT],
         {"hidden_size": 2, "direction": "bidirectional"},
     ),
-    "found negative pads": ("Pad", [("x", "float32", (4,)), ([-1, 0], "int64")], {"mode": "edge"}),
+    "found pads [-4, 2] for shape [4]": ("Pad", [("x", "float32", (4,)), ([-4, 2], "int64")], {"mode": "edge"}),
 }
 
 

@@ -9,7 +9,8 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 _WIDE = "__float32"
-_TYPE_ATTRIBUTES = ("dtype", "output_datatype", "output_dtype", "softmax_precision", "to")
+TYPE_ATTRIBUTES = ("dtype", "output_datatype", "output_dtype", "softmax_precision", "to")
+"""The attributes that name a type of elements."""
 
 
 def compute_in_float32(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -66,7 +67,7 @@ def _widen_attributes(node: onnx.NodeProto) -> None:
     for attribute in node.attribute:
         if attribute.HasField("t"):
             _widen(attribute.t)
-        if attribute.name in _TYPE_ATTRIBUTES and attribute.i == TensorProto.FLOAT16:
+        if attribute.name in TYPE_ATTRIBUTES and attribute.i == TensorProto.FLOAT16:
             attribute.i = TensorProto.FLOAT
 
 

@@ -14,7 +14,8 @@ from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
 from anole.extract.onnx.limits import check_format, check_numbers, check_tensor, external_tensors
 from anole.extract.onnx.selection import select_part
-from anole.spec.onnx_files import OnnxFileError, external_files
+from anole.spec.onnx_files import external_files
+from anole.spec.protobuf import OnnxFileError
 
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -131,28 +132,44 @@ def _reverse_sequence(call: Call) -> relax.Expr:
 
 
 def _pad(call: Call) -> relax.Expr:
-    """Leaves to TVM what adds elements of constant value."""
+    """Leaves to TVM what adds elements, and removes those of negative pads first, as ONNX Runtime does."""
     shape = call.shape(0)
     if call.opset < 11:
         return by_tvm(call)
-    given = required_constant(call, 1, "pads")
-    axes = list(range(len(shape)))
-    if call.has(3):
-        axes = [normal_axis(call, int(axis), len(shape)) for axis in required_constant(call, 3, "axes")]
-    before, after = [0] * len(shape), [0] * len(shape)
-    for position, axis in enumerate(axes):
-        before[axis], after[axis] = int(given[position]), int(given[position + len(axes)])
+    before, after = _pads(call, len(shape))
     mode = str(call.attributes.get("mode", "constant"))
     is_computed = call.has(2) and call.constant(2) is None
-    if min((*before, *after), default=0) >= 0 and not is_computed:
-        return by_tvm(call)
-    if mode != "constant":
-        raise refuse(call, f"found negative pads {given.tolist()} in mode {mode!r}; only mode constant takes them")
+    if mode == "constant" and (is_computed or min((*before, *after), default=0) < 0):
+        return _padded_with(call, before, after)
+    data, axes = call.input(0), list(range(len(shape)))
+    if min((*before, *after), default=0) < 0:
+        starts, ends = [max(-b, 0) for b in before], [size + min(a, 0) for size, a in zip(shape, after, strict=True)]
+        if any(start >= end for start, end in zip(starts, ends, strict=True)):
+            raise refuse(call, f"found pads {[*before, *after]} for shape {list(shape)}; nothing would be left")
+        data = call.builder.emit(relax.op.strided_slice(data, axes, starts, ends))
+    pads = const([max(pad, 0) for pad in (*before, *after)], "int64")
+    return by_tvm(replace(call, inputs=(data, pads, *call.inputs[2:3])))
+
+
+def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
+    """Returns how many elements are added before and after those of each axis."""
+    given, axes = required_constant(call, 1, "pads"), list(range(rank))
+    if call.has(3):
+        axes = [normal_axis(call, int(axis), rank) for axis in required_constant(call, 3, "axes")]
+    before, after = [0] * rank, [0] * rank
+    for position, axis in enumerate(axes):
+        before[axis], after[axis] = int(given[position]), int(given[position + len(axes)])
+    return before, after
+
+
+def _padded_with(call: Call, before: Sequence[int], after: Sequence[int]) -> relax.Expr:
+    """Returns the data with elements of a value, which may be computed, added or removed at the sides."""
+    shape = call.shape(0)
     fill = call.input(2) if call.has(2) else const(0, dtype_of(call.input(0)))
     fill = call.builder.emit(relax.op.reshape(fill, []))
     extents = [b + size + a for b, size, a in zip(before, shape, after, strict=True)]
     if min(extents, default=1) < 1:
-        raise refuse(call, f"found pads {given.tolist()} for shape {list(shape)}; nothing would be left")
+        raise refuse(call, f"found pads {[*before, *after]} for shape {list(shape)}; nothing would be left")
 
     def compute(data: te.Tensor, fill: te.Tensor) -> te.Tensor:
         def one(*at: Any) -> Any:
