@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tvm import ir, relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from anole.extract.passes.mutators import extents
 
@@ -111,3 +112,19 @@ CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "upsample_nearest2d.vec": _nearest,
 }
 """Converters by the operator's name in a `torch.fx` graph."""
+
+
+def without_converter(program: torch.export.ExportedProgram) -> dict[str, str]:
+    """Returns the operators of a program that have no converter, and the layer in which each is used first."""
+    known = ExportedProgramImporter().convert_map.keys() | CONVERTERS.keys()
+    layers: dict[str, str] = {}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ not in known:
+            layers.setdefault(node.target.__name__, layer_of(node))
+    return layers
+
+
+def layer_of(node: torch.fx.Node) -> str:
+    """Returns the dotted name of the module that an operator of an exported program comes from."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return str(stack[-1][0]) if stack else ""

@@ -45,7 +45,7 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     """
     from tvm.relax.frontend.torch import from_exported_program
 
-    from anole.extract.converters import CONVERTERS
+    from anole.extract.converters import CONVERTERS, without_converter
 
     network = make_network(model, weights)
     arguments = example_inputs(model)
@@ -55,6 +55,12 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
             program = decompose(torch.export.export(network, tuple(arguments.values())))
     except _FAILURES as error:
         raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
+    if unknown := without_converter(program):
+        listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in unknown.items())
+        raise ExtractError(
+            f"model {model.name}: TVM cannot import it: found no converter for {listed}; "
+            "write these layers with other operators of torch"
+        )
     try:
         with step("importing the network"):
             module = from_exported_program(
@@ -217,12 +223,13 @@ def _project_importable() -> Iterator[None]:
 
 def _anchor_names(program: Any) -> tuple[str, ...]:
     """The dotted names of the modules whose operators may become anchors, in the order of execution."""
+    from anole.extract.converters import layer_of
+
     names = []
     for node in program.graph.nodes:
         operator = getattr(node.target, "__name__", "").partition(".")[0]
         if node.op == "call_function" and operator in _ANCHORS:
-            stack = list(node.meta.get("nn_module_stack", {}).values())
-            names.append(stack[-1][0] if stack and stack[-1][0] else node.name)
+            names.append(layer_of(node) or node.name)
     return tuple(names)
 
 
