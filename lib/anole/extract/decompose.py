@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from anole.extract.complex_pairs import rewrite_complex
 from anole.extract.fold_program import fold_program
 from anole.extract.passes.attention import attend
 
@@ -27,6 +28,7 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
         table[operator] = reworded
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     fold_program(decomposed)
+    rewrite_complex(decomposed)
     return decomposed
 
 
@@ -53,6 +55,8 @@ def _subtract_from(data: torch.Tensor, other: Any, alpha: float = 1) -> Any:
 def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
     """Divides operands of the result's type; TVM's importer divides integers as integers, and rejects mixed types."""
     dtype = torch.result_type(data, other)
+    if dtype.is_complex:
+        return NotImplemented
     if rounding_mode is None and not dtype.is_floating_point:
         dtype = torch.get_default_dtype()
     is_plain = data.dtype == dtype and (rounding_mode is None or isinstance(other, torch.Tensor))
@@ -60,6 +64,10 @@ def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None)
         return NotImplemented
     other = other.to(dtype) if isinstance(other, torch.Tensor) else data.new_full((), other, dtype=dtype)
     return torch.div(data.to(dtype), other, rounding_mode=rounding_mode)
+
+
+def _negative_view(data: torch.Tensor) -> Any:
+    return -data
 
 
 def _group_norm(
@@ -171,6 +179,7 @@ _REWORDED = {
     _aten.div.Tensor_mode: _divide,
     _aten.group_norm.default: _group_norm,
     _aten.index_put.default: _index_put,
+    _aten._neg_view.default: _negative_view,
     _aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
 }
 """Attention, whose products are tuned; operators that TVM's importer lacks; and those whose scales it ignores."""

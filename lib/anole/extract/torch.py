@@ -50,6 +50,11 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     network = make_network(model, weights)
     arguments = example_inputs(model)
     output = run_network(model, network, arguments)
+    if any(value.is_complex() for value in output):
+        raise ExtractError(
+            f"model {model.name}: found a complex output; return its real and imaginary part, "
+            "such as torch.view_as_real(output)"
+        )
     try:
         with step("torch.export"):
             program = decompose(torch.export.export(network, tuple(arguments.values())))
