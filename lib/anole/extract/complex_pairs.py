@@ -79,7 +79,7 @@ class _Emitter:
     pairs: dict[torch.fx.Node, Pair]
 
     def __call__(self, operator: Any, *args: Any) -> torch.fx.Node:
-        node = self.program.graph.call_function(operator, args)
+        node: torch.fx.Node = self.program.graph.call_function(operator, args)
         with self.node.meta["val"].fake_mode:
             value = operator(*torch.fx.node.map_arg(args, lambda operand: operand.meta["val"]))
         node.meta = {**self.node.meta, "val": value}

@@ -75,7 +75,7 @@ def add_constant(program: torch.export.ExportedProgram, name: str, value: torch.
     """Returns the node of a new constant of a program."""
     first = next(iter(program.graph.nodes))
     with program.graph.inserting_before(first):
-        placeholder = program.graph.placeholder(name)
+        placeholder: torch.fx.Node = program.graph.placeholder(name)
     mode = getattr(first.meta.get("val"), "fake_mode", None)
     placeholder.meta["val"] = mode.from_tensor(value, static_shapes=True) if mode else value
     program.constants[name] = value.detach().contiguous()
