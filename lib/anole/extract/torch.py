@@ -45,27 +45,17 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     """
     from tvm.relax.frontend.torch import from_exported_program
 
-    from anole.extract.converters import CONVERTERS, without_converter
+    from anole.extract.converters import CONVERTERS
 
     network = make_network(model, weights)
     arguments = example_inputs(model)
     output = run_network(model, network, arguments)
-    if any(value.is_complex() for value in output):
-        raise ExtractError(
-            f"model {model.name}: found a complex output; return its real and imaginary part, "
-            "such as torch.view_as_real(output)"
-        )
     try:
         with step("torch.export"):
             program = decompose(torch.export.export(network, tuple(arguments.values())))
     except _FAILURES as error:
         raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
-    if unknown := without_converter(program):
-        listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in unknown.items())
-        raise ExtractError(
-            f"model {model.name}: TVM cannot import it: found no converter for {listed}; "
-            "write these layers with other operators of torch"
-        )
+    _refuse_unknown(model, program)
     try:
         with step("importing the network"):
             module = from_exported_program(
@@ -82,6 +72,24 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         ),
         _anchor_names(program),
     )
+
+
+def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
+    """Raises ExtractError if TVM cannot import a program's operators or outputs."""
+    from anole.extract.converters import without_converter
+
+    returned = torch.utils._pytree.tree_leaves(program.graph.output_node().args)
+    if any(each.meta["val"].is_complex() for each in returned if isinstance(each, torch.fx.Node)):
+        raise ExtractError(
+            f"model {model.name}: found a complex output; return its real and imaginary part, "
+            "such as torch.view_as_real(output)"
+        )
+    if unknown := without_converter(program):
+        listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in unknown.items())
+        raise ExtractError(
+            f"model {model.name}: TVM cannot import it: found no converter for {listed}; "
+            "write these layers with other operators of torch"
+        )
 
 
 def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
