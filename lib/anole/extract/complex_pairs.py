@@ -41,7 +41,7 @@ def rewrite_complex(program: torch.export.ExportedProgram) -> None:
             elif found is not None:
                 node.replace_all_uses_with(found)
     for node in reversed(nodes):
-        if not node.users and node.op != "output":
+        if not node.users and (node.op == "call_function" or node in pairs):
             _erase(program, node)
 
 
