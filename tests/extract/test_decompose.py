@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from anole.errors import ExtractError
+from anole.extract.load import load_model
 from anole.spec.entries import ModelSpec
 
 from .passes.building import assert_same_as_torch
@@ -13,6 +15,11 @@ from .passes.building import assert_same_as_torch
 SOURCE = """
 import torch
 from torch.nn import functional as F
+
+def written(x, places, values):
+    x = x.clone()
+    x[places] = values
+    return x
 
 class Net(torch.nn.Module):
     def forward(self, x):
@@ -51,6 +58,15 @@ class Net(torch.nn.Module):
         "x[torch.tensor([0, 1]), :, torch.tensor([5, -1])]",
         "x[:, torch.tensor([[[[0]], [[1]]]]), torch.tensor([[1, 2], [-3, 4], [5, 6]])]",
         "x[:, (x[0, :, 0, 0] > 0).long(), (x[0, :, 0, 1] > 0).long()]",
+        "written(x, (slice(None), torch.tensor([1, -1])), x[:, :2] + 1)",
+        "written(x, (slice(None), torch.tensor([1, 4]), slice(None), torch.tensor([[2], [-3]])), 5.0)",
+        "written(x, (torch.tensor([1]), slice(None), torch.tensor([[2], [5]])), x[:1, :, 0])",
+        "written(x, (slice(None), (x[0, :1, 0, 0] > 0).long()), x[0, 0])",
+        "written(x, x > 0, 2.0) + written(x, (slice(None), x[0, :, :, 0] > 0), torch.arange(10.0))",
+        "x.index_put((x > 0,), torch.tensor(2.0), accumulate=True)",
+        "x.index_copy(2, torch.tensor([3, 1]), x[:, :, :2]) + x.index_fill(1, torch.tensor([0, 4]), 3.0)",
+        "x.index_add(3, torch.tensor([3, 3, 0]), x[..., :3], alpha=2)",
+        "x.scatter_add(1, (x > 0).long(), x.flip(0))",
         "F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)",
         "F.fold(F.unfold(x, (2, 3), dilation=2, stride=(3, 2)), (8, 10), (2, 3), dilation=2, stride=(3, 2))",
     ],
@@ -59,3 +75,19 @@ def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e
     (tmp_path / "worded.py").write_text(SOURCE.format(expression=expression))
     monkeypatch.chdir(tmp_path)
     assert_same_as_torch(ModelSpec("net", "torch:worded:Net", {"x": (2, 6, 8, 10)}))
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("written(x, x > -100, torch.arange(960.0))", r"index_put writes a list .* torch\.where"),
+        ("x[x > 0]", r"index takes the elements .* torch\.where"),
+    ],
+)
+def test_as_many_values_as_a_mask_has_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str, words: str
+) -> None:
+    (tmp_path / "masked.py").write_text(SOURCE.format(expression=expression))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ExtractError, match=words):
+        load_model(ModelSpec("net", "torch:masked:Net", {"x": (2, 6, 8, 10)}))

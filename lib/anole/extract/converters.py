@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import prod
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tvm import ir, relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from anole.extract.passes.mutators import extents
 
@@ -66,6 +67,11 @@ def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
     (whole, given), emit = _three_arguments(node)[:2], importer.block_builder.emit
     data, axes = importer.env[whole], [axis for axis, index in enumerate(given) if index is not None]
     indices = [importer.env[given[axis]] for axis in axes]
+    if any(str(index.ty.dtype) == "bool" for index in indices):
+        raise ValueError(
+            "index takes the elements where a mask is true, and how many there are is not known before the network "
+            "runs; multiply by the mask, or write torch.where"
+        )
     if len(axes) < 2 or any("int" not in str(index.ty.dtype) for index in indices):
         return importer._index_tensor(node)
     if axes[-1] - axes[0] >= len(axes):
@@ -83,10 +89,47 @@ def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
     return emit(relax.op.take(emit(relax.op.reshape(data, joined)), places, axes[0]))
 
 
+def _index_put(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Refuses what decomposing has left; TVM's importer would take the mask for indices."""
+    raise ValueError(
+        "index_put writes a list of values where a mask is true, and the mask is not known before the network runs; "
+        "write torch.where with as many values as the mask has"
+    )
+
+
+def _scatter_add(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    data, axis, index, values = node.args
+    operands = (importer.env[each] for each in (data, index, values))
+    return importer.block_builder.emit(relax.op.scatter_elements(*operands, axis=axis, reduction="add"))
+
+
 CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "amax.default": _extreme(relax.op.max),
     "amin.default": _extreme(relax.op.min),
     "index.Tensor": _index,
+    "index_put.default": _index_put,
+    "scatter_add.default": _scatter_add,
     "upsample_nearest2d.vec": _nearest,
 }
 """Converters by the operator's name in a `torch.fx` graph."""
+
+
+def without_converter(program: torch.export.ExportedProgram, converters: Collection[str]) -> dict[str, str]:
+    """Returns the operators of a program that have no converter, and the layer in which each is used first.
+
+    Args:
+        program: the program.
+        converters: the operators that have a converter beside those of TVM.
+    """
+    known = {*ExportedProgramImporter().convert_map, *converters}
+    layers: dict[str, str] = {}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ not in known:
+            layers.setdefault(node.target.__name__, layer_of(node))
+    return layers
+
+
+def layer_of(node: torch.fx.Node) -> str:
+    """Returns the dotted name of the module that an operator of an exported program comes from."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return str(stack[-1][0]) if stack else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
 
+from anole.extract.complex_pairs import rewrite_complex
 from anole.extract.fold_program import fold_program
 from anole.extract.passes.attention import attend
 from anole.extract.recurrent_calls import RECURRENT, is_convertible
@@ -27,6 +29,7 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
         table[operator] = reworded
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     fold_program(decomposed)
+    rewrite_complex(decomposed)
     return decomposed
 
 
@@ -58,6 +61,8 @@ def _subtract_from(data: torch.Tensor, other: Any, alpha: float = 1) -> Any:
 def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
     """Divides operands of the result's type; TVM's importer divides integers as integers, and rejects mixed types."""
     dtype = torch.result_type(data, other)
+    if dtype.is_complex:
+        return NotImplemented
     if rounding_mode is None and not dtype.is_floating_point:
         dtype = torch.get_default_dtype()
     is_plain = data.dtype == dtype and (rounding_mode is None or isinstance(other, torch.Tensor))
@@ -65,6 +70,10 @@ def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None)
         return NotImplemented
     other = other.to(dtype) if isinstance(other, torch.Tensor) else data.new_full((), other, dtype=dtype)
     return torch.div(data.to(dtype), other, rounding_mode=rounding_mode)
+
+
+def _negative_view(data: torch.Tensor) -> Any:
+    return -data
 
 
 def _group_norm(
@@ -121,6 +130,49 @@ def _col2im(
     return whole[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
 
 
+def _index_put(
+    data: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
+) -> Any:
+    """Writes values to places; TVM's importer reads beyond values that broadcast, and takes masks for numbers."""
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    if any(index.dtype == torch.bool for index in given):
+        return _masked_put(data, axes[0], given[0], values, accumulate) if len(given) == 1 else NotImplemented
+    places = torch.broadcast_tensors(*given)  # type: ignore[no-untyped-call]
+    kept = [axis for axis in range(data.dim()) if axis not in axes]
+    # The indices' axes come first in the values if an axis that is kept lies between them.
+    before = axes[0] if axes[-1] - axes[0] < len(axes) else 0
+    order, n_own = [*axes, *kept], places[0].dim()
+    sizes, rest = [data.shape[axis] for axis in axes], [data.shape[axis] for axis in kept]
+    flat, n_rows = places[0].new_zeros(()), prod(sizes)
+    for place, size in zip(places, sizes, strict=True):
+        flat = flat * size + torch.where(place < 0, place + size, place)
+    flat = flat.reshape(-1)
+    values = values.expand(*rest[:before], *places[0].shape, *rest[before:])
+    values = values.movedim(tuple(range(before, before + n_own)), tuple(range(n_own))).reshape(-1, *rest)
+    rows = data.permute(order).reshape(n_rows, *rest)
+    if accumulate:
+        written = rows.scatter_add(0, flat.reshape(-1, *[1] * len(rest)).expand(values.shape), values)
+    else:
+        # Of each row, where it is taken from: what was there, or the last of the values that are written there.
+        own = torch.arange(n_rows, device=flat.device)
+        source = own.scatter(0, flat, torch.arange(n_rows, n_rows + len(flat), device=flat.device))
+        written = torch.cat([rows, values]).index_select(0, source)
+    return written.reshape(*sizes, *rest).permute([order.index(axis) for axis in range(data.dim())])
+
+
+def _masked_put(data: torch.Tensor, before: int, mask: torch.Tensor, values: torch.Tensor, accumulate: bool) -> Any:
+    """Writes values that do not differ along the places where a mask is true."""
+    behind = data.dim() - before - mask.dim()
+    if values.dim() > behind:
+        if values.shape[-1 - behind] != 1:
+            return NotImplemented
+        # The axis of the places becomes the mask's axes.
+        values = values.reshape(*values.shape[: -1 - behind], *[1] * mask.dim(), *values.shape[values.dim() - behind :])
+    mask = mask.reshape(*mask.shape, *[1] * behind)
+    return torch.where(mask, data + values if accumulate else values, data)
+
+
 _REWORDED = {
     _aten.scaled_dot_product_attention.default: attend,
     _aten.elu.default: _elu,
@@ -132,6 +184,8 @@ _REWORDED = {
     _aten.div.Tensor: _divide,
     _aten.div.Tensor_mode: _divide,
     _aten.group_norm.default: _group_norm,
+    _aten.index_put.default: _index_put,
+    _aten._neg_view.default: _negative_view,
     _aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
 }
 """Attention, whose products are tuned; operators that TVM's importer lacks; and those whose scales it ignores."""

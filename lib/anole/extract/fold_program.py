@@ -21,17 +21,17 @@ def fold_program(program: torch.export.ExportedProgram) -> None:
     Args:
         program: a program without side effects, as decomposing leaves it; it is changed.
     """
-    values = _given(program)
+    values = given_values(program)
     computed = [node for node in program.graph.nodes if node not in values and _evaluate(node, values)]
     read = [node for node in computed if isinstance(values[node], torch.Tensor) and _is_read(node, values)]
     for node in read:
-        _make_constant(program, node, values[node])
+        node.replace_all_uses_with(add_constant(program, f"folded_{node.name}", values[node]))
     for node in reversed(computed):
         if not node.users:
             program.graph.erase_node(node)
 
 
-def _given(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, Any]:
+def given_values(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, Any]:
     """Returns the values of the weights, by the node that reads each."""
     values = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
     targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.kind in _GIVEN}
@@ -71,13 +71,14 @@ def _is_read(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> bool:
     return any(user not in values for user in node.users)
 
 
-def _make_constant(program: torch.export.ExportedProgram, node: torch.fx.Node, value: torch.Tensor) -> None:
-    name = f"folded_{node.name}"
+def add_constant(program: torch.export.ExportedProgram, name: str, value: torch.Tensor) -> torch.fx.Node:
+    """Returns the node of a new constant of a program."""
     first = next(iter(program.graph.nodes))
     with program.graph.inserting_before(first):
-        placeholder = program.graph.placeholder(name)
-    placeholder.meta["val"] = node.meta.get("val", value)
+        placeholder: torch.fx.Node = program.graph.placeholder(name)
+    mode = getattr(first.meta.get("val"), "fake_mode", None)
+    placeholder.meta["val"] = mode.from_tensor(value, static_shapes=True) if mode else value
     program.constants[name] = value.detach().contiguous()
     spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(placeholder.name), name)
     program.graph_signature.input_specs.append(spec)
-    node.replace_all_uses_with(placeholder)
+    return placeholder

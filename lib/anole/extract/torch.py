@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +47,7 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     from anole.extract.converters import CONVERTERS
     from anole.extract.recurrent_converters import RECURRENT_CONVERTERS
 
+    converters = {**CONVERTERS, **RECURRENT_CONVERTERS}
     network = make_network(model, weights)
     arguments = example_inputs(model)
     try:
@@ -59,6 +60,7 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
             program = _traced(network, arguments)
         except _FAILURES as error:
             raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
+    _refuse_unknown(model, program, converters)
     output = _tensors(model, _output_of(program))
     try:
         with step("importing the network"):
@@ -66,7 +68,7 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
                 program,
                 unwrap_unit_return_tuple=True,
                 run_ep_decomposition=False,
-                custom_convert_map={**CONVERTERS, **RECURRENT_CONVERTERS},
+                custom_convert_map=converters,
             )
     except Exception as error:
         raise ExtractError(f"model {model.name}: TVM cannot import it: {cause(error, line=0)}") from error
@@ -96,6 +98,24 @@ def _output_of(program: torch.export.ExportedProgram) -> Any:
         if spec.kind is OutputKind.USER_OUTPUT
     ]
     return program.call_spec.out_spec.unflatten(found)
+
+
+def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram, converters: Collection[str]) -> None:
+    """Raises ExtractError if TVM cannot import a program's operators or outputs."""
+    from anole.extract.converters import without_converter
+
+    returned = torch.utils._pytree.tree_leaves(program.graph.output_node().args)
+    if any(each.meta["val"].is_complex() for each in returned if isinstance(each, torch.fx.Node)):
+        raise ExtractError(
+            f"model {model.name}: found a complex output; return its real and imaginary part, "
+            "such as torch.view_as_real(output)"
+        )
+    if unknown := without_converter(program, converters):
+        listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in unknown.items())
+        raise ExtractError(
+            f"model {model.name}: TVM cannot import it: found no converter for {listed}; "
+            "write these layers with other operators of torch"
+        )
 
 
 def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
@@ -219,14 +239,14 @@ def _imported(model: ModelSpec, name: str) -> ModuleType:
 
 def _anchor_names(program: Any) -> tuple[str, ...]:
     """The dotted names of the modules whose operators may become anchors, in the order of execution."""
+    from anole.extract.converters import layer_of
+
     names = []
     for node in program.graph.nodes:
         operator = getattr(node.target, "__name__", "").partition(".")[0]
         is_recurrent = node.target in RECURRENT
         if node.op == "call_function" and (operator in _ANCHORS or is_recurrent):
-            stack = list(node.meta.get("nn_module_stack", {}).values())
-            name = stack[-1][0] if stack and stack[-1][0] else node.name
-            names += [name] * (count_layers(node) if is_recurrent else 1)
+            names += [layer_of(node) or node.name] * (count_layers(node) if is_recurrent else 1)
     return tuple(names)
 
 

@@ -29,6 +29,10 @@ _STEPS = 256
 """Steps between a power of two and the next one to which measured values are rounded: more than enough apart that sums
 in another order, as another processor has them, give the same weights."""
 
+_SIZE = 0.5
+"""The root mean square of what a layer adds to its bias. Products of what layers compute, as in gates and attention,
+would enlarge every difference if it were one, also that of rounding."""
+
 _ENOUGH = 64
 """A channel with so many values counts as much as all channels together."""
 
@@ -47,7 +51,7 @@ def draw_weights(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) ->
     """Changes a network's weights in place, the same in every process, so that its outputs depend on its inputs.
 
     Whatever is constant is drawn at random. Then the network runs once on two inputs, in double precision; each
-    convolution and linear layer is scaled so that what it adds to its bias has a mean square of one, and each
+    convolution and linear layer is scaled so that what it adds to its bias has one root mean square, and each
     batch-norm gets the statistics of its input. Where some weights are not in single precision, this is left out.
 
     Args:
@@ -209,7 +213,7 @@ def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
 
 
 def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor) -> torch.Tensor | None:
-    """Scales a layer so that what it adds to its bias has a mean square of one."""
+    """Scales a layer so that what it adds to its bias has the root mean square that all layers have."""
     channel = found.dim() - 1 if isinstance(layer, torch.nn.Linear) else found.dim() - (layer.weight.dim() - 1)
     _, shape = _apart(found, channel)
     bias = 0 if layer.bias is None else layer.bias.reshape(shape)
@@ -217,7 +221,7 @@ def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor)
     size = float(plain.square().mean().sqrt())
     if not 0 < size < torch.inf:
         return None
-    scale = float(_rounded(torch.tensor(1 / size, dtype=torch.float64)))
+    scale = float(_rounded(torch.tensor(_SIZE / size, dtype=torch.float64)))
     layer.weight.mul_(scale)
     return plain * scale + bias
 

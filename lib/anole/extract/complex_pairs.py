@@ -1,0 +1,281 @@
+"""Rewrites complex tensors of an exported program as pairs of real ones, and Fourier transforms as matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import pi
+from typing import Any
+
+import torch
+
+from anole.extract.fold_program import add_constant, given_values
+
+_aten = torch.ops.aten
+_LONGEST = 2048
+"""The longest axis that is transformed; its matrix has 16 million elements."""
+
+Pair = tuple[Any, Any]
+"""The nodes of the real and of the imaginary part, or numbers."""
+
+
+def rewrite_complex(program: torch.export.ExportedProgram) -> None:
+    """Replaces complex tensors; an operator on them that is not known here stays, and so does what it reads.
+
+    Args:
+        program: a program in core operators, without side effects; it is changed.
+    """
+    nodes = [node for node in program.graph.nodes if any(map(_is_complex, [node, *node.all_input_nodes]))]
+    pairs = _constant_pairs(program, nodes) if nodes else {}
+    for node in nodes:
+        rewrite = _REWRITES.get(node.target)
+        unknown = [operand for operand in node.all_input_nodes if _is_complex(operand) and operand not in pairs]
+        if rewrite is None or unknown or (_is_complex(node) and node.meta["val"].dtype != torch.complex64):
+            continue
+        with program.graph.inserting_before(node):
+            emit = _Emitter(program, node, pairs)
+            found = rewrite(emit, *node.args, **node.kwargs)
+            if isinstance(found, tuple):
+                pairs[node] = (emit.whole(found[0]), emit.whole(found[1]))
+            elif found is not None:
+                node.replace_all_uses_with(found)
+    for node in reversed(nodes):
+        if not node.users and (node.op == "call_function" or node in pairs):
+            _erase(program, node)
+
+
+def _constant_pairs(program: torch.export.ExportedProgram, nodes: Sequence[torch.fx.Node]) -> dict[torch.fx.Node, Pair]:
+    """Returns new constants for the complex ones among some nodes."""
+    values = given_values(program)
+
+    def split(node: torch.fx.Node) -> Pair:
+        parts = {"real": values[node].real, "imaginary": values[node].imag}
+        real, imaginary = (add_constant(program, f"{node.name}_{name}", part) for name, part in parts.items())
+        return real, imaginary
+
+    return {node: split(node) for node in nodes if node in values and values[node].dtype == torch.complex64}
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_complex()
+
+
+def _erase(program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
+    program.graph.erase_node(node)
+    specs = program.graph_signature.input_specs
+    for spec in [spec for spec in specs if spec.arg.name == node.name]:
+        specs.remove(spec)
+        program.constants.pop(spec.target, None)
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    """Inserts operators in front of a node."""
+
+    program: torch.export.ExportedProgram
+    node: torch.fx.Node
+    pairs: dict[torch.fx.Node, Pair]
+
+    def __call__(self, operator: Any, *args: Any) -> torch.fx.Node:
+        node: torch.fx.Node = self.program.graph.call_function(operator, args)
+        with self.node.meta["val"].fake_mode:
+            value = operator(*torch.fx.node.map_arg(args, lambda operand: operand.meta["val"]))
+        node.meta = {**self.node.meta, "val": value}
+        return node
+
+    def parts(self, operand: Any) -> Pair:
+        """Returns the real and the imaginary part of an operand, which may also be real, or a number."""
+        if isinstance(operand, torch.fx.Node):
+            return self.pairs.get(operand, (operand, 0))
+        return operand.real, operand.imag
+
+    def whole(self, part: Any) -> torch.fx.Node:
+        """Returns a part of the node in the node's own shape."""
+        shape = list(self.node.meta["val"].shape)
+        if not isinstance(part, torch.fx.Node):
+            return self(_aten.full.default, shape, float(part))
+        return part if list(part.meta["val"].shape) == shape else self(_aten.expand.default, part, shape)
+
+    def constant(self, value: torch.Tensor) -> torch.fx.Node:
+        return add_constant(self.program, f"fourier_{self.node.name}_{len(self.program.constants)}", value.float())
+
+    def times(self, one: Any, other: Any, operator: Any = _aten.mul.Tensor) -> Any:
+        """Returns a product; one of the operands may be a number."""
+        if not isinstance(one, torch.fx.Node):
+            one, other = other, one
+        return 0 if isinstance(one, (int, float)) or other == 0 else self(operator, one, other)
+
+    def plus(self, one: Any, other: Any, sign: int = 1) -> Any:
+        """Returns a sum or a difference; one of the operands may be a zero."""
+        if isinstance(other, (int, float)) and other == 0:
+            return one
+        if isinstance(one, (int, float)):
+            signed = other if sign > 0 else self(_aten.neg.default, other)
+            return self(_aten.add.Tensor, signed, one) if one else signed
+        return self(_aten.add.Tensor if sign > 0 else _aten.sub.Tensor, one, other)
+
+
+def _each(emit: _Emitter, data: Any, *args: Any, **named: Any) -> Any:
+    """Applies an operator that works on both parts alike, such as a slice."""
+    if named.keys() - {"memory_format"}:
+        return None
+    real, imaginary = emit.parts(data)
+    return emit(emit.node.target, real, *args), emit(emit.node.target, imaginary, *args)
+
+
+def _convert(emit: _Emitter, data: Any, **named: Any) -> Any:
+    return emit.parts(data) if named == {"dtype": torch.complex64} else None
+
+
+def _concatenate(emit: _Emitter, data: Sequence[Any], axis: int = 0) -> Any:
+    if any(each not in emit.pairs for each in data):
+        return None
+    real, imaginary = zip(*(emit.pairs[each] for each in data), strict=True)
+    return emit(_aten.cat.default, list(real), axis), emit(_aten.cat.default, list(imaginary), axis)
+
+
+def _pad(emit: _Emitter, data: Any, sides: Sequence[int], value: float = 0) -> Any:
+    return None if value else _each(emit, data, sides)
+
+
+def _add(emit: _Emitter, one: Any, other: Any, *, alpha: float = 1, sign: int = 1) -> Any:
+    if alpha != 1:
+        return None
+    (a, b), (c, d) = emit.parts(one), emit.parts(other)
+    return emit.plus(a, c, sign), emit.plus(b, d, sign)
+
+
+def _multiply(emit: _Emitter, one: Any, other: Any) -> Any:
+    (a, b), (c, d), operator = emit.parts(one), emit.parts(other), emit.node.target
+    times = partial(emit.times, operator=operator)
+    real = emit.plus(times(a, c), times(b, d), -1)
+    return real, emit.plus(times(a, d), times(b, c))
+
+
+def _divide(emit: _Emitter, one: Any, other: Any) -> Any:
+    if other in emit.pairs or isinstance(other, complex):
+        return None
+    a, b = emit.parts(one)
+    return emit(_aten.div.Tensor, a, other), emit(_aten.div.Tensor, b, other)
+
+
+def _absolute(emit: _Emitter, data: torch.fx.Node) -> Any:
+    squares = [emit(_aten.mul.Tensor, part, part) for part in emit.parts(data)]
+    return emit(_aten.sqrt.default, emit(_aten.add.Tensor, *squares))
+
+
+def _conjugate(emit: _Emitter, data: torch.fx.Node) -> Any:
+    real, imaginary = emit.parts(data)
+    return real, emit(_aten.neg.default, imaginary)
+
+
+def _as_real(emit: _Emitter, data: torch.fx.Node) -> Any:
+    return emit(_aten.cat.default, [emit(_aten.unsqueeze.default, part, -1) for part in emit.parts(data)], -1)
+
+
+def _as_complex(emit: _Emitter, data: torch.fx.Node) -> Any:
+    return emit(_aten.select.int, data, -1, 0), emit(_aten.select.int, data, -1, 1)
+
+
+def _from_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, onesided: bool) -> Any:
+    *others, last = axes
+    size = _size(data, last)
+    kept = size // 2 + 1 if onesided else size
+    turned = _turned(size, norm, forward=True)
+    if turned is None:
+        return None
+    both = _along(emit, [data], last, torch.cat([turned[0][:, :kept], turned[1][:, :kept]], 1))
+    return _transformed(emit, (both[0], both[1]), others, norm, forward=True)
+
+
+def _complex_to_complex(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, forward: bool) -> Any:
+    return _transformed(emit, emit.parts(data), axes, norm, forward)
+
+
+def _to_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, size: int) -> Any:
+    """Each frequency but the first, and the middle one of an even number, stands for two."""
+    *others, last = axes
+    pair = _transformed(emit, emit.parts(data), others, norm, forward=False)
+    turned = _turned(size, norm, forward=False)
+    if pair is None or turned is None or _size(pair[0], last) != size // 2 + 1:
+        return None
+    counts = torch.tensor([1.0 if 2 * at in (0, size) else 2.0 for at in range(size // 2 + 1)], dtype=torch.float64)
+    matrix = torch.cat([part[: len(counts)] * counts[:, None] for part in (turned[0], -turned[1])])
+    (found,) = _along(emit, list(pair), last, matrix, n_parts=1)
+    return found
+
+
+def _transformed(emit: _Emitter, pair: Pair, axes: Sequence[int], norm: int, forward: bool) -> Pair | None:
+    for axis in axes:
+        turned = _turned(_size(pair[0], axis), norm, forward)
+        if turned is None:
+            return None
+        real, imaginary = turned
+        matrix = torch.cat([torch.cat([real, imaginary], 1), torch.cat([-imaginary, real], 1)])
+        pair = tuple(_along(emit, list(pair), axis, matrix))  # type: ignore[assignment]
+    return pair
+
+
+def _turned(size: int, norm: int, forward: bool) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Returns the real and the imaginary part of the transform's matrix, from time to frequency; None if too large."""
+    if size > _LONGEST:
+        return None
+    places = torch.arange(size)
+    angles = (places[:, None] * places % size).double() * (2 * pi / size)
+    scale = size ** (-norm / 2)
+    return scale * angles.cos(), (-scale if forward else scale) * angles.sin()
+
+
+def _along(emit: _Emitter, parts: list[Any], axis: int, matrix: torch.Tensor, n_parts: int = 2) -> list[torch.fx.Node]:
+    """Returns the parts of a product of one axis with a matrix, whose rows and columns are those of all parts."""
+    rank = parts[0].meta["val"].dim()
+    order = [*(at for at in range(rank) if at != axis % rank), axis % rank]
+    last = [emit(_aten.permute.default, part, order) for part in parts]
+    whole = emit(_aten.cat.default, last, -1) if len(last) > 1 else last[0]
+    found = emit(_aten.matmul.default, whole, emit.constant(matrix))
+    size, back = matrix.shape[1] // n_parts, [order.index(at) for at in range(rank)]
+    cuts = [emit(_aten.slice.Tensor, found, -1, at * size, (at + 1) * size) for at in range(n_parts)]
+    return [emit(_aten.permute.default, cut, back) for cut in cuts]
+
+
+def _size(data: torch.fx.Node, axis: int) -> int:
+    return int(data.meta["val"].shape[axis])
+
+
+_REWRITES: dict[Any, Callable[..., Any]] = {
+    _aten._fft_r2c.default: _from_real,
+    _aten._fft_c2c.default: _complex_to_complex,
+    _aten._fft_c2r.default: _to_real,
+    _aten.view_as_real.default: _as_real,
+    _aten.view_as_complex.default: _as_complex,
+    _aten.complex.default: lambda emit, real, imaginary: (real, imaginary),
+    _aten._to_copy.default: _convert,
+    _aten.real.default: lambda emit, data: emit.parts(data)[0],
+    _aten.imag.default: lambda emit, data: emit.parts(data)[1],
+    _aten.abs.default: _absolute,
+    _aten._conj.default: _conjugate,
+    _aten._conj_physical.default: _conjugate,
+    _aten.conj_physical.default: _conjugate,
+    _aten.add.Tensor: _add,
+    _aten.sub.Tensor: partial(_add, sign=-1),
+    _aten.mul.Tensor: _multiply,
+    _aten.mm.default: _multiply,
+    _aten.bmm.default: _multiply,
+    _aten.matmul.default: _multiply,
+    _aten.div.Tensor: _divide,
+    _aten.cat.default: _concatenate,
+    _aten.constant_pad_nd.default: _pad,
+    **dict.fromkeys(
+        (
+            *(_aten.alias.default, _aten.clone.default, _aten.expand.default, _aten.flip.default),
+            *(_aten.index.Tensor, _aten.index_select.default),
+            *(_aten.mean.dim, _aten.neg.default, _aten.permute.default, _aten.reshape.default, _aten.roll.default),
+            *(_aten.select.int, _aten.slice.Tensor, _aten.squeeze.dim, _aten.squeeze.dims, _aten.sum.dim_IntList),
+            *(_aten.transpose.int, _aten.unsqueeze.default, _aten.view.default),
+        ),
+        _each,
+    ),
+}
+"""What each operator does with pairs; it returns None where it cannot."""

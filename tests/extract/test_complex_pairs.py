@@ -1,0 +1,66 @@
+"""Complex numbers and Fourier transforms are computed as torch does, in real numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anole.errors import ExtractError
+from anole.extract.load import load_model
+from anole.spec.entries import ModelSpec
+
+from .passes.building import assert_same_as_torch
+
+SOURCE = """
+import torch
+from torch import fft
+from torch.nn import functional as F
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        angles = torch.arange(40.0).reshape(8, 5)
+        self.register_buffer("turns", torch.polar(torch.ones(8, 5), angles), persistent=False)
+        self.gains = torch.nn.Parameter(torch.sin(torch.arange(96.0)).reshape(8, 6, 2))
+
+    def forward(self, x):
+        return {expression}
+"""
+
+
+def model_of(expression: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModelSpec:
+    """Returns a model that computes an expression of x, shape (2, 6, 8, 10)."""
+    (folder / "complex_net.py").write_text(SOURCE.format(expression=expression))
+    monkeypatch.chdir(folder)
+    return ModelSpec("net", "torch:complex_net:Net", {"x": (2, 6, 8, 10)})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "fft.irfft2(fft.rfft2(x, norm='ortho') * torch.view_as_complex(self.gains), s=(8, 10), norm='ortho')",
+        "fft.irfft(fft.rfft(x, n=7), n=7) + fft.rfft(x, n=13).abs()",
+        "fft.fft2(fft.fft(x, dim=1).imag).real - fft.ifft(x, dim=0).imag",
+        "torch.view_as_real((torch.view_as_complex(x.view(2, 6, 8, 5, 2)) * self.turns).conj() - 2).flatten(3)",
+        "(fft.fft(x, dim=1) @ fft.ifft(x, dim=0).transpose(-1, -2) / 3 + 1j * x[..., :8]).imag",
+        "(torch.cat([fft.fft(x), 2j * fft.fft(x).roll(1, 2)], 1).mean((2, 3)) - x[:, :1, 0, 0]).abs()",
+    ],
+)
+def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
+    assert_same_as_torch(model_of(expression, tmp_path, monkeypatch))
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("fft.rfft(x)", "found a complex output; .*view_as_real"),
+        ("fft.rfft(F.pad(x, (0, 3000))).abs()", "no converter for _fft_r2c"),
+        ("torch.complex(x, x).log().real", "no converter for complex.default, view_as_real.default"),
+    ],
+)
+def test_what_is_not_known_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str, words: str
+) -> None:
+    with pytest.raises(ExtractError, match=words):
+        load_model(model_of(expression, tmp_path, monkeypatch))
