@@ -136,7 +136,9 @@ def test_a_signal_ends_all_jobs_and_those_that_are_stopped(tmp_path: Path, numbe
     ticks = [tmp_path / "one", tmp_path / "two"]
     commands = [(path.name, python(TICK, str(path))) for path in ticks]
     commands.append(("times", python(TAKE_TIMES.replace("0.6", "600"))))
-    sweep = f"from zoo_jobs import *\nfor _ in run_jobs({commands}, 3, Limits(600, 1000)): pass"
+    # A shell that starts the tests in the background has them ignore SIGINT.
+    heard = f"import signal\nsignal.signal({number:d}, signal.SIG_DFL)"
+    sweep = f"{heard}\nfrom zoo_jobs import *\nfor _ in run_jobs({commands}, 3, Limits(600, 1000)): pass"
     paths = {"PYTHONPATH": str(HOME / "benchmarks"), "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(python(sweep), env={**os.environ, **paths})
     try:

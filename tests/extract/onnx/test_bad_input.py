@@ -71,10 +71,22 @@ CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
         "net.onnx: NonZero 'double': the shape of its output depends on the data. To build what is before, give the "
         "model `outputs: [scores]`",
     ),
-    "an unknown output": (lambda m: None, {"outputs": ["score"]}, "outputs: found 'score', which no operator of net."),
-    "an unknown dimension": (lambda m: None, {"dims": {"batch": 2, "butch": 1}}, "dims: found 'butch', which is no "),
+    "an unknown output": (
+        lambda m: None,
+        {"outputs": ["score"]},
+        "outputs[0]: found 'score', which is not computed by an operator",
+    ),
+    "an unknown dimension": (
+        lambda m: None,
+        {"dims": {"batch": 2, "butch": 1}},
+        "dims.butch: net.onnx has no such dynamic dimension; did you mean 'batch'",
+    ),
     "a dimension that is open": (lambda m: None, {"dims": {}}, "input x has the dynamic shape [batch, 4]; fix it in "),
-    "a value for no input": (lambda m: None, {"inputs": {"z": {"value": 1}}}, "inputs: found 'z', which is no input"),
+    "a value for no input": (
+        lambda m: None,
+        {"inputs": {"z": {"value": 1}}},
+        "inputs.z: net.onnx has no such input; allowed: x",
+    ),
 }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from anole.errors import MachineError
 
 _SOURCE = files(__name__).joinpath("parallel.c")
-_OPTIONS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fPIC")
+_OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 
 
 def compile_runtime(threads: int, folder: Path) -> Path:
