@@ -119,14 +119,14 @@ def test_a_factory_stands_on_source_folders_of_the_callers_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, sources, installed = tmp_path / "project", tmp_path / "sources", tmp_path / "installed"
-    write(project, {"net.py": "import layers, library\ndef make(): ...\n"})
-    write(sources, {"layers.py": "import parts\n", "parts.py": "", "net.py": ""})
+    write(project, {"net.py": "import own_layers, library\ndef make(): ...\n"})
+    write(sources, {"own_layers.py": "import own_parts\n", "own_parts.py": "", "net.py": ""})
     write(installed, {"library.py": "", "library-1.0.dist-info/METADATA": ""})
     for folder in (installed, sources):
         monkeypatch.syspath_prepend(folder)
     monkeypatch.setenv("PYTHONPATH", f"{sources}:{installed}:")
     found = model_files("torch:net:make", project)
-    assert sorted(found) == sorted([Path("net.py"), sources / "layers.py", sources / "parts.py"])
+    assert sorted(found) == sorted([Path("net.py"), sources / "own_layers.py", sources / "own_parts.py"])
 
 
 def test_onnx_stands_on_its_file_and_torchvision_on_none(tmp_path: Path) -> None:
