@@ -37,3 +37,10 @@ def test_the_import_system_is_left_as_it_was(project: Path) -> None:
     with pytest.raises(ModuleNotFoundError), sources_first(project):
         import_fresh("nowhere_to_be_found", [])
     assert (sys.path, sys.meta_path) == before
+
+
+def test_a_factory_may_load_a_model_itself(tmp_path: Path) -> None:
+    (tmp_path / "nested_module.py").write_text("value = 1\n")
+    with sources_first(tmp_path), sources_first(tmp_path):
+        assert import_fresh("nested_module", []).value == 1
+    del sys.modules["nested_module"]

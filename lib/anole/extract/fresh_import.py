@@ -53,7 +53,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        others = (finder for finder in list(sys.meta_path) if finder is not self)
+        others = (finder for finder in list(sys.meta_path) if not isinstance(finder, _Finder))
         found = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
         loader = None if found is None else found.loader
         if found is not None and type(loader) is SourceFileLoader and not loader.path.startswith(_INSTALLED):

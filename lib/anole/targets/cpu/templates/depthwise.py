@@ -11,7 +11,6 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.base import ANCHOR
-from anole.targets.cpu.device.lowering import PARTITION
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.depthwise_space import channel_lanes
@@ -69,10 +68,7 @@ class DepthwiseTemplate:
 
         parallel = sch.fuse(n, f_parallel, y_parallel)
         sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
-        if nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes) == "inline":
-            # Interior tiles are compiled without the conditions that border tiles need.
-            for tile in (y_tile, x_tile):
-                sch.annotate(tile, PARTITION, 1)
+        nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes)
         sch.parallel(parallel)
         nest.vectorize_epilogue(sch, epilogue, len(tiles) + 1, lanes)
         sch.vectorize(f_vector)
