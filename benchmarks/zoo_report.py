@@ -63,7 +63,7 @@ def slowest(rows: Sequence[Row]) -> Iterator[str]:
     compared = sorted((row for row in rows if row["speedup"]), key=lambda row: float(row["speedup"]))
     for row in compared[:_SLOWEST]:
         speedup, low, high = (float(row[column]) for column in ("speedup", "speedup_q1", "speedup_q3"))
-        kernel = row["slowest"].partition(";")[0]
+        kernel = row["slowest"].partition(";")[0].partition(" (")[0]
         yield f"| {row['network']} | {speedup:.2f}x | {low:.2f} to {high:.2f} | {row['latency_ms']} | {kernel} |"
 
 
