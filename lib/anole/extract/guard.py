@@ -7,7 +7,6 @@ may never come back. The guard forks before anything heavy is imported, and wait
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import select
 import signal
@@ -75,10 +74,7 @@ def step(what: str) -> Iterator[None]:
 
 
 def finish() -> None:
-    """Tells the guard, if there is one, that the stage has done its work, and that its process ends."""
-    if _report is not None:
-        # Python would otherwise look for garbage among millions of objects before it ends.
-        gc.freeze()
+    """Tells the guard, if there is one, that the stage has done its work."""
     _tell(_DONE)
 
 
