@@ -44,16 +44,28 @@ def link(output: str, objects: Sequence[str], options: Sequence[str] | None = No
     Raises:
         MachineError: there is no linker, or it failed.
     """
-    linker = find_linker()
-    command = [linker, "-shared", "-o", output, *objects, *(options or ())]
+    run_tool("linker", [find_linker(), "-shared", "-o", output, *objects, *(options or ())])
+
+
+def run_tool(kind: str, command: Sequence[str]) -> None:
+    """Runs a tool that builds libraries, whose failure is the machine's fault.
+
+    Args:
+        kind: what it is, such as ``linker``, for messages.
+        command: its path and arguments.
+
+    Raises:
+        MachineError: it cannot be started, or it failed.
+    """
+    tool = f"the {kind} {command[0]}"
     try:
         made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     except OSError as error:
-        raise MachineError(f"the linker {linker} cannot be started: {error.strerror}; nothing can be built") from error
+        raise MachineError(f"{tool} cannot be started: {error.strerror}; nothing can be built") from error
     if made.returncode:
         how = f"ended by {signal.Signals(-made.returncode).name}" if made.returncode < 0 else f"exit {made.returncode}"
         said = "; ".join(made.stdout.strip().splitlines()[-2:])
-        raise MachineError(f"the linker {linker} failed ({how}), so nothing can be built: {said or 'it said nothing'}")
+        raise MachineError(f"{tool} failed ({how}), so nothing can be built: {said or 'it said nothing'}")
 
 
 def find_linker() -> str:

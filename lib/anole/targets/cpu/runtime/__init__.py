@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from anole.errors import MachineError
+from anole.targets.shared.kernel import run_tool
 
 _SOURCE = files(__name__).joinpath("parallel.c")
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
@@ -33,27 +33,12 @@ def compile_runtime(threads: int, folder: Path) -> Path:
     os.close(handle)
     try:
         with as_file(_SOURCE) as source:
-            _compile([*_OPTIONS, f"-DANOLE_THREADS={threads}", "-c", str(source), "-o", made])
+            defined = f"-DANOLE_THREADS={threads}"
+            run_tool("C compiler", [find_compiler(), *_OPTIONS, defined, "-c", str(source), "-o", made])
         os.replace(made, path)
     finally:
         Path(made).unlink(missing_ok=True)
     return path
-
-
-def _compile(options: list[str]) -> None:
-    compiler = find_compiler()
-    try:
-        done = subprocess.run([compiler, *options], capture_output=True, text=True, errors="replace")
-    except OSError as error:
-        raise MachineError(
-            f"the C compiler {compiler} cannot be started: {error.strerror}; nothing can be built"
-        ) from error
-    if done.returncode:
-        said = "; ".join(done.stderr.strip().splitlines()[-2:])
-        raise MachineError(
-            f"the C compiler {compiler} failed (exit {done.returncode}), so nothing can be built: "
-            f"{said or 'it said nothing'}"
-        )
 
 
 def find_compiler() -> str:
