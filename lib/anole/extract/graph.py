@@ -20,6 +20,7 @@ from anole.extract.passes.canonicalize import speak_plainly
 from anole.extract.passes.channels_last import lay_channels_last
 from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.idle_taps import drop_idle_taps
+from anole.extract.passes.join_branches import join_branches
 from anole.extract.passes.merge_affine import merge_constants
 from anole.extract.passes.normalize_products import absorb_transpositions, is_transposed_product
 from anole.extract.passes.sink_permutations import sink_permutations
@@ -62,7 +63,8 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         transform.DeadCodeElimination(),
     ]
     convert = [lay_channels_last, sink_permutations, pad_in_convolutions, drop_idle_taps]
-    plain = [convolve_forward, absorb_transpositions, merge_constants, transform.EliminateCommonSubexpr()]
+    once = transform.EliminateCommonSubexpr()
+    plain = [convolve_forward, absorb_transpositions, merge_constants, once, join_branches, merge_constants, once]
     module = imported.module
     _refuse_giants(model, module)
     try:

@@ -20,7 +20,9 @@ _FOLDS: dict[str, _Fold] = {
     "relax.subtract": lambda call, a, b: a - b,
     "relax.multiply": lambda call, a, b: a * b,
     "relax.divide": lambda call, a, b: a / b,
+    "relax.power": lambda call, a, b: a**b,
     "relax.negative": lambda call, a: -a,
+    "relax.astype": lambda call, a: a.astype(str(call.ty.dtype)),
     "relax.sqrt": lambda call, a: np.sqrt(a),
     "relax.rsqrt": lambda call, a: 1 / np.sqrt(a),
     "relax.permute_dims": lambda call, a: a.transpose(call.attrs.axes and [int(axis) for axis in call.attrs.axes]),
@@ -53,7 +55,8 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         if call.op.name not in _FOLDS or any(operand is None for operand in operands):
             return self._evaluated(call)
         call = self.builder_.normalize(call)
-        value = _FOLDS[call.op.name](call, *operands)
+        with np.errstate(all="ignore"):
+            value = _FOLDS[call.op.name](call, *operands)
         return relax.const(np.asarray(value, order="C"), str(call.ty.dtype))
 
     def _parts(self, operand: ir.Expr) -> list[ir.Expr]:

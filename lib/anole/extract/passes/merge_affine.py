@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.fold_constants import value_of
-from anole.extract.passes.mutators import extents, rewritten, variables
+from anole.extract.passes.mutators import extents, read_counts, rewritten
 
 _Values = NDArray[np.float64]
 
@@ -56,10 +55,7 @@ def merge_constants(module: tvm.IRModule) -> tvm.IRModule:
 class _Merger(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        functions = [func for _, func in module.functions_items() if isinstance(func, relax.Function)]
-        bindings = [binding for func in functions for block in func.body.blocks for binding in block.bindings]
-        self._uses = Counter(var for binding in bindings for var in variables(binding.value))
-        self._uses.update(var for func in functions for var in variables(func.body.body))
+        self._uses = read_counts(module)
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         super().visit_var_binding_(binding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import tvm
@@ -55,6 +56,15 @@ def variables(expr: ir.Expr) -> list[relax.Var]:
     found: list[relax.Var] = []
     relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
     return found
+
+
+def read_counts(module: tvm.IRModule) -> Counter[relax.Var]:
+    """Returns how often the bindings and results of all functions read each variable."""
+    functions = [func for _, func in module.functions_items() if isinstance(func, relax.Function)]
+    bindings = [binding for func in functions for block in func.body.blocks for binding in block.bindings]
+    counts = Counter(var for binding in bindings for var in variables(binding.value))
+    counts.update(var for func in functions for var in variables(func.body.body))
+    return counts
 
 
 def extents(expr: ir.Expr) -> list[int]:

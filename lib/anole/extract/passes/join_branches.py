@@ -1,0 +1,214 @@
+"""Replaces a sum of convolutions of the same data by one convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.fold_constants import value_of
+from anole.extract.passes.mutators import extents, read_counts, rewritten
+
+_Values = NDArray[np.float64]
+
+_NOTHING = np.zeros(1)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The taps of a convolution along rows or columns.
+
+    Attributes:
+        first: where the first tap reads, in pixels before (negative) or behind an output's own pixel.
+        taps: their number.
+        dilation: pixels from one to the next.
+        after: the padding behind the last pixel.
+    """
+
+    first: int
+    taps: int
+    dilation: int
+    after: int
+
+    def with_dilation(self, dilation: int) -> _Window:
+        """Returns the same window; a single tap has any dilation."""
+        return _Window(self.first, self.taps, dilation if self.taps == 1 else self.dilation, self.after)
+
+    def union(self, other: _Window) -> _Window | None:
+        """Returns the smallest window with all taps of both; None where these are not on one grid."""
+        dilation = max(self.dilation if self.taps > 1 else 1, other.dilation if other.taps > 1 else 1)
+        one, two = self.with_dilation(dilation), other.with_dilation(dilation)
+        if (one.dilation, two.dilation) != (dilation, dilation) or (one.first - two.first) % dilation:
+            return None
+        first = min(one.first, two.first)
+        last = max(each.first + (each.taps - 1) * dilation for each in (one, two))
+        return _Window(first, (last - first) // dilation + 1, dilation, max(one.after, two.after))
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A convolution of some data, NHWC, and what is added to it.
+
+    Attributes:
+        data: what it reads.
+        weight: shape (rows, columns, channels of a group, results), or the scales of the channels if it has no taps.
+        windows: along rows and columns; none for data that is only scaled.
+        strides: along rows and columns.
+        groups: of the channels.
+        shift: what is added; broadcasts to the result.
+    """
+
+    data: ir.Expr
+    weight: _Values
+    windows: tuple[_Window, ...]
+    strides: tuple[int, int]
+    groups: int
+    shift: _Values
+
+    def __add__(self, other: _Branch) -> _Branch | None:
+        """Returns both as one; None where they are not alike, or where one would compute more than both."""
+        if self.windows and other.windows:
+            areas = [branch.weight.shape[0] * branch.weight.shape[1] for branch in (self, other)]
+            return _sum(self, other, most_taps=sum(areas))
+        scaled, convolved = (self, other) if other.windows else (other, self)
+        if not convolved.windows or (single := scaled.with_tap(convolved)) is None:
+            return None
+        return _sum(convolved, single, most_taps=convolved.weight.shape[0] * convolved.weight.shape[1])
+
+    def with_tap(self, other: _Branch) -> _Branch | None:
+        """Returns scaled data as a convolution with as many groups as another; None where that is impossible."""
+        _, _, channels, results = other.weight.shape
+        if results != channels * other.groups:
+            return None
+        weight = np.zeros((1, 1, channels, results))
+        at = np.arange(results)
+        weight[0, 0, at % channels, at] = self.weight
+        return _Branch(self.data, weight, (_Window(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
+
+
+def _sum(one: _Branch, two: _Branch, most_taps: int) -> _Branch | None:
+    """Returns the sum of two convolutions, if it has at most so many taps."""
+    if not one.data.same_as(two.data) or (one.strides, one.groups) != (two.strides, two.groups):
+        return None
+    rows, columns = (each.union(other) for each, other in zip(one.windows, two.windows, strict=True))
+    if rows is None or columns is None or rows.taps * columns.taps > most_taps:
+        return None
+    weight = np.zeros((rows.taps, columns.taps, *one.weight.shape[2:]))
+    for branch in (one, two):
+        row, column = (
+            (own.first - union.first) // union.dilation
+            for own, union in zip(branch.windows, (rows, columns), strict=True)
+        )
+        taps = branch.weight.shape
+        weight[row : row + taps[0], column : column + taps[1]] += branch.weight
+    return _Branch(one.data, weight, (rows, columns), one.strides, one.groups, one.shift + two.shift)
+
+
+def join_branches(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the NHWC module in which sums of convolutions of the same data are one convolution.
+
+    Kernels may differ in their sizes. Data that is added as it is, or scaled channel by channel, counts as a
+    convolution with one tap. Branches are joined only if all of them together do not compute more afterwards, and if
+    nothing else reads what one of them computes. Networks with branches that train in parallel need this (RepVGG,
+    https://arxiv.org/abs/2101.03697, Section 3.3; MobileOne).
+    """
+    return rewritten(module, _Joiner)
+
+
+@mutator
+class _Joiner(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self._uses = read_counts(module)
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        super().visit_var_binding_(binding)
+        self._uses[self.visit_expr(binding.var)] = self._uses[binding.var]
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.builder_.normalize(self.visit_expr_post_order(call))
+        if not _is(call, "relax.add") or str(call.ty.dtype) != "float32" or len(extents(call)) != 4:
+            return call
+        if any(value_of(operand) is not None or extents(operand) != extents(call) for operand in call.args):
+            return call
+        pairs = product(*(self._branches(operand) for operand in call.args))
+        joined = next((both for one, two in pairs if (both := one + two) is not None), None)
+        return call if joined is None else self._written(joined)
+
+    def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
+        """Yields the ways to see an operand: as what computes it, if nothing else reads that, and as data."""
+        value, shift, call = operand, _NOTHING, self._only_for_this(operand)
+        if _is(call, "relax.add") and (constant := _constant_of(call)) is not None:
+            value, shift = call.args[0], constant
+            call = self._only_for_this(value)
+        scale = _constant_of(call) if _is(call, "relax.multiply") else None
+        convolution = _convolution(call, shift) if _is(call, "relax.nn.conv2d") else None
+        if convolution is not None:
+            yield replace(convolution, data=self._named(convolution.data))
+        elif scale is not None:
+            yield _Branch(self._named(call.args[0]), scale, (), (1, 1), 1, shift)
+        else:
+            yield _Branch(self._named(value), np.ones(1), (), (1, 1), 1, shift)
+        yield _Branch(self._named(operand), np.ones(1), (), (1, 1), 1, _NOTHING)
+
+    def _named(self, data: ir.Expr) -> ir.Expr:
+        """Returns the first of all variables that are bound to the same data."""
+        while isinstance(data, relax.Var) and isinstance(before := self.lookup_binding(data), relax.Var):
+            data = before
+        return data
+
+    def _only_for_this(self, value: ir.Expr) -> Any:
+        """Returns the expression bound to a variable that is read only once."""
+        is_read_once = isinstance(value, relax.Var) and self._uses.get(value, 1) == 1
+        return self.lookup_binding(value) if is_read_once else None
+
+    def _written(self, branch: _Branch) -> ir.Expr:
+        rows, columns = branch.windows
+        result = relax.op.nn.conv2d(
+            branch.data,
+            relax.const(branch.weight.astype(np.float32)),
+            strides=branch.strides,
+            padding=(-rows.first, -columns.first, rows.after, columns.after),
+            dilation=(rows.dilation, columns.dilation),
+            groups=branch.groups,
+            data_layout="NHWC",
+            kernel_layout="HWIO",
+            out_layout="NHWC",
+        )
+        if not branch.shift.any():
+            return result
+        return relax.op.add(self.builder_.emit(result), relax.const(branch.shift.astype(np.float32)))
+
+
+def _is(value: Any, operator: str) -> bool:
+    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and bool(value.op.name == operator)
+
+
+def _constant_of(call: ir.Call) -> _Values | None:
+    """Returns the constant right operand of a sum or product, if it has one number for each channel, or one for all."""
+    value = value_of(call.args[1])
+    channels = extents(call)[-1]
+    if value is None or extents(call.args[0]) != extents(call) or value.size not in (1, channels):
+        return None
+    return value.astype(np.float64).ravel() if value.size == 1 or value.shape[-1] == channels else None
+
+
+def _convolution(call: ir.Call, shift: _Values) -> _Branch | None:
+    """Returns a convolution with constant weights, and what is added to it; None for other layouts."""
+    attrs, weight = call.attrs, value_of(call.args[1])
+    if weight is None or (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) != ("NHWC", "HWIO", "NHWC"):
+        return None
+    pads = [int(pad) for pad in attrs.padding]
+    rows, columns = (
+        _Window(-before, taps, int(dilation), after)
+        for before, after, taps, dilation in zip(pads[:2], pads[2:], weight.shape[:2], attrs.dilation, strict=True)
+    )
+    strides = int(attrs.strides[0]), int(attrs.strides[1])
+    return _Branch(call.args[0], weight.astype(np.float64), (rows, columns), strides, int(attrs.groups), shift)

@@ -1,0 +1,50 @@
+"""Operators on constants are evaluated, and only these."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import ir, relax
+
+from anole.extract.passes.fold_constants import fold_constants
+
+from .building import drawn, module_of, operators, run
+
+X = drawn(2, 3)
+
+
+def test_a_power_whose_exponent_is_converted_is_evaluated() -> None:
+    """As ONNX files have it: the exponent is an integer."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        exponent = builder.emit(relax.op.astype(relax.const(2, "int64"), "float32"))
+        return relax.op.multiply(x, builder.emit(relax.op.power(relax.const(drawn(3)), exponent)))
+
+    before = module_of(build, X.shape)
+    after = fold_constants(before)
+    assert operators(after) == ["multiply"]
+    np.testing.assert_allclose(run(after, X), X * drawn(3) ** 2, rtol=1e-6)
+
+
+def test_a_fraction_becomes_the_integer_towards_zero() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        number = builder.emit(relax.op.astype(relax.const(np.array([-1.5, 0.5, 2.5], "float32")), "int32"))
+        return relax.op.add(x, builder.emit(relax.op.astype(number, "float32")))
+
+    after = fold_constants(module_of(build, X.shape))
+    assert operators(after) == ["add"]
+    np.testing.assert_array_equal(run(after, X), X + np.array([-1, 0, 2], "float32"))
+
+
+def test_a_quotient_that_is_no_number_is_evaluated_silently() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        zero = relax.const(np.zeros(3, "float32"))
+        return relax.op.add(x, builder.emit(relax.op.divide(zero, zero)))
+
+    assert operators(fold_constants(module_of(build, X.shape))) == ["add"]
+
+
+def test_what_depends_on_an_input_is_left() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        return relax.op.power(x, relax.const(2.0, "float32"))
+
+    assert operators(fold_constants(module_of(build, X.shape))) == ["power"]
