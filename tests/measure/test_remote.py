@@ -6,12 +6,16 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetError
+from anole.measure.device_process import DeviceProcess
+from anole.measure.jobs import start_running
 from anole.measure.limits import Limits, Patience
 from anole.measure.measurer import Measurer
 from anole.measure.site import Elsewhere
@@ -129,6 +133,20 @@ def test_a_server_that_is_killed_and_started_again_costs_nothing(
     restart.join()
     assert statuses(measured) == [Status.OK] * 4
     assert all(measurement.latency_s is not None and measurement.latency_s < 1e-2 for measurement in measured)
+
+
+def test_a_run_that_is_given_up_leaves_a_server_that_listens(
+    single: Process, configs: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """TVM's server would stop listening if the client were gone before it has the answer."""
+    target, remote, artifact = CallingCpu(TASK.target), at(single), tmp_path / "kernel.so"
+    target.build(TASK.workload, configs[0], artifact)
+    start = partial(start_running, target, TASK.workload, Fixed(number=100_000, repeats=1), 1e-4, remote, 60.0)
+    with DeviceProcess(Elsewhere(remote), target, start, Limits(), QUICK) as process:
+        process.submit([(artifact, configs[0])], None, timeout_s=20.0)
+        time.sleep(0.3)
+    with measurer(remote) as measuring:
+        assert statuses(list(measuring.measure(configs[:1]))) == [Status.OK]
 
 
 def test_a_server_that_stays_away_ends_it(configs: list[dict[str, Any]]) -> None:

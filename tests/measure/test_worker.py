@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,12 +64,49 @@ def start_misbehaving() -> Callable[..., object]:
     return handle
 
 
+class _Holder:
+    """Notes when it is given back."""
+
+    def __init__(self, note: Path) -> None:
+        self._note = note
+
+    def __call__(self) -> None:
+        """Does nothing."""
+
+    def __del__(self) -> None:
+        self._note.write_text("given back")
+
+
+def start_holding(note: Path) -> Callable[..., object]:
+    return _Holder(note)
+
+
 def start_failing() -> Callable[..., object]:
     raise OSError("no such device")
 
 
 def start_without_hardware() -> Callable[..., object]:
     raise TargetError("no such GPU")
+
+
+@pytest.mark.parametrize(("grace_s", "is_given_back"), [(60.0, True), (0.0, False)])
+@pytest.mark.parametrize("n_calls", [0, 1])
+def test_a_process_with_time_to_end_gives_back_what_it_holds(
+    grace_s: float, is_given_back: bool, n_calls: int, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    with Worker(partial(start_holding, note), grace_s=grace_s) as worker:
+        worker.launch()
+        for _ in range(n_calls):
+            worker.call(timeout_s=60)
+    assert note.exists() is is_given_back
+
+
+def test_a_process_that_does_not_end_in_time_is_killed() -> None:
+    with Worker(start_misbehaving, grace_s=0.2) as worker:
+        worker.submit("hang")
+        pid = worker.pid
+    assert not alive(pid)
 
 
 @pytest.fixture(scope="module")

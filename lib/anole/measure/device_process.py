@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 _MOST_LOSSES = 3
 _BUSY_LOOKS_S = 0.5
 _SILENCE_S = 10.0
+_GRACE_S = 5.0
 
 
 class DeviceProcess:
@@ -66,7 +67,7 @@ class DeviceProcess:
     def end(self) -> None:
         """Ends the process; the next call starts another one."""
         if self._process is not None:
-            self._process.kill()
+            self._process.end()
 
     @property
     def connections(self) -> list[Connection]:
@@ -177,5 +178,6 @@ class DeviceProcess:
                 environment={**self._target.environment(), **self._site.environment()},
                 lifetime_s=None if is_here else self._limits.lease_s,
                 start_timeout_s=START_TIMEOUT_S if is_here else self._limits.connect_s,
+                grace_s=0.0 if is_here else _GRACE_S,
             )
         return self._process

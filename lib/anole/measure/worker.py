@@ -14,6 +14,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -69,6 +70,8 @@ class Worker:
         calls_before_restart: number of calls after which the process is replaced, so that leaks stay small.
         lifetime_s: seconds after which the process is replaced before its next call; None for no limit.
         start_timeout_s: how long the process may take to start.
+        grace_s: how long the process may take to end by itself. TVM's server, for one, stops listening if the answer to
+            a client that was killed cannot be sent.
     """
 
     def __init__(
@@ -80,10 +83,11 @@ class Worker:
         calls_before_restart: int = 500,
         lifetime_s: float | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
+        grace_s: float = 0.0,
     ) -> None:
         self._start, self._environment = start, dict(environment or {})
         self._calls_before_restart, self._lifetime_s = calls_before_restart, lifetime_s
-        self._start_timeout_s = start_timeout_s
+        self._start_timeout_s, self._grace_s = start_timeout_s, grace_s
         self._context = _context(preload)
         self._process: Any = None
 
@@ -91,7 +95,7 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill()
+        self.end()
 
     @property
     def connection(self) -> Connection:
@@ -117,7 +121,7 @@ class Worker:
             TargetError: this machine, or the server, has no such device.
         """
         if self._is_used_up():
-            self.kill()
+            self.end()
         self.launch()
         self._await_ready()
         self._n_calls += 1
@@ -141,6 +145,13 @@ class Worker:
         """Submits a call and waits for it; raises the exceptions of `result`."""
         self.submit(*arguments)
         return self.result(timeout_s)
+
+    def end(self) -> None:
+        """Ends the process and everything it started; it may first give back what it holds."""
+        if self._process is not None and self._grace_s:
+            self._connection.close()
+            self._process.join(self._grace_s)
+        self.kill()
 
     def kill(self) -> None:
         """Ends the process and everything it started."""
@@ -233,6 +244,12 @@ def _serve(
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.update(environment)
+    with suppress(BrokenPipeError, EOFError):
+        _answer_calls(connection, start)
+
+
+def _answer_calls(connection: Connection, start: Callable[[], Callable[..., Any]]) -> None:
+    """Answers calls until the master closes its end of the connection, which raises an error."""
     try:
         handle = start()
     except BaseException as error:
@@ -240,10 +257,7 @@ def _serve(
         return
     connection.send((True, None))
     while True:
-        try:
-            arguments = connection.recv()
-        except EOFError:
-            return
+        arguments = connection.recv()
         try:
             reply = (True, handle(*arguments))
         except Exception as error:
