@@ -146,7 +146,7 @@ _TYPES: dict[str, tuple[Mapping[str, tuple[int, ...]], Mapping[str, Any]]] = {
     "qwen2": (_IDS, _GROUPED),
     "roberta": (_IDS, _TEXT),
     "segformer": (_PIXELS, {}),
-    "siglip_vision_model": (_PIXELS, {**_PICTURES, "patch_size": 16}),
+    "siglip_vision_model": (_PIXELS, {**_PICTURES, "patch_size": 16, "vision_use_head": False}),
     "swin": (_PIXELS, {"depths": [2, 2, 2, 2], "embed_dim": 48}),
     "vit": (_PIXELS, _PICTURES),
     "wav2vec2": (_WAVES, _SPEECH),
@@ -187,6 +187,9 @@ def _transformers() -> dict[str, Network]:
         if hasattr(config, "use_cache"):
             config.use_cache = False
         network = AutoModel.from_config(config)
+        # The first output does not depend on it.
+        if getattr(network, "pooler", None) is not None:
+            network.pooler = None
         # Of those that translate, only what reads is a function of one input.
         return FirstOutput(network.encoder if kind in ("t5", "whisper") else network, tuple(inputs))
 

@@ -134,7 +134,7 @@ def test_the_database_of_then_gives_back_its_shards(old: Path, tmp_path: Path) -
         )  # fmt: skip
 
 
-ADDED = ("sealed", "output_variation", "variation_error", "redrawn_error", "exact_error")
+ADDED = ("sealed", "output_variation", "variation_error", "redrawn_error", "exact_error", "reference_exact_error")
 """The columns that later versions added at the end of their tables."""
 
 

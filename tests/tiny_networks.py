@@ -236,6 +236,23 @@ def tokens() -> nn.Module:
     return Tokens()
 
 
+def delicate() -> nn.Module:
+    """A network that single precision cannot compute to 1e-4: the second layer drops what is large in its data."""
+    generator = torch.Generator().manual_seed(0)
+    large, read = torch.randn(1024, 1, generator=generator), torch.randn(1, 1024, generator=generator)
+    first, second = nn.Linear(1024, 1024), nn.Linear(1024, 1024)
+    first.weight.data += 40 * large @ read
+    exact, direction = second.weight.data.double(), large.double()
+    second.weight.data = (exact - exact @ direction @ direction.T / (direction.T @ direction)).float()
+    return nn.Sequential(first, second)
+
+
+def delicate_with_noise() -> nn.Module:
+    network = delicate()
+    network[0].bias.data += 3
+    return network
+
+
 def number() -> int:
     return 3
 

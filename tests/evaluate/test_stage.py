@@ -80,12 +80,19 @@ write_build(Path("faint_and_wrong"), replace(faint_build, name="faint_and_wrong"
 compile_again("torch:tiny:shy", "shy", {"x": (1, 3, 16, 16)})
 shutil.copytree("shy", "shy_and_wrong")
 
+compile_again("torch:tiny:delicate", "delicate", {"x": (4, 1024)})
+shutil.copytree("delicate", "delicate_and_wrong")
+delicate = read_build(Path("delicate"))
+noisy = {**delicate.entry, "source": "torch:tiny:delicate_with_noise"}
+write_build(Path("delicate_and_wrong"), replace(delicate, name="delicate_and_wrong", entry=noisy))
+
 def compile_wrongly(build, folder):
     shutil.copytree("shy", folder)
     return build
 
 logging.basicConfig(filename="log.txt", level=logging.INFO)
 names = ("torch", "onnx", "wrong", "noisy_stem", "noisy_head", "shy", "shy_and_wrong", "faint", "faint_and_wrong")
+names += ("delicate", "delicate_and_wrong")
 for name in names:
     again = compile_wrongly if name == "shy_and_wrong" else compile_redrawn
     try:
@@ -187,6 +194,23 @@ def test_a_reference_that_is_too_inexact_itself_is_overruled(evaluated: tuple[Pa
     assert evaluation.exact_error is not None and evaluation.exact_error < 1e-5
     assert "faint: the outputs differ from those of onnxruntime by " in (folder / "log.txt").read_text()
     assert read(folder, "torch").exact_error is None
+    # A reference as bad as this one does not show what single precision can do.
+    assert evaluation.reference_exact_error is not None and evaluation.reference_exact_error > 3e-3
+
+
+def test_a_build_may_be_as_inexact_as_its_references_are(evaluated: tuple[Path, dict[str, str]]) -> None:
+    folder, errors = evaluated
+    evaluation = read(folder, "delicate")
+    assert evaluation.exact_error is not None and evaluation.reference_exact_error is not None
+    assert 1e-4 < evaluation.exact_error < 3 * evaluation.reference_exact_error < 9e-3
+    assert "delicate" not in errors
+
+
+def test_a_build_that_is_less_exact_than_its_references_is_refused(evaluated: tuple[Path, dict[str, str]]) -> None:
+    folder, errors = evaluated
+    assert "the outputs differ from those of torch" in errors["delicate_and_wrong"]
+    evaluation = read(folder, "delicate_and_wrong")
+    assert evaluation.exact_error is not None and evaluation.exact_error > 1e-2
 
 
 def test_noise_of_one_percent_is_refused_beside_an_inexact_reference(evaluated: tuple[Path, dict[str, str]]) -> None:

@@ -53,6 +53,7 @@ class Evaluation:
             input; None where they did anyway, or where no such network could be made.
         exact_error: the larger one of `relative_error` and `variation_error` against the same network in double
             precision; None where no reference was far away, or where it could not be computed.
+        reference_exact_error: the same error of the most exact reference in single precision.
     """
 
     build: str
@@ -65,6 +66,7 @@ class Evaluation:
     absence: str | None = None
     redrawn_error: float | None = None
     exact_error: float | None = None
+    reference_exact_error: float | None = None
 
 
 def read_evaluation(path: Path) -> Evaluation:

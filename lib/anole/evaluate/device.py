@@ -68,12 +68,14 @@ class DeviceRunner:
         found = build_engine(folder, samples[0], runs_on, self.threads).compute_each(samples)
         return compare_outputs(found, reference.compute_each(samples))
 
-    def compare_exactly(self, folder: Path, build: Build) -> Comparison:
-        """Compares a build with its network in double precision."""
-        samples = draw_samples(build)
+    def compare_exactly(self, folder: Path, build: Build) -> tuple[Comparison, Comparison]:
+        """Compares a build, and the most exact reference, with the network in double precision."""
+        samples, threads, runs_on = draw_samples(build), self.threads, self._target.runs_on
         exact = compute_in_double(build.model_spec, samples)
-        found = build_engine(folder, samples[0], self._target.runs_on, self.threads).compute_each(samples)
-        return compare_outputs(found, exact)
+        with reference_engines(build.model_spec, samples[0], threads, runs_on) as references:
+            theirs = [compare_outputs(engine.compute_each(samples), exact) for engine in references]
+        found = build_engine(folder, samples[0], runs_on, threads).compute_each(samples)
+        return compare_outputs(found, exact), min(theirs, key=lambda comparison: comparison.error)
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Returns the outputs of a build, in order."""

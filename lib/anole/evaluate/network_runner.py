@@ -54,8 +54,10 @@ class NetworkRunner(Protocol):
             ExtractError: the model, which is the reference, cannot be loaded.
         """
 
-    def compare_exactly(self, folder: Path, build: Build) -> Comparison:
+    def compare_exactly(self, folder: Path, build: Build) -> tuple[Comparison, Comparison]:
         """Compares a build with its network in double precision; called only if not `is_exact`.
+
+        The second comparison is that of the most exact reference in single precision.
 
         Args:
             folder: folder of the build.

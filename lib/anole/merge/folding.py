@@ -154,6 +154,7 @@ def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
         "created_at": evaluation.created_at,
         "redrawn_error": evaluation.redrawn_error,
         "exact_error": evaluation.exact_error,
+        "reference_exact_error": evaluation.reference_exact_error,
     }
     changes.entities.add(("evaluation", evaluation.build))
     if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):

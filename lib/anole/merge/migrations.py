@@ -309,6 +309,12 @@ def exact_errors(db: Database) -> None:
     _execute(db, "alter table evaluation add column exact_error real;")
 
 
+@migrations()
+def exact_errors_of_references(db: Database) -> None:
+    """Adds how far the most exact reference in single precision is from the network in double precision."""
+    _execute(db, "alter table evaluation add column reference_exact_error real;")
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):
