@@ -19,6 +19,8 @@ import pytest
 from anole.errors import BuildError, DeviceLostError, MachineError, MeasureError, TargetError
 from anole.measure.worker import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 
+from .holding import start_holding
+
 
 def start_misbehaving() -> Callable[..., object]:
     def handle(action: str, argument: object = None) -> object:
@@ -62,23 +64,6 @@ def start_misbehaving() -> Callable[..., object]:
         return None
 
     return handle
-
-
-class _Holder:
-    """Notes when it is given back."""
-
-    def __init__(self, note: Path) -> None:
-        self._note = note
-
-    def __call__(self) -> None:
-        """Does nothing."""
-
-    def __del__(self) -> None:
-        self._note.write_text("given back")
-
-
-def start_holding(note: Path) -> Callable[..., object]:
-    return _Holder(note)
 
 
 def start_failing() -> Callable[..., object]:

@@ -14,7 +14,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.fold_constants import value_of
-from anole.extract.passes.mutators import extents, read_counts, rewritten
+from anole.extract.passes.mutators import bound_for_one, extents, read_counts, rewritten
 
 _Values = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class _Branch:
     groups: int
     shift: _Values
 
-    def __add__(self, other: _Branch) -> _Branch | None:
+    def joined(self, other: _Branch) -> _Branch | None:
         """Returns both as one; None where they are not alike, or where one would compute more than both."""
         if self.windows and other.windows:
             areas = [branch.weight.shape[0] * branch.weight.shape[1] for branch in (self, other)]
@@ -139,15 +139,15 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         if any(value_of(operand) is not None or extents(operand) != extents(call) for operand in call.args):
             return call
         pairs = product(*(self._branches(operand) for operand in call.args))
-        joined = next((both for one, two in pairs if (both := one + two) is not None), None)
+        joined = next((both for one, two in pairs if (both := one.joined(two)) is not None), None)
         return call if joined is None else self._written(joined)
 
     def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
         """Yields the ways to see an operand: as what computes it, if nothing else reads that, and as data."""
-        value, shift, call = operand, _NOTHING, self._only_for_this(operand)
+        value, shift, call = operand, _NOTHING, bound_for_one(self, self._uses, operand)
         if _is(call, "relax.add") and (constant := _constant_of(call)) is not None:
             value, shift = call.args[0], constant
-            call = self._only_for_this(value)
+            call = bound_for_one(self, self._uses, value)
         scale = _constant_of(call) if _is(call, "relax.multiply") else None
         convolution = _convolution(call, shift) if _is(call, "relax.nn.conv2d") else None
         if convolution is not None:
@@ -163,11 +163,6 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         while isinstance(data, relax.Var) and isinstance(before := self.lookup_binding(data), relax.Var):
             data = before
         return data
-
-    def _only_for_this(self, value: ir.Expr) -> Any:
-        """Returns the expression bound to a variable that is read only once."""
-        is_read_once = isinstance(value, relax.Var) and self._uses.get(value, 1) == 1
-        return self.lookup_binding(value) if is_read_once else None
 
     def _written(self, branch: _Branch) -> ir.Expr:
         rows, columns = branch.windows

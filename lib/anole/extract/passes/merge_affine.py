@@ -12,7 +12,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.fold_constants import value_of
-from anole.extract.passes.mutators import extents, read_counts, rewritten
+from anole.extract.passes.mutators import bound_for_one, extents, read_counts, rewritten
 
 _Values = NDArray[np.float64]
 
@@ -75,18 +75,13 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
 
     def _merged(self, step: _Affine) -> _Affine:
         """Merges a step with all preceding steps whose results nothing else reads."""
-        while (before := _step(self._only_for_this(step.data))) is not None:
+        while (before := _step(bound_for_one(self, self._uses, step.data))) is not None:
             step = _Affine(before.data, *step.after(before.scale, before.shift)[1:])
         return step
 
-    def _only_for_this(self, value: ir.Expr) -> ir.Expr | None:
-        """Returns the expression bound to a variable that is read only once; variables that this pass made are."""
-        is_read_once = isinstance(value, relax.Var) and self._uses.get(value, 1) == 1
-        return self.lookup_binding(value) if is_read_once else None
-
     def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
         """Returns the data's operator with scaled weights, or None where the scale cannot be folded."""
-        call = self._only_for_this(data)
+        call = bound_for_one(self, self._uses, data)
         if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op) or call.op.name not in _WEIGHTED:
             return None
         weight, results = value_of(call.args[1]), extents(call)[-1]

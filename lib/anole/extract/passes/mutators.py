@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
@@ -43,6 +44,18 @@ def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
     while isinstance(expr, relax.Var):
         expr = mutator.lookup_binding(expr)
     return expr
+
+
+def bound_for_one(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
+    """Returns the expression bound to a variable that is read only once, or that the mutator made; None for others.
+
+    Args:
+        mutator: the mutator whose new function contains the variable.
+        uses: how often each variable is read, see `read_counts`.
+        value: a variable; None is returned for any other expression.
+    """
+    is_read_once = isinstance(value, relax.Var) and uses.get(value, 1) == 1
+    return mutator.lookup_binding(value) if is_read_once else None
 
 
 def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
