@@ -238,8 +238,8 @@ def test_dies_with_its_master(tmp_path: Path) -> None:
     script = tmp_path / "master.py"
     script.write_text(
         "import os, signal, sys\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from test_worker import start_misbehaving\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "from tests.measure.test_worker import start_misbehaving\n"
         "from anole.measure.worker import Worker\n"
         "if __name__ == '__main__':\n"
         "    worker = Worker(start_misbehaving)\n"
