@@ -263,7 +263,8 @@ def compile_(
 @main.command()
 @click.argument("folder", type=_PATH)
 @click.option("--output", type=_PATH, help="Where the evaluation is written.")
-def evaluate(folder: Path, output: Path | None) -> None:
+@click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns of each engine.")
+def evaluate(folder: Path, output: Path | None, rounds: int) -> None:
     """Check and time the build in FOLDER.
 
     The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network.
@@ -271,10 +272,11 @@ def evaluate(folder: Path, output: Path | None) -> None:
     _guard(f"build {folder.name}")
     from anole.compile.redrawn import compile_redrawn
     from anole.documents.build import read_build
+    from anole.evaluate.interleave import Pace
     from anole.evaluate.stage import evaluate_network
 
     _spare_torch(read_build(folder).model_spec)
-    evaluate_network(folder, output or layout.evaluation_path(folder.name), compile_redrawn)
+    evaluate_network(folder, output or layout.evaluation_path(folder.name), compile_redrawn, Pace(rounds=rounds))
 
 
 @main.command()

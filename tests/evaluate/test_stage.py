@@ -18,6 +18,8 @@ from anole.evaluate.comparison import Comparison, relative_error
 from anole.evaluate.device import _latency
 from anole.evaluate.stage import evaluate_build
 
+from ..tiny_builds import run_python
+
 # TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
 SCRIPT = """
 import json, logging, os, shutil
@@ -250,3 +252,9 @@ def test_the_speedup_is_that_of_the_rounds_whatever_the_machine_does_between_the
     fast, slow = np.full(3, 1e-3), np.full(3, 2e-3)
     times = {"build": [fast, fast, slow, slow, slow], "torch": [2 * fast, 2 * fast, 2 * slow, 2 * slow, fast]}
     assert _latency("torch", Comparison(0.0, (1.0,), 0.0), times).speedup == pytest.approx(2.0)
+
+
+def test_engines_take_as_many_turns_as_asked(tiny_project: Path, tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.json"
+    run_python(tiny_project, "-m", "anole", "evaluate", "net", "--rounds", "2", "--output", str(path))
+    assert [latency.rounds for latency in read_evaluation(path).latencies] == [2, 2]

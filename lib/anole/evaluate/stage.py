@@ -37,12 +37,12 @@ _MOST_INEXACT = 3e-3
 """The error of a reference beyond which it allows nothing: noise in a layer's weights would not be found any more."""
 
 
-def evaluate_network(folder: Path, output: Path, compile_redrawn: CompileRedrawn) -> None:
+def evaluate_network(folder: Path, output: Path, compile_redrawn: CompileRedrawn, pace: Pace | None = None) -> None:
     """Evaluates a build, and then warns of its kernels that are far from the machine's roofline.
 
     Args and errors are those of `evaluate_build`.
     """
-    evaluate_build(folder, output, compile_redrawn=compile_redrawn)
+    evaluate_build(folder, output, pace=pace, compile_redrawn=compile_redrawn)
     warn_of_slow_kernels(folder)
 
 
