@@ -52,7 +52,9 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         transposed = self._transposed(right)
         if transposed is None:
             return call
-        return transposed_product(left, transposed)
+        product = transposed_product(left, transposed)
+        dtype = str(self.builder_.normalize(call).ty.dtype)
+        return product if dtype == str(left.ty.dtype) else relax.op.astype(self.builder_.emit(product), dtype)
 
     def _transposed(self, value: ir.Expr) -> ir.Expr | None:
         """Returns a value with its last two axes exchanged, or None where that would not make its rows contiguous.
