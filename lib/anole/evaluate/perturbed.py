@@ -48,7 +48,7 @@ class AveragedComparison:
     """How far a build is from a reference on nearby inputs; errors are the larger one of those of a `Comparison`.
 
     Attributes:
-        sensitivity: the error of the reference beside itself, with its inputs rounded anew: the root of the mean square.
+        sensitivity: the error of the reference beside itself with its inputs rounded anew; the root of the mean square.
         nearby_error: that of the build beside the reference, likewise.
         averaged_error: that of the mean of the build's outputs beside the mean of the reference's.
         draws: over how many inputs these means are.

@@ -123,7 +123,9 @@ def as_conv2d(workload: Workload) -> Conv2d:
         ConfigError: the workload has no constant weight to load into the accelerator's memory ahead, or is exact.
     """
     if not isinstance(workload, BatchMatmul) and workload.exact:
-        raise ConfigError(f"{workload.label}: the accelerator would quantise whole numbers again; this runs on the host")
+        raise ConfigError(
+            f"{workload.label}: the accelerator would quantise whole numbers again; this runs on the host"
+        )
     if isinstance(workload, BatchMatmul):
         raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")
     if isinstance(workload, Dense):

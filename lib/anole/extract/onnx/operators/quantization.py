@@ -74,7 +74,7 @@ def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
     """
     own, shape = shape_of(parameter), shape_of(data)
     if own in ((), (1,)):
-        # TVM would multiply by the reciprocal of a constant without axes, whose last bit may decide how data is rounded.
+        # TVM multiplies by the reciprocal of a constant without axes, whose last bit may decide how data is rounded.
         return call.builder.emit(relax.op.reshape(parameter, [1] * len(shape)))
     axis = normal_axis(call, int(call.attributes.get("axis", 1)), len(shape))
     if own == shape[axis : axis + 1]:

@@ -67,11 +67,11 @@ def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
     weight, recurrent = (_whole(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
     parts = exact_runs(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
     scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10), parts)
-    operands = [
+    w, r = (
         _centred(call, index, zeros) if known is None else const(known.transpose(0, 2, 1), dtype)
         for index, zeros, known, dtype in ((1, 9, weight, "float32"), (2, 11, recurrent, _narrowest(recurrent)))
-    ]
-    return _layer(call, "lstm", centred, *operands, scales)
+    )
+    return _layer(call, "lstm", centred, w, r, scales)
 
 
 def _whole(call: Call, index: int, zeros: int) -> NDArray[np.int32] | None:

@@ -74,7 +74,7 @@ def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
     has_zero = call.has(zero_index)
     shape = _zero_shape(call, index, zero_index, axis) if has_zero else ()
     if values is not None and (zeros is not None or not has_zero):
-        centred = values.astype(np.int32) - (zeros.astype(np.int32).reshape(shape) if has_zero else 0)
+        centred = values.astype(np.int32) - (0 if zeros is None else zeros.astype(np.int32).reshape(shape))
         return Factor(const(centred, "float32"), ((int(centred.min()), int(centred.max())),), centred)
     info = np.iinfo(dtype_of(data))
     if not has_zero:
@@ -106,9 +106,7 @@ def _is_rounded(call: Call, value: relax.Expr) -> bool:
     if _is_call(made, "relax.clip"):
         bounds = made.args[1:]
         return _is_rounded(call, made.args[0]) and all(float(bound.value).is_integer() for bound in bounds)
-    return _is_call(made, "relax.round") or (
-        _is_call(made, "relax.astype") and "int" in dtype_of(made.args[0])
-    )
+    return _is_call(made, "relax.round") or (_is_call(made, "relax.astype") and "int" in dtype_of(made.args[0]))
 
 
 def _made_by(call: Call, value: relax.Expr) -> Any:

@@ -160,7 +160,9 @@ def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
         return
 
     def flat(*at: Any) -> list[Any]:
-        return [reduce(lambda total, each: total * each[0] + each[1], zip([a.extent for a in axes], at, strict=True), 0)]
+        return [
+            reduce(lambda total, each: total * each[0] + each[1], zip([a.extent for a in axes], at, strict=True), 0)
+        ]
 
     schedule.transform_block_layout(rv, tirx.IndexMap.from_func(flat, ndim=len(axes)))
 

@@ -1,9 +1,9 @@
 """Lowers kernels for the CPU with TVM's own pipeline, but keeps vectors whole and local buffers on the stack.
 
-Three habits of TVM's pipeline make vectors scalar. It simplifies the indices of each axis before it joins them, so that a
-vector that passes the end of a row no longer looks contiguous. And it narrows the variables of loops to 32 bits before
-it partitions the loops, whose hints then name the wide variables; so an incomplete last vector spoils all others.
-It also does not know that processors round whole vectors.
+Three habits of TVM's pipeline make vectors scalar. It simplifies the indices of each axis before it joins them, so
+that a vector that passes the end of a row no longer looks contiguous. It narrows the variables of loops to 32 bits
+before it partitions the loops, whose hints then name the wide variables; so an incomplete last vector spoils all
+others. And it does not know that processors round whole vectors to whole numbers.
 
 TVM puts local buffers on the heap, and others from one KiB on. LLVM then cannot know that nothing else reads the
 accumulators of a register tile: they are allocated and cleared in every kernel, and if weights are prefetched, all of
