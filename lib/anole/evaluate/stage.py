@@ -28,7 +28,7 @@ CompileRedrawn = Callable[[Build, Path], Build]
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
 reference's outputs depend on the input. A reference that is itself farther from the truth is overruled by the
-network in double precision, from which the same is allowed, and one that multiplies rounding is compared on average, see
+network in double precision, from which the same is allowed. One that multiplies rounding is compared on average, see
 `anole.evaluate.perturbed`."""
 
 _AS_INEXACT = 3.0
