@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload, workload_from_json, workload_to_json
@@ -35,6 +37,14 @@ def test_a_workload_survives_its_plain_form(workload: Workload, label: str, flop
 )
 def test_keys_stay_while_operators_are_added(workload: Workload, key: str) -> None:
     assert Task(workload, TARGET, 1).key == key
+
+
+@pytest.mark.parametrize("workload", [CONV, Dense(4, 512, 1000)], ids=["conv2d", "dense"])
+def test_an_exact_product_is_another_task(workload: Conv2d | Dense) -> None:
+    exact = replace(workload, exact=True)
+    assert workload_from_json(workload_to_json(exact)) == exact
+    assert Task(exact, TARGET, 1).key != Task(workload, TARGET, 1).key
+    assert "exact" in exact.label and "exact" not in workload_to_json(workload)
 
 
 def test_transposing_is_another_task() -> None:

@@ -20,6 +20,8 @@ class Conv2d:
         constant_weight: whether the second operand is a constant of the network.
         padding: top, left, bottom, right.
         out_channels: channels of all groups together.
+        exact: whether data and weights are whole numbers, small enough that sums of their products in `dtype` are
+            exact; then nothing else may be computed, such as Winograd's transforms.
     """
 
     operator: ClassVar[str] = "conv2d"
@@ -37,6 +39,7 @@ class Conv2d:
     groups: int = 1
     dtype: str = "float32"
     layout: str = "NHWC"
+    exact: bool = False
 
     @property
     def out_height(self) -> int:
@@ -66,12 +69,18 @@ class Conv2d:
         if self.groups != 1:
             parts.append(f"g{self.groups}")
         parts.append(f"{self.height}x{self.width}")
+        if self.exact:
+            parts.append("exact")
         return " ".join(parts) + (f" n{self.batch}" if self.batch != 1 else "")
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights."""
+    """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights.
+
+    Attributes:
+        exact: as of a `Conv2d`.
+    """
 
     operator: ClassVar[str] = "dense"
     constant_weight: ClassVar[bool] = True
@@ -80,6 +89,7 @@ class Dense:
     in_features: int
     out_features: int
     dtype: str = "float32"
+    exact: bool = False
 
     @property
     def flop(self) -> int:
@@ -89,7 +99,10 @@ class Dense:
     @property
     def label(self) -> str:
         """A short name for people, such as ``dense 512->1000``."""
-        return f"dense {self.in_features}->{self.out_features}" + (f" n{self.batch}" if self.batch != 1 else "")
+        parts = [f"dense {self.in_features}->{self.out_features}"]
+        if self.exact:
+            parts.append("exact")
+        return " ".join(parts) + (f" n{self.batch}" if self.batch != 1 else "")
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,9 @@ WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, De
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
     """Returns the plain form of a workload, its operator first."""
-    return {"operator": workload.operator, **json.loads(canonical_json(asdict(workload)))}
+    plain = {"operator": workload.operator, **json.loads(canonical_json(asdict(workload)))}
+    # The keys of all other tasks are older than this field.
+    return {name: value for name, value in plain.items() if name != "exact" or value}
 
 
 def workload_from_json(plain: object) -> Workload:

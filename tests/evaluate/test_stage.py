@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from anole.documents.evaluation import Evaluation, read_evaluation
-from anole.errors import DocumentError
+from anole.documents.evaluation import Evaluation, Latency, read_evaluation
+from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison, relative_error
 from anole.evaluate.device import _latency
-from anole.evaluate.stage import evaluate_build
+from anole.evaluate.stage import _refuse_errors, evaluate_build
 
 from ..tiny_builds import run_python
 
@@ -213,6 +215,29 @@ def test_a_build_that_is_less_exact_than_its_references_is_refused(evaluated: tu
     assert "the outputs differ from those of torch" in errors["delicate_and_wrong"]
     evaluation = read(folder, "delicate_and_wrong")
     assert evaluation.exact_error is not None and evaluation.exact_error > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("averaged", "message"),
+    [
+        ({"averaged_error": 1e-3}, None),
+        ({"averaged_error": 4e-3}, "the means over 400 nearby inputs differ by 0.004, of which 0.003 may be chance"),
+        ({"nearby_error": 0.05}, "those of the reference differ by 0.01 if its inputs are rounded anew"),
+        ({"averaged_draws": 32}, "correctness is not shown beyond 0.011"),
+        ({"reference_sensitivity": None}, "at most 0.0001 is allowed"),
+    ],
+    ids=["right", "noise", "unexplained", "too few draws", "not compared"],
+)
+def test_a_sensitive_reference_allows_what_may_be_chance(averaged: dict[str, float], message: str | None) -> None:
+    latency = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
+    found = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (latency,))
+    compared = {"reference_sensitivity": 0.01, "nearby_error": 0.02, "averaged_error": 1e-3, "averaged_draws": 400}
+    evaluation = replace(found, **{**compared, **averaged})
+    if message is None:
+        _refuse_errors(Path("net"), evaluation, 1e-4)
+        return
+    with pytest.raises(BuildError, match=re.escape(message)):
+        _refuse_errors(Path("net"), evaluation, 1e-4)
 
 
 def test_noise_of_one_percent_is_refused_beside_an_inexact_reference(evaluated: tuple[Path, dict[str, str]]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import ir, relax, s_tir, te, tirx
+from tvm import ir, relax, s_tir, te, tirx, topi
 
 from anole.compile.passes.bias import legalize_add
 from anole.compile.passes.broadcast import keep_apart
@@ -133,7 +133,9 @@ class _Legalizer:
         if workload.constant_weight:
             weight = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
         func = bb.add_func(_definition(choice, workload, data.ty, weight.ty), workload.operator)
-        return relax.call_tir(func, [data, weight], relax.TensorType(call.ty.shape, workload.dtype))
+        result = relax.call_tir(func, [data, weight], relax.TensorType(call.ty.shape, workload.dtype))
+        dtype = str(call.ty.dtype)
+        return result if dtype == workload.dtype else bb.call_te(topi.cast, bb.emit(result), dtype)
 
 
 def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:

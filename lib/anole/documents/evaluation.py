@@ -54,6 +54,12 @@ class Evaluation:
         exact_error: the larger one of `relative_error` and `variation_error` against the same network in double
             precision; None where no reference was far away, or where it could not be computed.
         reference_exact_error: the same error of the most exact reference in single precision.
+        reference_sensitivity: the same error of a reference beside itself, with its inputs changed by a few units in
+            the last place, on many inputs near those of the comparison: the root of the mean square; None where no
+            reference was far away, or where the network in double precision decided.
+        nearby_error: that of the build beside the reference on the same inputs.
+        averaged_error: the same error of the means of both over such inputs.
+        averaged_draws: over how many inputs these means are.
     """
 
     build: str
@@ -67,6 +73,10 @@ class Evaluation:
     redrawn_error: float | None = None
     exact_error: float | None = None
     reference_exact_error: float | None = None
+    reference_sensitivity: float | None = None
+    nearby_error: float | None = None
+    averaged_error: float | None = None
+    averaged_draws: int | None = None
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -18,6 +18,7 @@ from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outpu
 from anole.evaluate.double_precision import compute_in_double
 from anole.evaluate.engines import build_engine, reference_engines, torch_engine
 from anole.evaluate.interleave import Pace, time_interleaved
+from anole.evaluate.perturbed import AveragedComparison, compare_means
 from anole.measure.site import Site, site_of
 from anole.targets.base import Device
 
@@ -76,6 +77,13 @@ class DeviceRunner:
             theirs = [compare_outputs(engine.compute_each(samples), exact) for engine in references]
         found = build_engine(folder, samples[0], runs_on, threads).compute_each(samples)
         return compare_outputs(found, exact), min(theirs, key=lambda comparison: comparison.error)
+
+    def compare_means(self, folder: Path, build: Build, reference: str) -> AveragedComparison:
+        """Compares a build with a reference on average over nearby inputs."""
+        samples, threads, runs_on = draw_samples(build), self.threads, self._target.runs_on
+        with reference_engines(build.model_spec, samples[0], threads, runs_on) as references:
+            engine = next(each for each in references if each.name == reference)
+            return compare_means(build_engine(folder, samples[0], runs_on, threads), engine, samples)
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Returns the outputs of a build, in order."""

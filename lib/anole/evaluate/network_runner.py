@@ -12,6 +12,7 @@ from anole.documents.build import Build
 from anole.documents.evaluation import Latency
 from anole.evaluate.comparison import Comparison
 from anole.evaluate.interleave import Pace
+from anole.evaluate.perturbed import AveragedComparison
 
 
 class NetworkRunner(Protocol):
@@ -65,6 +66,19 @@ class NetworkRunner(Protocol):
 
         Raises:
             BuildError: the build cannot be run, or the network cannot be computed in double precision.
+            ExtractError: the model, which is the reference, cannot be loaded.
+        """
+
+    def compare_means(self, folder: Path, build: Build, reference: str) -> AveragedComparison:
+        """Compares a build with a reference on average over nearby inputs; called only if not `is_exact`.
+
+        Args:
+            folder: folder of the build.
+            build: the build's description.
+            reference: the reference's name.
+
+        Raises:
+            BuildError: the build cannot be run.
             ExtractError: the model, which is the reference, cannot be loaded.
         """
 

@@ -14,6 +14,7 @@ from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, draw_inputs
 from anole.evaluate.interleave import Pace
 from anole.evaluate.network_runner import NetworkRunner
+from anole.evaluate.perturbed import LARGEST_CHANCE, MOST_SENSITIVE, chance
 from anole.evaluate.slow_kernels import warn_of_slow_kernels
 from anole.host.machine import host_facts, software_versions
 from anole.record import utc_now
@@ -27,7 +28,8 @@ CompileRedrawn = Callable[[Build, Path], Build]
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
 reference's outputs depend on the input. A reference that is itself farther from the truth is overruled by the
-network in double precision, from which the same is allowed."""
+network in double precision, from which the same is allowed. One that multiplies rounding is compared on average, see
+`anole.evaluate.perturbed`."""
 
 _AS_INEXACT = 3.0
 """How much farther than the most exact reference a build may be from the network in double precision: the order of a
@@ -89,6 +91,8 @@ def evaluate_build(
         if _far_references(evaluation, max_relative_error):
             own, reference = _exact_errors(runner, folder, build)
             evaluation = replace(evaluation, exact_error=own, reference_exact_error=reference)
+            if not _is_near_exact(evaluation, max_relative_error):
+                evaluation = _averaged(runner, folder, build, evaluation, max_relative_error)
     write_evaluation(output, evaluation)
     _log.info("%s: %.1f %% of the work is tuned", build.name, 100 * build.coverage.share)
     if not runner.is_exact:
@@ -142,6 +146,62 @@ def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[fl
     return own.error, reference.error
 
 
+def _averaged(runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, most: float) -> Evaluation:
+    """Returns the evaluation with the comparison of means with the first reference that is too far."""
+    reference = _far_references(evaluation, most)[0].reference
+    _log.info("%s: differs from %s; comparing both on many nearby inputs, which may take minutes", folder, reference)
+    try:
+        found = runner.compare_means(folder, build, reference)
+    except AnoleError as error:
+        _log.warning("%s: %s", build.name, error)
+        return evaluation
+    return replace(
+        evaluation,
+        reference_sensitivity=found.sensitivity,
+        nearby_error=found.nearby_error,
+        averaged_error=found.averaged_error,
+        averaged_draws=found.draws,
+    )
+
+
+def _is_near_exact(evaluation: Evaluation, most: float) -> bool:
+    """Whether a build is as near to the network in double precision as single precision lets it be."""
+    return evaluation.exact_error is not None and evaluation.exact_error <= _allowed(evaluation, most)
+
+
+def _chance(evaluation: Evaluation) -> float | None:
+    """Returns the largest error of means that may be chance; None if the reference's sensitivity explains no error."""
+    own, error, draws = evaluation.reference_sensitivity, evaluation.nearby_error, evaluation.averaged_draws
+    if own is None or error is None or draws is None or error > MOST_SENSITIVE * own:
+        return None
+    return chance(error, draws)
+
+
+def _is_near_on_average(evaluation: Evaluation) -> bool:
+    """Whether a build's means are as near to a reference's as chance lets them be, and noise would have been found."""
+    allowed, error = _chance(evaluation), evaluation.averaged_error
+    return allowed is not None and error is not None and error <= allowed <= LARGEST_CHANCE
+
+
+def _doubt(evaluation: Evaluation) -> str:
+    """Returns in words what else was found of a build that is too far from a reference."""
+    found, allowed = [], _chance(evaluation)
+    if evaluation.exact_error is not None:
+        found.append(f"{evaluation.exact_error:.2g} from those in double precision")
+    if evaluation.reference_sensitivity:
+        found.append(
+            f"those of the reference differ by {evaluation.reference_sensitivity:.2g} if its inputs are rounded anew"
+        )
+    if allowed is not None:
+        found.append(
+            f"the means over {evaluation.averaged_draws} nearby inputs differ by {evaluation.averaged_error:.2g}, "
+            f"of which {allowed:.2g} may be chance"
+        )
+        if allowed > LARGEST_CHANCE:
+            found.append(f"correctness is not shown beyond {allowed:.2g}")
+    return f" ({'; '.join(found)})" if found else ""
+
+
 def _allowed(evaluation: Evaluation, most: float) -> float:
     """Returns the largest error beside double precision: more where single precision itself is inexact."""
     of_reference = evaluation.reference_exact_error or 0.0
@@ -150,21 +210,28 @@ def _allowed(evaluation: Evaluation, most: float) -> float:
 
 def _refuse_errors(folder: Path, evaluation: Evaluation, most: float) -> None:
     """Raises a `BuildError` if outputs are too far from a reference's, and not near those in double precision."""
-    exact, allowed = evaluation.exact_error, _allowed(evaluation, most)
     for latency in _far_references(evaluation, most):
         errors = _errors(latency)
-        if exact is not None and exact <= allowed:
+        if _is_near_exact(evaluation, most):
             _log.warning(
                 "%s: the outputs differ from those of %s by %.2g, and from those in double precision by only %.2g; "
                 "the most exact reference differs from these by %.2g",
-                *(folder, latency.reference, max(errors.values()), exact, evaluation.reference_exact_error),
+                *(folder, latency.reference, max(errors.values())),
+                *(evaluation.exact_error, evaluation.reference_exact_error),
+            )
+            continue
+        if _is_near_on_average(evaluation):
+            _log.warning(
+                "%s: the outputs differ from those of %s by %.2g, and these by %.2g if its inputs are rounded anew; "
+                "the means over %d nearby inputs differ by only %.2g, which may be chance",
+                *(folder, latency.reference, max(errors.values()), evaluation.reference_sensitivity),
+                *(evaluation.averaged_draws, evaluation.averaged_error),
             )
             continue
         kind = next(kind for kind, error in errors.items() if not error <= most)
         raise BuildError(
             f"{folder}: the outputs differ from those of {latency.reference}: "
-            f"{kind} {errors[kind]:.2g}; at most {most:g} is allowed"
-            + ("" if exact is None else f" ({exact:.2g} from those in double precision)")
+            f"{kind} {errors[kind]:.2g}; at most {most:g} is allowed{_doubt(evaluation)}"
         )
     if not (evaluation.redrawn_error or 0.0) <= most:
         raise BuildError(

@@ -146,6 +146,7 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
         padding=(top, left, bottom, right),
         dilation=(int(attrs.dilation[0]), int(attrs.dilation[1])),
         groups=int(attrs.groups),
+        exact=_is_exact(call),
     )
 
 
@@ -153,7 +154,7 @@ def _dense(call: ir.Call) -> Dense | None:
     data, weight = (_shape(arg.ty) for arg in call.args)
     if data is None or weight is None or len(weight) != 2 or not data or not _has_constant_weight(call):
         return None
-    return Dense(batch=prod(data[:-1]), in_features=weight[0], out_features=weight[1])
+    return Dense(batch=prod(data[:-1]), in_features=weight[0], out_features=weight[1], exact=_is_exact(call))
 
 
 def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
@@ -182,12 +183,22 @@ def _calls(function: relax.Function) -> Iterator[ir.Call]:
 
 
 def _has_constant_weight(call: ir.Call) -> bool:
-    """Whether a call's weight is a constant, so that it can be packed, and all tensors are float32."""
+    """Whether a call's weight is a constant, so that it can be packed, and its operands are float32."""
     return isinstance(call.args[1], ir.GenericConst) and _is_float32(call)
 
 
 def _is_float32(call: ir.Call) -> bool:
-    return {str(ty.dtype) for ty in (call.ty, *(operand.ty for operand in operands_of(call)))} == {"float32"}
+    """Whether a call's operands are float32, and its result is computed in float32."""
+    operands = {str(operand.ty.dtype) for operand in operands_of(call)}
+    return operands == {"float32"} and (str(call.ty.dtype) == "float32" or _is_exact(call))
+
+
+def _is_exact(call: ir.Call) -> bool:
+    """Whether a product's operands are whole numbers; its result then is of an integer type, though computed in theirs.
+
+    See `anole.extract.onnx.operators.whole_products`.
+    """
+    return str(call.ty.dtype) == "int32"
 
 
 def _shape(ty: Any) -> tuple[int, ...] | None:

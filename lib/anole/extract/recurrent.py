@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,20 @@ from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of a quantised layer, whose data and weights are integers less their zero points, in float32.
+    """The scales of a quantised layer, whose data and weights are integers less their zero points.
+
+    Data and W are in float32, R is of the type that the recurrence names.
 
     Attributes:
         data: the data's scale, one number.
         weight, recurrent: the weights' scales, each of shape (directions, gates * hidden) or (directions, 1).
+        parts: runs of inputs whose products with W have sums that are exact in float32.
     """
 
     data: ir.Expr
     weight: ir.Expr
     recurrent: ir.Expr
+    parts: tuple[slice, ...]
 
 
 @dataclass(frozen=True)
@@ -95,13 +100,31 @@ class _Emitter:
         directions, inputs = own.directions, extents(self._operands.data)[-1]
         weight = self._reshaped(self._operands.weight, [directions, own.gates, own.hidden, inputs])
         weight = self._emit(relax.op.permute_dims(self._filled(weight, 2), [3, 0, 1, 2]))
-        found = self._emit(relax.op.matmul(self._operands.data, self._reshaped(weight, [inputs, self._columns])))
-        if scales is not None:
+        weight = self._reshaped(weight, [inputs, self._columns])
+        if scales is None:
+            found = self._emit(relax.op.matmul(self._operands.data, weight))
+        else:
+            found = self._emit(relax.op.astype(self._whole_product(weight, scales.parts), "float32"))
             columns = self._reshaped(self._by_gates(scales.weight, own.gates), [self._columns])
             found = self._emit(relax.op.multiply(found, self._emit(relax.op.multiply(scales.data, columns))))
         if self._operands.bias is not None:
             found = self._emit(relax.op.add(found, self._outer_bias()))
         return self._reshaped(found, [*extents(self._operands.data)[:2], directions, own.gates, own.padded])
+
+    def _whole_product(self, weight: ir.Expr, parts: Sequence[slice]) -> ir.Expr:
+        """Returns the product of whole numbers, of type int32; see `anole.extract.onnx.operators.whole_products`."""
+        data, rank = self._operands.data, len(extents(self._operands.data))
+        products = []
+        for part in parts:
+            own = data, weight
+            if len(parts) > 1:
+                axes = (rank - 1, 0)
+                own = tuple(
+                    self._emit(relax.op.strided_slice(each, [axis], [part.start], [part.stop]))
+                    for each, axis in zip(own, axes, strict=True)
+                )
+            products.append(self._emit(relax.op.matmul(*own, out_dtype="int32")))
+        return reduce(lambda total, product: self._emit(relax.op.add(total, product)), products)
 
     def _packed(self) -> ir.Expr:
         """Returns the weights R, block by block."""
@@ -152,7 +175,8 @@ class _Emitter:
         """Returns values with zeros behind the hidden units, which are along an axis."""
         shape = extents(value)
         shape[axis] = self._own.padded - self._own.hidden
-        return self._emit(relax.op.concat([value, _zeros(*shape)], axis)) if shape[axis] else value
+        zeros = _zeros(*shape, dtype=str(value.ty.dtype))
+        return self._emit(relax.op.concat([value, zeros], axis)) if shape[axis] else value
 
     def _reshaped(self, value: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         return value if extents(value) == list(shape) else self._emit(relax.op.reshape(value, list(shape)))
@@ -164,5 +188,5 @@ class _Emitter:
         return value if isinstance(value, relax.Var) else self._emit(value)
 
 
-def _zeros(*shape: int) -> ir.Expr:
-    return relax.const(np.zeros(shape, np.float32))
+def _zeros(*shape: int, dtype: str = "float32") -> ir.Expr:
+    return relax.const(np.zeros(shape, dtype), dtype)

@@ -155,6 +155,10 @@ def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
         "redrawn_error": evaluation.redrawn_error,
         "exact_error": evaluation.exact_error,
         "reference_exact_error": evaluation.reference_exact_error,
+        "reference_sensitivity": evaluation.reference_sensitivity,
+        "nearby_error": evaluation.nearby_error,
+        "averaged_error": evaluation.averaged_error,
+        "averaged_draws": evaluation.averaged_draws,
     }
     changes.entities.add(("evaluation", evaluation.build))
     if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):

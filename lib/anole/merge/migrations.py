@@ -315,6 +315,13 @@ def exact_errors_of_references(db: Database) -> None:
     _execute(db, "alter table evaluation add column reference_exact_error real;")
 
 
+@migrations()
+def averaged_errors(db: Database) -> None:
+    """Adds how much a reference's outputs depend on rounding, and how far a build's are from them on average."""
+    for column in ("reference_sensitivity real", "nearby_error real", "averaged_error real", "averaged_draws integer"):
+        _execute(db, f"alter table evaluation add column {column};")
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):

@@ -10,6 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anole.extract.load import load_model
+from anole.spec.entries import ModelSpec
+from anole.targets.shared.recurrence import Recurrence, recurrence_of
+
 from .test_operators import Network
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -101,3 +105,24 @@ def test_quantised_lstm(tmp_path: Path) -> None:
         )
         net.nodes[-1].domain = "com.microsoft"
     net.check(tmp_path, 1e-5)
+
+
+def test_recurrent_weights_of_a_quantised_lstm_stay_narrow(tmp_path: Path) -> None:
+    """Every step loads them all."""
+    for middle, dtype in ((128, "int8"), (3, "int16")):
+        net = Network(domains=("com.microsoft",))
+        weights = [net.weight(net.rng.integers(0, 256, (1, rows, 64)), "uint8") for rows in (6, 16)]
+        scale, point = net.weight([0.01]), net.weight([middle], "uint8")
+        rest = ["", "", "", "", "", scale, point, scale, point]
+        net.add("DynamicQuantizeLSTM", net.input(3, 1, 6), *weights, *rest, outputs=3, hidden_size=16)
+        net.nodes[-1].domain = "com.microsoft"
+        net.check(tmp_path, 1e-5)
+        (kernel,) = kernels_of(net, tmp_path)
+        assert kernel.weight_dtype == dtype
+
+
+def kernels_of(net: Network, folder: Path) -> list[Recurrence]:
+    """Returns the recurrent kernels of a network that was checked."""
+    spec = ModelSpec("net", f"onnx:{folder / 'net.onnx'}", {name: each.shape for name, each in net.inputs.items()})
+    functions = (func for _, func in load_model(spec).module.functions_items())
+    return [found for func in functions if (found := recurrence_of(func)) is not None]

@@ -101,3 +101,17 @@ def test_what_is_merged_computes_the_same(build: Any, expected: list[str]) -> No
 def test_what_is_no_product_or_sum_of_the_whole_stays(build: Any) -> None:
     module = module_of(build, X.shape)
     assert operators(merge_constants(module)) == operators(module)
+
+
+def rounded(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    """The last bit of the quotient may decide how it is rounded."""
+    return relax.op.round(builder.emit(relax.op.divide(x, const(1, 1, 1, 4))))
+
+
+def single(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    return relax.op.divide(builder.emit(relax.op.max(x)), const(1))
+
+
+@pytest.mark.parametrize("build", [rounded, single])
+def test_divisions_whose_last_bit_decides_or_that_save_nothing_stay(build: Any) -> None:
+    assert "divide" in operators(merge_constants(module_of(build, X.shape)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,7 @@ def test_the_first_convolution_is_the_hosts_unless_it_is_asked_for():
     assert not on_host.takes(CONV, 0) and on_host.takes(CONV, 1)
     assert on_vta.takes(CONV, 0)
     assert on_host.takes(Dense(1, 8, 8), 0)
+    assert not on_host.takes(Dense(1, 8, 8, exact=True), 0) and not on_host.takes(replace(CONV, exact=True), 1)
 
 
 @pytest.mark.parametrize(

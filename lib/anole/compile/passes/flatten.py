@@ -47,7 +47,10 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
     def _product(self, call: ir.Call, workload: Workload) -> ir.Expr:
         left, right = operands_of(call)
         left, right = self._shaped(left, data_shape(workload)), self._shaped(right, weight_shape(workload))
-        made = transposed_product(left, right) if is_transposed_product(call) else relax.op.matmul(left, right)
+        if is_transposed_product(call):
+            made = transposed_product(left, right)
+        else:
+            made = relax.op.matmul(left, right, out_dtype=call.attrs.out_dtype)
         return self._given_back(made, _extents(call))
 
     def _elementwise(self, call: ir.Call) -> ir.Expr:

@@ -20,7 +20,10 @@ from anole.spec.protobuf import OnnxFileError
 if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
 
-_ANCHORS = ("Conv", "ConvTranspose", "DynamicQuantizeLSTM", "GRU", "Gemm", "LSTM", "MatMul", "RNN")
+_ANCHORS = (
+    *("Conv", "ConvInteger", "ConvTranspose", "DynamicQuantizeLSTM", "GRU", "Gemm", "LSTM", "MatMul", "MatMulInteger"),
+    *("QLinearConv", "QLinearMatMul", "RNN"),
+)
 
 
 def import_onnx(model: ModelSpec) -> Imported:

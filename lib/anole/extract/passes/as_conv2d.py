@@ -112,7 +112,7 @@ def _row_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -
         "groups": int(attrs.groups),
     }
     if call.op.name == "relax.nn.conv1d":
-        return relax.op.nn.conv2d(*operands, **settings)
+        return relax.op.nn.conv2d(*operands, **settings, out_dtype=attrs.out_dtype)
     return relax.op.nn.conv2d_transpose(*operands, **settings, output_padding=_pair(attrs.output_padding, 0))
 
 
@@ -146,6 +146,7 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
         "padding": _borders(attrs.padding),
         "dilation": _last(attrs.dilation),
         "groups": groups,
+        "out_dtype": attrs.out_dtype,
     }
     products = [
         mutator.builder_.emit(relax.op.nn.conv2d(tap, relax.const(np.ascontiguousarray(part), dtype), **settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,8 @@ _STEPS: dict[str, Callable[[_Values], tuple[_Values, _Values]]] = {
 }
 """The scale and shift of each operator with a constant right operand."""
 
+_ROUNDING = ("relax.ceil", "relax.floor", "relax.round")
+
 _WEIGHTED = ("relax.nn.conv2d", "relax.matmul")
 
 
@@ -46,7 +49,8 @@ def merge_constants(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the NHWC module with at most one product and one sum in a row.
 
     A product is folded into the weights of the convolution or matrix product before it, if nothing else reads that
-    result. This also folds a batch-norm behind a bias. A division by constants counts as a product.
+    result. This also folds a batch-norm behind a bias. A division by constants counts as a product, except of a single
+    number, where it saves nothing, and where its result is rounded to a whole number: there the last bit may decide.
     """
     return rewritten(module, _Merger)
 
@@ -56,15 +60,18 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._uses = read_counts(module)
+        self._rounded = _rounded(module)
+        self._is_kept = False
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self._is_kept = binding.var in self._rounded
         super().visit_var_binding_(binding)
         self._uses[self.visit_expr(binding.var)] = self._uses[binding.var]
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
         step = _step(call)
-        if step is None:
+        if step is None or (call.op.name == "relax.divide" and (self._is_kept or prod(extents(call)) == 1)):
             return call
         merged = self._merged(step)
         weighted = None if (merged.scale == 1).all() else self._weighted(merged.data, merged.scale)
@@ -98,6 +105,14 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         if (scale != 1).any():
             data = self.builder_.emit(relax.op.multiply(data, _const(scale)))
         return relax.op.add(data, _const(shift)) if shift.any() else data
+
+
+def _rounded(module: tvm.IRModule) -> set[relax.Var]:
+    """Returns the variables that are rounded to whole numbers."""
+    functions = (func for _, func in module.functions_items() if isinstance(func, relax.Function))
+    values = (binding.value for func in functions for block in func.body.blocks for binding in block.bindings)
+    calls = (value for value in values if isinstance(value, ir.Call) and isinstance(value.op, ir.Op))
+    return {call.args[0] for call in calls if call.op.name in _ROUNDING and isinstance(call.args[0], relax.Var)}
 
 
 def _step(call: Any) -> _Affine | None:

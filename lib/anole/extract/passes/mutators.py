@@ -10,7 +10,7 @@ import tvm
 from tvm import ir, relax, tirx
 
 _BINARY = "add subtract multiply divide maximum minimum power equal not_equal greater greater_equal less less_equal"
-_UNARY = "abs astype clip erf exp log negative rsqrt sigmoid sqrt square tanh"
+_UNARY = "abs astype ceil clip erf exp floor log negative round rsqrt sigmoid sqrt square tanh"
 _ACTIVATIONS = "gelu gelu_tanh leakyrelu relu relu6 silu"
 
 ELEMENTWISE = tuple(

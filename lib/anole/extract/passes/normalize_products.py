@@ -39,6 +39,9 @@ def _subscripts(left: int, right: int) -> str:
     return f"{batch}yz,{batch[left - right :] if right > 2 else ''}xz->{batch}yx"
 
 
+_OF_ONE_NUMBER = ("relax.multiply", "relax.subtract")
+
+
 @mutator
 class _Absorber(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
@@ -52,12 +55,15 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         transposed = self._transposed(right)
         if transposed is None:
             return call
-        return transposed_product(left, transposed)
+        product = transposed_product(left, transposed)
+        dtype = str(self.builder_.normalize(call).ty.dtype)
+        return product if dtype == str(left.ty.dtype) else relax.op.astype(self.builder_.emit(product), dtype)
 
     def _transposed(self, value: ir.Expr) -> ir.Expr | None:
         """Returns a value with its last two axes exchanged, or None where that would not make its rows contiguous.
 
-        Between the value and its permutation, scaling and reshaping the batch axes are allowed.
+        Between the value and its permutation, scaling, subtracting a zero point, conversions and reshaping the batch
+        axes are allowed.
         """
         call = bound(self, value)
         if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
@@ -66,12 +72,13 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
             return self._permuted(call)
         shape = extents(call)
         splits_batch = call.op.name == "relax.reshape" and extents(call.args[0])[-2:] == shape[-2:]
-        scales = call.op.name == "relax.multiply" and prod(extents(call.args[1])) == 1
-        inner = self._transposed(call.args[0]) if splits_batch or scales else None
+        is_of_one = call.op.name in _OF_ONE_NUMBER and prod(extents(call.args[1])) == 1
+        alike = is_of_one or call.op.name == "relax.astype"
+        inner = self._transposed(call.args[0]) if splits_batch or alike else None
         if inner is None:
             return None
-        if scales:
-            return self.builder_.emit(relax.op.multiply(inner, call.args[1]))
+        if alike:
+            return self.builder_.emit(relax.Call(call.op, [inner, *call.args[1:]], call.attrs))
         return self.builder_.emit(relax.op.reshape(inner, (*shape[:-2], shape[-1], shape[-2])))
 
     def _permuted(self, call: ir.Call) -> ir.Expr | None:

@@ -63,6 +63,7 @@ class Recurrence:
         peepholes: whether an LSTM's gates see the cell.
         lengths: whether sequences have lengths of their own.
         quantized: whether the state is quantised to 8 bits in each step, see `parameters`.
+        weight_dtype: the type of the recurrent weights; a type of integers only if the layer is quantised.
     """
 
     cell: Cell
@@ -79,6 +80,7 @@ class Recurrence:
     peepholes: bool = False
     lengths: bool = False
     quantized: bool = False
+    weight_dtype: str = "float32"
 
     @property
     def directions(self) -> int:
@@ -112,7 +114,7 @@ class Recurrence:
         states = (self.directions, self.batch, self.hidden)
         found = [
             Parameter("projected", (*rows, self.directions, self.gates, self.padded)),
-            Parameter("recurrent", (self.directions, self.blocks, self.hidden, self.gates, LANES)),
+            Parameter("recurrent", (self.directions, self.blocks, self.hidden, self.gates, LANES), self.weight_dtype),
             Parameter("initial_h", states),
         ]
         if self.cell == "lstm":

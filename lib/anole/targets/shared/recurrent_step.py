@@ -108,7 +108,10 @@ class RecurrentStep(ABC):
             T.buffer_store(highs, tirx.max(highs[lane], state), [lane])
         low = reduce(tirx.min, (lows[lane] for lane in range(LANES)))
         high = reduce(tirx.max, (highs[lane] for lane in range(LANES)))
-        T.buffer_store(self._scale, (high - low) / _const(_LEVELS), [direction])
+        # TVM would multiply by the reciprocal of a constant, whose last bit may decide how a state is rounded.
+        levels = allocated(1, scope="local")
+        T.buffer_store(levels, _const(_LEVELS), [0])
+        T.buffer_store(self._scale, (high - low) / levels[0], [direction])
         scale = self._scale[direction]
         # States that are all 0 would divide by 0.
         T.buffer_store(highs, tirx.Select(scale > _const(0), scale, _const(1)), [0])
@@ -187,8 +190,8 @@ class RecurrentStep(ABC):
             row, unit = place[1:]
             factor = self._factor_at(step, (direction, row, source), gates)
             for gate in gates:
-                product = factor * weights[direction, unit // LANES, source, gate, unit % LANES]
-                T.buffer_store(self._sums, self._sums[sums(gate)] + product, sums(gate))
+                weight = weights[direction, unit // LANES, source, gate, unit % LANES].astype("float32")
+                T.buffer_store(self._sums, self._sums[sums(gate)] + factor * weight, sums(gate))
 
     def _factor_at(self, step: Value, place: Place, gates: Sequence[int]) -> Value:
         """Returns what the recurrent weights of some gates are multiplied with."""

@@ -120,8 +120,12 @@ def as_conv2d(workload: Workload) -> Conv2d:
     """Returns a workload as a convolution; a dense layer becomes a 1x1 convolution with one row of pixels for each row.
 
     Raises:
-        ConfigError: the workload has no constant weight to load into the accelerator's memory ahead.
+        ConfigError: the workload has no constant weight to load into the accelerator's memory ahead, or is exact.
     """
+    if not isinstance(workload, BatchMatmul) and workload.exact:
+        raise ConfigError(
+            f"{workload.label}: the accelerator would quantise whole numbers again; this runs on the host"
+        )
     if isinstance(workload, BatchMatmul):
         raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")
     if isinstance(workload, Dense):

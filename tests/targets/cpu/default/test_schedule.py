@@ -257,3 +257,8 @@ def graphs(draw: st.DrawFn) -> tirx.PrimFunc:
 @given(graphs(), st.sampled_from([Machine(2, 64), Machine(2, 16), Machine(3, 32)]))
 def test_random_graphs_keep_their_meaning(func: tirx.PrimFunc, machine: Machine) -> None:
     check(func, machine)
+
+
+def test_all_threads_reduce_a_whole_tensor_of_several_axes() -> None:
+    func = check(function(lambda data: topi.max(data, [0, 1, 2, 3]), (1, 32, 80, 24)))
+    assert {tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED} <= loop_kinds(func)

@@ -93,3 +93,12 @@ def test_a_loop_that_tvm_cannot_partition_stays_whole() -> None:
     result = tvm.runtime.tensor(np.empty((77, 80), "float32"))
     library["main"](tvm.runtime.tensor(data), result)
     np.testing.assert_array_equal(result.numpy(), np.pad(data, [(0, 0), (0, 3)]))
+
+
+def test_whole_vectors_are_rounded() -> None:
+    source = te.placeholder((64,), "float32", name="source")
+    rounded = te.compute(source.shape, lambda i: tirx.nearbyint(source[i]), name="rounded")
+    sch = s_tir.Schedule(te.create_prim_func([source, rounded], "int64"))
+    (loop,) = sch.get_loops(sch.get_sblock("rounded"))
+    sch.vectorize(sch.split(loop, [None, 16])[1])
+    assert "<16 x float> @llvm.nearbyint" in ir_of(sch.mod["main"], TARGET.compiler_pipeline())

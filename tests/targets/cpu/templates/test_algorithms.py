@@ -56,6 +56,12 @@ def test_an_exact_target_has_none() -> None:
     assert EXACT.template_version(LAYER) == 1
 
 
+def test_an_exact_convolution_has_none() -> None:
+    workload = replace(LAYER, exact=True)
+    assert TARGET.space(workload).algorithms == ("",)
+    assert TARGET.template_version(workload) == 1
+
+
 def test_weights_of_one_shape_are_packed_alike() -> None:
     space, template, packed = TARGET.space(LAYER), TARGET.template(LAYER), dict[tuple[int, ...], Any]()
     weight = np.random.default_rng(0).standard_normal(weight_shape(LAYER), dtype=np.float32)

@@ -178,3 +178,9 @@ def taken_by(target: CudaTarget, workload: Workload, config: Config) -> dict[str
         "many blocks along x": (loops["blockIdx.x"], limits.grid_x),
         "many blocks along y": (loops["blockIdx.y"], limits.grid_y),
     }
+
+
+def test_an_exact_convolution_is_never_transformed() -> None:
+    workload = Conv2d(1, 28, 28, 128, 128, (3, 3), padding=PADDED, exact=True)
+    assert TARGET.space(workload).algorithms == ("",)
+    assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None

@@ -85,17 +85,27 @@ def is_inside(places: Sequence[Any], image: Sequence[int]) -> Any:
     return tirx.all(*(tirx.all(p >= 0, p < size) for p, size in zip(places, image, strict=True)))
 
 
+def groups_of(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
+    """Returns the groups of a convolution of data and weights of these shapes.
+
+    Raises:
+        Unsupported: the shapes contradict each other.
+    """
+    groups = int(call.attributes.get("group", 1))
+    if data[1] != weight[1] * groups or weight[0] % groups:
+        raise refuse(call, f"found {data[1]} channels, {groups} groups and weights {list(weight)}")
+    return groups
+
+
 def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
     """Returns the convolution of an operator with the attributes of Conv, in the data's type; both types agree.
 
     Raises:
         Unsupported: the shapes contradict each other.
     """
-    batch, channels, *image = shape_of(data)
+    batch, _, *image = shape_of(data)
     outputs, depth, *kernel_shape = shape_of(weight)
-    groups = int(call.attributes.get("group", 1))
-    if channels != depth * groups or outputs % groups:
-        raise refuse(call, f"found {channels} channels, {groups} groups and weights {list(shape_of(weight))}")
+    groups = groups_of(call, shape_of(data), shape_of(weight))
     window = Window.of(call, kernel_shape, image)
     extents = (batch, outputs, *window.outputs(image))
 

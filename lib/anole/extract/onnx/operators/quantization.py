@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.convolution import convolve
-from anole.extract.onnx.operators.kernels import cast, const, dtype_of, normal_axis, refuse, shape_of, taken_along
+from anole.extract.onnx.operators.kernels import (
+    cast,
+    const,
+    dtype_of,
+    kernel,
+    normal_axis,
+    refuse,
+    shape_of,
+    taken_along,
+)
+from anole.extract.onnx.operators.whole_products import convolve_whole, factor, multiply_whole
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
@@ -22,13 +31,15 @@ def _quantize(call: Call) -> relax.Expr:
     return _saturated(call, data, cast(call, scale, dtype_of(data)), zero, dtype)
 
 
-def _saturated(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr:
-    """Returns numbers divided by a scale, rounded to the nearest even number, shifted and clipped."""
+def _saturated(
+    call: Call, data: relax.Expr, scale: relax.Expr | None, zero: relax.Expr | None, dtype: str
+) -> relax.Expr:
+    """Returns numbers divided by a scale, if any, rounded to the nearest even number, shifted and clipped."""
     if dtype not in _INTEGERS:
         raise refuse(call, f"found {dtype}; allowed: {', '.join(_INTEGERS)}")
     emit = call.builder.emit
     wide = dtype_of(data) if dtype_of(data) == "float64" else "float32"
-    divided = cast(call, emit(relax.op.divide(data, scale)), wide)
+    divided = cast(call, data if scale is None else emit(relax.op.divide(data, scale)), wide)
     rounded = emit(relax.op.round(divided))
     if zero is not None:
         rounded = emit(relax.op.add(rounded, cast(call, zero, wide)))
@@ -63,7 +74,8 @@ def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
     """
     own, shape = shape_of(parameter), shape_of(data)
     if own in ((), (1,)):
-        return call.builder.emit(relax.op.reshape(parameter, []))
+        # TVM multiplies by the reciprocal of a constant without axes, whose last bit may decide how data is rounded.
+        return call.builder.emit(relax.op.reshape(parameter, [1] * len(shape)))
     axis = normal_axis(call, int(call.attributes.get("axis", 1)), len(shape))
     if own == shape[axis : axis + 1]:
         return call.builder.emit(relax.op.reshape(parameter, [1] * axis + [*own] + [1] * (len(shape) - axis - 1)))
@@ -81,45 +93,36 @@ def _dynamic_quantize(call: Call) -> list[relax.Expr]:
 def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
     """Returns data quantised to uint8, so that 0 is exact, with their scale and zero point."""
     emit = call.builder.emit
-    zero, most = const(0, "float32"), const(255, "float32")
-    high = emit(relax.op.maximum(emit(relax.op.max(data)), zero))
-    low = emit(relax.op.minimum(emit(relax.op.min(data)), zero))
-    scale = emit(relax.op.divide(emit(relax.op.subtract(high, low)), most))
-    # Data that are all 0 would divide by 0.
-    divisor = emit(relax.op.where(emit(relax.op.equal(scale, zero)), const(1, "float32"), scale))
-    start = emit(relax.op.round(emit(relax.op.divide(emit(relax.op.negative(low)), divisor))))
-    point = cast(call, emit(relax.op.clip(start, 0, 255)), "uint8")
+    # A parameter of the kernel, since TVM would multiply by the reciprocal of a constant.
+    ends = emit(relax.op.min(data)), emit(relax.op.max(data)), const(255, "float32")
+    found = kernel(call, _parameters, *ends)
+    scale, divisor, point = (emit(relax.TupleGetItem(found, index)) for index in range(3))
     return [_saturated(call, data, divisor, point, "uint8"), scale, point]
 
 
-def _centred(call: Call, index: int, zero_index: int, axis: int) -> relax.Expr:
-    """Returns integers without their zero point, which is one number or one for each index along an axis."""
-    data = cast(call, call.input(index), "int32")
-    if not call.has(zero_index):
-        return data
-    zero, rank = call.input(zero_index), len(call.shape(index))
-    own = shape_of(zero)
-    if own in ((), (1,)):
-        zero = call.builder.emit(relax.op.reshape(zero, []))
-    elif len(own) == 1:
-        if own[0] != call.shape(index)[axis]:
-            raise refuse(call, f"found {own[0]} zero points for {call.shape(index)[axis]} indices")
-        zero = call.builder.emit(relax.op.reshape(zero, [own[0] if i == axis % rank else 1 for i in range(rank)]))
-    return call.builder.emit(relax.op.subtract(data, cast(call, zero, "int32")))
+def _parameters(least: te.Tensor, most: te.Tensor, levels: te.Tensor) -> list[te.Tensor]:
+    """Returns the scale of data between two numbers, what the data is divided by, and its zero point."""
+    zero, one = tirx.const(0, "float32"), tirx.const(1, "float32")
+    low, high = tirx.min(least(), zero), tirx.max(most(), zero)
+    scale = te.compute((), lambda: (high - low) / levels(), "scale")
+    # Data that are all 0 would divide by 0.
+    divisor = te.compute((), lambda: tirx.Select(scale() == zero, one, scale()), "divisor")
+    point = te.compute((), lambda: tirx.min(tirx.nearbyint(-low / divisor()), levels()).astype("uint8"), "point")
+    return [scale, divisor, point]
 
 
 def _conv_integer(call: Call) -> relax.Expr:
-    return convolve(call, _centred(call, 0, 2, 1), _centred(call, 1, 3, 0))
+    return convolve_whole(call, factor(call, 0, 2, 1), factor(call, 1, 3, 0))
 
 
 def _matmul_integer(call: Call) -> relax.Expr:
-    return call.builder.emit(relax.op.matmul(_centred(call, 0, 2, -2), _centred(call, 1, 3, -1)))
+    return multiply_whole(call, factor(call, 0, 2, -2), factor(call, 1, 3, -1))
 
 
 def _qlinear_conv(call: Call) -> relax.Expr:
     rank = len(call.shape(0))
     emit = call.builder.emit
-    product = convolve(call, _centred(call, 0, 2, 1), _centred(call, 3, 5, 0))
+    product = convolve_whole(call, factor(call, 0, 2, 1), factor(call, 3, 5, 0))
     if call.has(8):
         bias = emit(relax.op.reshape(call.input(8), [1, *call.shape(8), *[1] * (rank - 2)]))
         product = emit(relax.op.add(product, bias))
@@ -127,8 +130,8 @@ def _qlinear_conv(call: Call) -> relax.Expr:
 
 
 def _qlinear_matmul(call: Call) -> relax.Expr:
-    left, right = _centred(call, 0, 2, -2), _centred(call, 3, 5, -1)
-    return _rescaled(call, call.builder.emit(relax.op.matmul(left, right)), (1, 4, 6, 7), -1)
+    product = multiply_whole(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1))
+    return _rescaled(call, product, (1, 4, 6, 7), -1)
 
 
 def _rescaled(call: Call, product: relax.Expr, indices: tuple[int, int, int, int], axis: int) -> relax.Expr:
@@ -157,7 +160,7 @@ def _rescaled(call: Call, product: relax.Expr, indices: tuple[int, int, int, int
     zero = call.input(indices[3])
     if shape_of(zero) not in ((), (1,)):
         raise refuse(call, "only one zero point of the result is supported")
-    return _saturated(call, scaled, const(1, "float32"), emit(relax.op.reshape(zero, [])), dtype_of(zero))
+    return _saturated(call, scaled, None, emit(relax.op.reshape(zero, [])), dtype_of(zero))
 
 
 CONVERTERS: dict[str, Converter] = {

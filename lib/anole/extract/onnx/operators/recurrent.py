@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tvm import relax
 
 from anole.extract.onnx.operators.call import Call, Converter
 from anole.extract.onnx.operators.kernels import cast, const, dtype_of, refuse
 from anole.extract.onnx.operators.quantization import dynamic_quantize
+from anole.extract.onnx.operators.whole_products import exact_runs, whole_float
 from anole.extract.recurrent import Operands, Scales, emit_recurrence
 from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence
 from anole.targets.shared.recurrent_cell import ACTIVATIONS
@@ -61,10 +63,32 @@ def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
     """
     emit = call.builder.emit
     data, scale, zero = dynamic_quantize(call, call.input(0))
-    centred = emit(relax.op.subtract(cast(call, data, "float32"), cast(call, zero, "float32")))
-    weight, recurrent = (_centred(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
-    scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10))
-    return _layer(call, "lstm", centred, weight, recurrent, scales)
+    centred = emit(relax.op.subtract(whole_float(call, data), whole_float(call, zero)))
+    weight, recurrent = (_whole(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
+    parts = exact_runs(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
+    scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10), parts)
+    w, r = (
+        _centred(call, index, zeros) if known is None else const(known.transpose(0, 2, 1), dtype)
+        for index, zeros, known, dtype in ((1, 9, weight, "float32"), (2, 11, recurrent, _narrowest(recurrent)))
+    )
+    return _layer(call, "lstm", centred, w, r, scales)
+
+
+def _whole(call: Call, index: int, zeros: int) -> NDArray[np.int32] | None:
+    """Returns constant integer weights, of shape (directions, inputs, columns), less their zero points, or None."""
+    weight, points = call.constant(index), call.constant(zeros)
+    if weight is None or (points is None and call.has(zeros)):
+        return None
+    found = weight.astype(np.int32)
+    return found if points is None else found - points.astype(np.int32).reshape(len(found), 1, -1)
+
+
+def _narrowest(weight: NDArray[np.int32] | None) -> str:
+    """Returns the type in which recurrent weights are kept: each step loads all of them."""
+    if weight is None:
+        return "float32"
+    info = np.iinfo(np.int8)
+    return "int8" if info.min <= weight.min(initial=0) and weight.max(initial=0) <= info.max else "int16"
 
 
 def _centred(call: Call, index: int, zeros: int) -> relax.Expr:
@@ -110,6 +134,7 @@ def _layer(
         batch_first=batch_first,
         axes="ntd" if batch_first else "tdn",
         quantized=scales is not None,
+        weight_dtype=dtype_of(recurrent),
     )
     lengths = _lengths(call, recurrence)
     optional = {name: call.input(index) for name, index in _optional(cell).items() if call.has(index)}

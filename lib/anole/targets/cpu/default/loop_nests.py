@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 from math import prod
 from typing import Any
 
-from tvm import s_tir
+from tvm import s_tir, tirx
 
 from anole.targets.cpu.default.access import Axis, Block, describe_block
 from anole.targets.cpu.device.lowering import PARTITION
@@ -82,6 +84,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
     """Reduces along a contiguous axis: first to a vector of partial results for each row, then over its lanes."""
+    _join_axes(schedule, rv)
     block = described_block(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
     position = row_axis(axes)
@@ -146,6 +149,22 @@ def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) ->
             fused = schedule.fuse(loops[position - 1], loops[position])
             loops = [*loops[: position - 1], fused, *loops[position + 1 :]]
     return loops, axes
+
+
+def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
+    """Gives a block that reduces all of a tensor one axis, since a block made by rfactor keeps the axes of before."""
+    axes = described_block(schedule, rv).axes
+    if len(axes) == 1 or not all(axis.reduction for axis in axes):
+        return
+    if not all(outer.wraps(inner) for outer, inner in pairwise(axes)):
+        return
+
+    def flat(*at: Any) -> list[Any]:
+        return [
+            reduce(lambda total, each: total * each[0] + each[1], zip([a.extent for a in axes], at, strict=True), 0)
+        ]
+
+    schedule.transform_block_layout(rv, tirx.IndexMap.from_func(flat, ndim=len(axes)))
 
 
 def even_width(extent: int, widest: int, lanes: int) -> int:

@@ -1,8 +1,9 @@
 """Lowers kernels for the CPU with TVM's own pipeline, but keeps vectors whole and local buffers on the stack.
 
-Two habits of TVM's pipeline make vectors scalar. It simplifies the indices of each axis before it joins them, so that a
-vector that passes the end of a row no longer looks contiguous. And it narrows the variables of loops to 32 bits before
-it partitions the loops, whose hints then name the wide variables; so an incomplete last vector spoils all others.
+Three habits of TVM's pipeline make vectors scalar. It simplifies the indices of each axis before it joins them, so
+that a vector that passes the end of a row no longer looks contiguous. It narrows the variables of loops to 32 bits
+before it partitions the loops, whose hints then name the wide variables; so an incomplete last vector spoils all
+others. And it does not know that processors round whole vectors to whole numbers.
 
 TVM puts local buffers on the heap, and others from one KiB on. LLVM then cannot know that nothing else reads the
 accumulators of a register tile: they are allocated and cleared in every kernel, and if weights are prefetched, all of
@@ -17,13 +18,15 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""
 
 _NAME = "anole.cpu"
+
+ir.register_op_attr("tirx.nearbyint", "TVectorizable", True)
 
 _LARGEST_BYTES = 1 << 14
 """Upper bound for a buffer on the stack: a register tile, or a tile's transform. A thread's stack has megabytes."""

@@ -31,7 +31,7 @@ VERSIONS = {
 
 def has_choice(w: Conv2d, exact: bool) -> bool:
     """Returns whether Winograd is an option; it is not if a convolution must be computed exactly as defined."""
-    return winograd.can_winograd(w) and not exact
+    return winograd.can_winograd(w) and not exact and not w.exact
 
 
 def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:

@@ -16,7 +16,7 @@ from anole.task import Conv2d
 
 def has_choice(w: Conv2d) -> bool:
     """Returns whether a convolution may be direct or Winograd's."""
-    return can_winograd(w) and not is_depthwise(w)
+    return can_winograd(w) and not is_depthwise(w) and not w.exact
 
 
 @cache

@@ -1,0 +1,144 @@
+"""Compares a build with a reference that multiplies rounding, by the means of their outputs on many nearby inputs.
+
+A network that quantises what it has computed decides at each value between two neighbours. One unit in the last place
+of a sigmoid may change a decision, which changes others behind it: the outputs of two right implementations then differ
+on many inputs, and as much as those of one of them do on inputs that differ by rounding alone. On other inputs nearby,
+other decisions change. So the differences of right implementations are random and their mean over many inputs is small,
+while noise in a layer's weights changes all outputs alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.evaluate.comparison import compare_outputs
+from anole.evaluate.engines import Engine
+
+LARGEST_CHANCE = 3e-3
+"""The largest difference of means that may be called chance: beyond it, noise in weights would not be found."""
+
+MOST_SENSITIVE = 3.0
+"""How many times as far from the reference a build may be as the reference is from itself, with inputs rounded anew."""
+
+_DEVIATIONS = 3.0
+"""How many standard deviations apart the means of two right implementations may be."""
+
+_LEAST_DRAWS, _MOST_DRAWS = 32, 1024
+_MOST_S = 300.0
+"""About how long the draws may take, at whose end there may be too few."""
+
+_NEARBY = 1e-3
+"""The relative noise of nearby inputs: enough to change how some of them are rounded to 8 bits."""
+
+_UNITS = 4
+"""The most units in the last place by which an input is rounded anew."""
+
+Arrays = Sequence[NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class AveragedComparison:
+    """How far a build is from a reference on nearby inputs; errors are the larger one of those of a `Comparison`.
+
+    Attributes:
+        sensitivity: the error of the reference beside itself with its inputs rounded anew; the root of the mean square.
+        nearby_error: that of the build beside the reference, likewise.
+        averaged_error: that of the mean of the build's outputs beside the mean of the reference's.
+        draws: over how many inputs these means are.
+    """
+
+    sensitivity: float
+    nearby_error: float
+    averaged_error: float
+    draws: int
+
+
+def chance(nearby_error: float, draws: int) -> float:
+    """Returns the largest error of means that may be chance, where single outputs differ at random by so much."""
+    return _DEVIATIONS * nearby_error / sqrt(draws)
+
+
+def compare_means(build: Engine, reference: Engine, samples: Sequence[Arrays]) -> AveragedComparison:
+    """Compares a build with a reference on nearby inputs.
+
+    There are as many draws as it takes to find noise, if that is possible within some time. Where a build is farther
+    from the reference than the latter's sensitivity explains, there are only a few.
+
+    Args:
+        build: the build.
+        reference: the reference.
+        samples: the inputs near which others are drawn; only those of floating-point types are changed.
+    """
+    began_s, totals = time.monotonic(), _Totals()
+    own_squares, squares = [], []
+    for draw in range(_LEAST_DRAWS):
+        inputs = _nearby(samples, draw)
+        found, expected = totals.add(build.compute_each(inputs), reference.compute_each(inputs))
+        squares.append(compare_outputs(found, expected).error ** 2)
+        again = reference.compute_each([rounded_anew(each, draw) for each in inputs])
+        own_squares.append(compare_outputs(again, expected).error ** 2)
+    sensitivity, nearby_error = (sqrt(sum(each) / len(each)) for each in (own_squares, squares))
+    if nearby_error <= MOST_SENSITIVE * sensitivity:
+        per_draw_s = (time.monotonic() - began_s) / _LEAST_DRAWS
+        needed = ceil(min((_DEVIATIONS * nearby_error / LARGEST_CHANCE) ** 2, _MOST_DRAWS))
+        for draw in range(_LEAST_DRAWS, min(needed, int(_MOST_S / max(per_draw_s, 1e-9)))):
+            inputs = _nearby(samples, draw)
+            totals.add(build.compute_each(inputs), reference.compute_each(inputs))
+    averaged_error = compare_outputs(*totals.means()).error
+    return AveragedComparison(sensitivity, nearby_error, averaged_error, totals.draws)
+
+
+class _Totals:
+    """The sums of the outputs of a build and of a reference."""
+
+    def __init__(self) -> None:
+        self.draws = 0
+        self._sums: list[list[list[NDArray[np.float64]]]] = []
+
+    def add(self, *outputs: list[list[NDArray[Any]]]) -> tuple[list[list[NDArray[Any]]], ...]:
+        """Adds the outputs of both for each sample, and returns them."""
+        wide = [[[np.asarray(array, np.float64) for array in sample] for sample in engine] for engine in outputs]
+        if self.draws:
+            for sums, engine in zip(self._sums, wide, strict=True):
+                for totals, sample in zip(sums, engine, strict=True):
+                    totals[:] = map(np.add, totals, sample)
+        else:
+            self._sums = wide
+        self.draws += 1
+        return outputs
+
+    def means(self) -> list[list[list[NDArray[np.float64]]]]:
+        """Returns the mean outputs of both."""
+        return [[[total / self.draws for total in sample] for sample in engine] for engine in self._sums]
+
+
+def rounded_anew(inputs: Arrays, seed: int) -> list[NDArray[Any]]:
+    """Returns inputs with each number changed by a few units in the last place, at random."""
+    rng = np.random.default_rng(seed)
+    return [
+        np.asarray(array + rng.integers(-_UNITS, _UNITS + 1, array.shape) * np.spacing(np.abs(array)), array.dtype)
+        if array.dtype.kind == "f"
+        else array
+        for array in inputs
+    ]
+
+
+def _nearby(samples: Sequence[Arrays], draw: int) -> list[list[NDArray[Any]]]:
+    """Returns inputs with some relative noise."""
+    rng = np.random.default_rng(draw)
+    return [
+        [
+            np.asarray(array * (1 + _NEARBY * rng.standard_normal(array.shape)), array.dtype)
+            if array.dtype.kind == "f"
+            else array
+            for array in inputs
+        ]
+        for inputs in samples
+    ]

@@ -1,0 +1,149 @@
+"""Products of 8-bit numbers are computed in float32 without any error, split where their sums would be too large."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import helper
+
+from anole.extract.load import load_model
+from anole.extract.onnx.operators.whole_products import exact_runs
+from anole.spec.entries import ModelSpec
+from anole.task import Conv2d, Dense, Workload
+
+from .test_operators import Network
+
+BYTES = np.iinfo(np.uint8)
+
+
+def workloads(net: Network, folder: Path) -> list[Workload]:
+    """Returns those of a network, one for each call."""
+    from anole.extract.graph import find_layers
+
+    model = net._model()
+    onnx.save(model, folder / "net.onnx")
+    spec = ModelSpec("net", f"onnx:{folder / 'net.onnx'}", {name: each.shape for name, each in net.inputs.items()})
+    return [layer.workload for layer in find_layers(load_model(spec))]
+
+
+def largest(*shape: int) -> NDArray[np.uint8]:
+    """Returns data whose products with the greatest weights have the greatest sums, and are odd."""
+    return np.full(shape, BYTES.max, np.uint8)
+
+
+def convolution(net: Network, channels: int, weight: NDArray[Any], *image: int, **attributes: Any) -> None:
+    data = net.given(largest(1, channels, *image))
+    net.add("ConvInteger", data, net.weight(weight, "int8"), **attributes)
+
+
+@pytest.mark.parametrize(("channels", "parts"), [(500, 1), (600, 2), (1100, 3)])
+def test_channels_are_split_only_as_often_as_exactness_needs(tmp_path: Path, channels: int, parts: int) -> None:
+    net = Network(10)
+    convolution(net, channels, np.full((3, channels, 1, 1), 127), 2, 3)
+    net.check(tmp_path, 0)
+    found = workloads(net, tmp_path)
+    assert len(found) == parts and all(isinstance(each, Conv2d) and each.exact for each in found)
+
+
+def test_weights_of_both_signs_need_fewer_parts(tmp_path: Path) -> None:
+    net = Network(10)
+    signs = np.tile([1, -1], 500)[:, None, None]
+    convolution(net, 1000, np.broadcast_to(127 * signs, (3, 1000, 1, 1)), 2, 3)
+    assert len(workloads(net, tmp_path)) == 1
+
+
+def test_convolutions_of_any_kind_are_exact(tmp_path: Path) -> None:
+    net = Network(10)
+    rng = net.rng
+    convolution(net, 4, rng.integers(-128, 128, (6, 2, 3, 3)), 7, 6, group=2, strides=[2, 1], pads=[0, 1, 2, 1])
+    convolution(net, 3, rng.integers(-128, 128, (5, 3, 4)), 9, dilations=[2], pads=[3, 3])
+    convolution(net, 2, rng.integers(-128, 128, (3, 2, 2, 3, 3)), 4, 5, 6, pads=[1] * 6)
+    convolution(net, 1200, np.full((4, 600, 1, 1), 127), 2, 2, group=2)
+    convolution(net, 1, np.full((2, 1, 30, 30), 127), 31, 31)
+    net.check(tmp_path, 0)
+    # A window that is too large, and groups that would have to be split, are left to integers.
+    assert len(workloads(net, tmp_path)) == 3
+
+
+def test_no_exact_convolution_is_transformed(tmp_path: Path) -> None:
+    """Winograd's transforms round."""
+    from anole.space import ALGORITHM
+    from anole.targets.cpu.settings import describe_cpu
+    from anole.targets.cpu.target import CpuTarget
+
+    net = Network(10)
+    convolution(net, 32, net.rng.integers(-9, 9, (32, 32, 3, 3)), 28, 28, pads=[1] * 4)
+    (workload,) = workloads(net, tmp_path)
+    assert ALGORITHM not in CpuTarget(describe_cpu()).default_config(workload)
+
+
+def test_products_of_computed_tensors_are_split_by_their_types(tmp_path: Path) -> None:
+    net = Network(10)
+    left, right = net.given(largest(2, 3, 600)), net.given(largest(2, 600, 4))
+    net.add("MatMulInteger", left, right)
+    net.check(tmp_path, 0)
+    assert [each.operator for each in workloads(net, tmp_path)] == ["batch_matmul"] * 3
+
+
+def test_a_transposed_operand_is_read_as_it_lies(tmp_path: Path) -> None:
+    net = Network(10)
+    left, right = net.given(largest(2, 3, 100)), net.given(largest(2, 4, 100))
+    net.add("Transpose", right, perm=[0, 2, 1])
+    net.add("MatMulInteger", left, "0_Transpose_0", "", net.given(np.array(5, np.uint8)))
+    net.check(tmp_path, 0)
+    (workload,) = workloads(net, tmp_path)
+    assert workload.transpose_right
+
+
+def test_dense_layers_are_split_by_their_weights_and_zero_points(tmp_path: Path) -> None:
+    net = Network(10)
+    zero = net.given(np.array(3, np.uint8))
+    net.add("MatMulInteger", net.given(largest(3, 700)), net.weight(np.full((700, 5), 127), "int8"), zero)
+    net.add("MatMulInteger", net.given(largest(3, 700)), net.weight(np.full((700, 5), 9), "uint8"), zero)
+    net.check(tmp_path, 0)
+    found = workloads(net, tmp_path)
+    assert len(found) == 3 and all(isinstance(each, Dense) and each.exact for each in found)
+
+
+def test_scales_are_not_merged_into_whole_weights(tmp_path: Path) -> None:
+    net = Network(10)
+    rng = net.rng
+    x = net.given(rng.integers(0, 256, (1, 8, 9, 9)).astype(np.uint8))
+    weight = net.weight(rng.integers(-128, 128, (16, 8, 3, 3)), "int8")
+    zeros = net.weight(7, "uint8"), net.weight(0, "int8"), net.weight(3, "uint8")
+    scales = net.weight(0.03), net.weight(0.0123), net.weight(0.7)
+    net.add("QLinearConv", x, scales[0], zeros[0], weight, scales[1], zeros[1], scales[2], zeros[2])
+    net.check(tmp_path, 0)
+
+
+def test_runs_of_any_weights() -> None:
+    assert exact_runs(258, None) == (slice(0, 258),)
+    assert exact_runs(259, None) == (slice(0, 258), slice(258, 259))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_data_is_quantised_to_the_last_bit(tmp_path: Path, seed: int) -> None:
+    """The scale is a quotient, not a product with a rounded reciprocal; one unit in the last place moves decisions."""
+    net = Network(11)
+    net.rng = np.random.default_rng(seed)
+    for _ in range(8):
+        net.add("DynamicQuantizeLinear", net.input(1, 3, 20, 10), outputs=3)
+    scale = net.weight(net.rng.uniform(0.01, 0.03))
+    net.add("QuantizeLinear", net.input(4, 500), scale, net.weight(100, "uint8"))
+    net.check(tmp_path, 0)
+
+
+def test_the_anchors_have_the_names_of_their_operators(tmp_path: Path) -> None:
+    from anole.extract.graph import find_layers
+
+    net = Network(10)
+    convolution(net, 4, net.rng.integers(-9, 9, (4, 4, 3, 3)), 5, 5)
+    net.nodes[0] = helper.make_node("ConvInteger", net.nodes[0].input, net.nodes[0].output, name="named")
+    onnx.save(net._model(), tmp_path / "net.onnx")
+    layers = find_layers(load_model(ModelSpec("net", f"onnx:{tmp_path / 'net.onnx'}", {"x0": (1, 4, 5, 5)})))
+    assert [layer.name for layer in layers] == ["named"]
