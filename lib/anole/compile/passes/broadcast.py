@@ -13,7 +13,8 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 _BROADCAST = 1
-_INJECTIVE = 2
+INJECTIVE = 2
+"""TVM's operator pattern for a function whose every result is read from known places."""
 
 
 def keep_apart(module: tvm.IRModule) -> tvm.IRModule:
@@ -40,7 +41,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         if not (isinstance(call.op, ir.Op) and call.op.name == "relax.call_tir" and self._spreads(call)):
             return call
-        func = self._module[call.args[0]].with_attr("op_pattern", _INJECTIVE)
+        func = self._module[call.args[0]].with_attr("op_pattern", INJECTIVE)
         return relax.call_tir(self.builder_.add_func(func, call.args[0].name_hint), call.args[1], call.ty_args[0])
 
     def _spreads(self, call: ir.Call) -> bool:
