@@ -15,7 +15,9 @@ from anole.compile.passes.broadcast import keep_apart
 from anole.compile.passes.concat import OPAQUE, legalize_concat, write_slices
 from anole.compile.passes.fast_math import fast_math_map
 from anole.compile.passes.flatten import flatten_products
-from anole.compile.passes.permute import mean_before_permuting
+from anole.compile.passes.group_norm import legalize_group_norm
+from anole.compile.passes.permute import mean_before_permuting, permute_before_enlarging
+from anole.compile.passes.resize import legalize_resize
 from anole.compile.passes.views import simplify_views
 from anole.compile.passes.workspace import lift_workspaces
 from anole.errors import cause
@@ -60,12 +62,18 @@ def lower(
     transform = relax.transform
     anchor = _Legalizer(choices)
     anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor, "relax.einsum": anchor}
-    others = {"relax.add": legalize_add, "relax.concat": legalize_concat}
+    others = {
+        "relax.add": legalize_add,
+        "relax.concat": legalize_concat,
+        "relax.image.resize2d": legalize_resize,
+        "relax.nn.group_norm": legalize_group_norm,
+    }
     steps = (
         simplify_views,
         flatten_products,
         transform.CanonicalizeBindings(),
         mean_before_permuting,
+        permute_before_enlarging,
         transform.LegalizeOps({**fast_math_map(), **anchors, **others}),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),

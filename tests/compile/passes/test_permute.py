@@ -1,4 +1,4 @@
-"""A mean over transposed data is one over the data itself."""
+"""A mean over transposed data is one over the data itself, and an image is transposed before it is enlarged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from anole.compile.passes.permute import mean_before_permuting
+from anole.compile.passes.permute import mean_before_permuting, permute_before_enlarging
 
 
 def network(order: list[int] | None, axes: list[int] | None, keepdims: bool) -> tvm.IRModule:
@@ -54,3 +54,31 @@ def test_every_function_of_a_module_is_read() -> None:
     whole = network([0, 3, 1, 2], [2, 3], True)
     parts = tvm.IRModule({"host0": whole["main"].with_attr("global_symbol", "host0")})
     assert "R.permute_dims" not in relax.transform.DeadCodeElimination(["host0"])(mean_before_permuting(parts)).script()
+
+
+def enlarged(size: tuple[int, int], reads_twice: bool = False) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 5, 7, 3), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            resized = builder.emit(relax.op.image.resize2d(x, size, None, "NHWC", "linear"))
+            first = builder.emit_output(relax.op.permute_dims(resized, [0, 3, 1, 2]))
+            outs = [first, builder.emit_output(relax.op.nn.relu(resized))] if reads_twice else first
+        builder.emit_func_output(outs)
+    return builder.get()
+
+
+def test_an_image_is_permuted_while_it_is_small() -> None:
+    before = enlarged((10, 9))
+    after = permute_before_enlarging(before)
+    assert operators(after) == ["relax.permute_dims", "relax.image.resize2d"]
+    data = np.random.default_rng(0).standard_normal((2, 5, 7, 3), dtype=np.float32)
+    np.testing.assert_allclose(run(after, data), run(before, data), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("size", "reads_twice"), [((4, 7), False), ((10, 9), True)])
+def test_an_image_that_shrinks_or_is_read_as_it_lies_is_permuted_afterwards(
+    size: tuple[int, int], reads_twice: bool
+) -> None:
+    names = operators(permute_before_enlarging(enlarged(size, reads_twice)))
+    assert names[:2] == ["relax.image.resize2d", "relax.permute_dims"]

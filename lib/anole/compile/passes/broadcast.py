@@ -16,7 +16,8 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 _BROADCAST = 1
-_INJECTIVE = 2
+INJECTIVE = 2
+"""TVM's operator pattern for a function whose every result is read from known places."""
 _REDUCTION = 3
 """The pattern of what fuses with what computes its operands, and not with what reads its result."""
 _ANCHOR = 4
@@ -69,7 +70,7 @@ class _Small:
     def _computed(self, call: Any) -> list[relax.Var]:
         return [each for each in call.args[1].fields if isinstance(each, relax.Var) and each in self._values]
 
-    def _is_elementwise(self, call: Any, most: int = _INJECTIVE) -> bool:
+    def _is_elementwise(self, call: Any, most: int = INJECTIVE) -> bool:
         pattern = self._pattern(call)
         return pattern is not None and pattern <= most
 
@@ -109,7 +110,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         self._pattern = None
         if binding.var in self._small.spread:
-            self._pattern = _INJECTIVE
+            self._pattern = INJECTIVE
         elif binding.var in self._small.sunk:
             self._pattern = _REDUCTION
         super().visit_var_binding_(binding)

@@ -51,6 +51,14 @@ def _concat(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
     return relax.op.concat(operands, axes[int(call.attrs.axis)])
 
 
+def _group_norm(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
+    attrs, spatial = call.attrs, sorted(axes[int(axis)] for axis in call.attrs.axes)
+    channel = axes[int(attrs.channel_axis)]
+    return relax.op.nn.group_norm(
+        *operands, attrs.num_groups, channel, spatial, float(attrs.epsilon), attrs.center, attrs.scale
+    )
+
+
 def _relaid(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
     names = set(dir(call.attrs)) - set(dir(ir.Attrs))
     layouts = dict.fromkeys(names & {"layout", "out_layout"}, "NHWC")
@@ -65,6 +73,7 @@ _MOVED: dict[str, Callable[[ir.Call, Sequence[ir.Expr], _Axes], ir.Expr]] = {
     **dict.fromkeys(ELEMENTWISE, _alike),
     **{f"relax.{name}": _relaid for name in _LAID},
     "relax.concat": _concat,
+    "relax.nn.group_norm": _group_norm,
     "relax.nn.pad": _pad,
     "relax.nn.log_softmax": _log_softmax,
     "relax.strided_slice": _slice,
@@ -72,7 +81,9 @@ _MOVED: dict[str, Callable[[ir.Call, Sequence[ir.Expr], _Axes], ir.Expr]] = {
 }
 """Rebuilds each operator on operands that are not permuted; axis i of the call becomes `axes[i]`."""
 
-_FIRST_ONLY = tuple(f"relax.{name}" for name in ("nn.pad", "nn.log_softmax", "strided_slice", "take", *_LAID))
+_FIRST_ONLY = tuple(
+    f"relax.{name}" for name in ("nn.group_norm", "nn.log_softmax", "nn.pad", "strided_slice", "take", *_LAID)
+)
 """Operators of which only the first operand is data."""
 
 

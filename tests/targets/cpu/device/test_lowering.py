@@ -1,15 +1,16 @@
-"""Where kernels keep what is local to a thread, and how loops are partitioned."""
+"""Where kernels keep what is local to a thread, and how loops are partitioned and shared."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import s_tir, te, tirx
 
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import llvm_target
-from anole.targets.cpu.device.lowering import PARTITION
+from anole.targets.cpu.device.lowering import CHUNKS_OF_THREAD, PARTITION, passes
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
@@ -102,3 +103,39 @@ def test_whole_vectors_are_rounded() -> None:
     (loop,) = sch.get_loops(sch.get_sblock("rounded"))
     sch.vectorize(sch.split(loop, [None, 16])[1])
     assert "<16 x float> @llvm.nearbyint" in ir_of(sch.mod["main"], TARGET.compiler_pipeline())
+
+
+def rows_of_chunks(rows: int, threads: int) -> list[int]:
+    """Returns how many rows each chunk of a parallel loop over rows computes, as lowered."""
+    source = te.placeholder((rows, 3), "float32", name="source")
+    sch = s_tir.Schedule(te.create_prim_func([source, te.compute(source.shape, lambda *i: source(*i), name="copy")]))
+    sch.parallel(sch.get_loops(sch.get_sblock("copy"))[0])
+    target = tvm.target.Target({"kind": "llvm", "num-cores": threads})
+    module = tvm.IRModule({"main": sch.mod["main"].with_attr("global_symbol", "main")})
+    lower, *_ = passes()
+    with target:
+        func = lower(tirx.transform.BindTarget(target.with_host(target))(module))["main"]
+    loops: list[tirx.For] = []
+    tvm_ffi.structural_walk(func.body, (tirx.For, loops.append))
+    (shared,) = (loop for loop in loops if loop.kind == tirx.ForKind.PARALLEL)
+    inside: list[tirx.For] = []
+    tvm_ffi.structural_walk(shared.body, (tirx.For, inside.append))
+    if int(shared.extent) == rows:
+        return [1] * rows
+    count = next(loop for loop in inside if not isinstance(loop.extent, tirx.IntImm)).extent
+    counted = (tvm_ffi.structural_map(count, (tirx.Var, lambda _, at=at: tirx.IntImm("int32", at))) for at in range(8))
+    return [int(tvm.sym.Analyzer().simplify(each)) for each in counted]
+
+
+@pytest.mark.parametrize("rows", [9, 10, 14, 20, 28, 100])
+def test_two_threads_compute_the_same_number_of_rows(rows: int) -> None:
+    chunks = rows_of_chunks(rows, 2)
+    assert len(chunks) == 2 * CHUNKS_OF_THREAD
+    first, second = sum(chunks[:CHUNKS_OF_THREAD]), sum(chunks[CHUNKS_OF_THREAD:])
+    assert first + second == rows
+    assert abs(first - second) <= rows % 2
+
+
+@pytest.mark.parametrize("rows", [5, 8, 56])
+def test_loops_that_need_no_cutting_stay_whole(rows: int) -> None:
+    assert rows_of_chunks(rows, 2) == [1] * rows

@@ -33,7 +33,8 @@ CONFIG = {
 def merit(workload: Conv2d, **changes: Any) -> float:
     space = conv2d_space(UNIT, 2, workload)
     assert space.merit is not None
-    return float(space.merit(space.columns(space.vector(CONFIG | changes)[None, :]))[0])
+    config = {name: value for name, value in (CONFIG | changes).items() if name in {knob.name for knob in space.knobs}}
+    return float(space.merit(space.columns(space.vector(config)[None, :]))[0])
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,8 @@ def merit(workload: Conv2d, **changes: Any) -> float:
         pytest.param({"tile_order": "yxf"}, id="all weights again for every tile"),
         pytest.param({"tile_x": (7, 2)}, id="few accumulators, more loads"),
         pytest.param({"tile_f": (2, 4, 128), "tile_x": (14, 1)}, id="each weight is used for one pixel"),
+        pytest.param({"tile_f": (2, 8, 64), "tile_y": (2, 7, 1), "tile_x": (7, 2)}, id="each weight for two pixels"),
+        pytest.param({"tile_f": (4, 4, 64), "tile_y": (1, 7, 2), "tile_x": (7, 2)}, id="each weight for four pixels"),
         pytest.param({"prefetch": 0}, id="weights are waited for"),
     ],
 )
@@ -72,3 +75,14 @@ def test_the_estimate_is_that_of_each_config_alone() -> None:
     columns = space.columns(space.sample(20, np.random.default_rng(0)))
     alone = [space.merit({name: values[[at]] for name, values in columns.items()})[0] for at in range(20)]
     np.testing.assert_allclose(space.merit(columns), alone)
+
+
+@pytest.mark.parametrize(("columns", "costs"), [((8, 7), False), ((4, 14), True)])
+def test_many_accumulators_wait_for_padding_conditions_in_a_loop_of_columns(
+    columns: tuple[int, int], costs: bool
+) -> None:
+    layer = Conv2d(1, 112, 112, 24, 32, (3, 3), (2, 2), (1, 1, 1, 1))
+    tile = {"tile_f": (1, 1, 32), "tile_y": (4, 14, 1), "tile_x": columns, "tile_rc": (1, 24), "tile_ry": (3, 1)}
+    inside = merit(layer, **tile, tile_rx=(1, 3), pad_at="inline")
+    outside = merit(layer, **tile, tile_rx=(3, 1), pad_at="inline")
+    assert (outside < inside) == costs

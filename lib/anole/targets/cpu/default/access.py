@@ -133,11 +133,14 @@ class _Strides:
         flat = indices[0] if indices else tirx.const(0)
         for index, extent in zip(indices[1:], buffer.ty.shape[1:], strict=True):
             flat = flat * extent + index
-        equation = sym.detect_linear_equation(self._analyzer.simplify(flat), self._vars)
-        if not equation:
-            return [None] * len(self._vars)
-        coefficients = [self._analyzer.simplify(coefficient) for coefficient in equation[:-1]]
-        return [int(c) if isinstance(c, tirx.IntImm) else None for c in coefficients]
+        flat = self._analyzer.simplify(flat)
+        # One by one: a place that is looked up along one axis may move evenly along all others.
+        return [self._along(flat, variable) for variable in self._vars]
+
+    def _along(self, flat: ir.Expr, variable: tirx.Var) -> int | None:
+        equation = sym.detect_linear_equation(flat, [variable])
+        coefficient = self._analyzer.simplify(equation[0]) if equation else None
+        return int(coefficient) if isinstance(coefficient, tirx.IntImm) else None
 
 
 def _loads(root: Any) -> list[Any]:

@@ -8,11 +8,14 @@ others. And it does not know that processors round whole vectors to whole number
 TVM puts local buffers on the heap, and others from one KiB on. LLVM then cannot know that nothing else reads the
 accumulators of a register tile: they are allocated and cleared in every kernel, and if weights are prefetched, all of
 them are stored in every step.
+
+TVM cuts a parallel loop into chunks that are all as long as the first. Of 28 rows in eight chunks, seven have four
+rows and one has none, so that one of two threads computes 16 rows and the other 12.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -23,6 +26,9 @@ from tvm.tirx import compilation_pipeline
 
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""
+
+CHUNKS_OF_THREAD = 4
+"""Chunks of a parallel loop for each thread, as many as the runtime makes where a kernel leaves it to it."""
 
 _NAME = "anole.cpu"
 
@@ -44,7 +50,9 @@ def passes() -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
     keep_whole = tvm.transform.module_pass(_keep_vectors_whole, opt_level=0)
     keep_on_stack = tvm.transform.module_pass(_keep_on_stack, opt_level=0)
-    return tvm.transform.Sequential([keep_whole, lower, keep_on_stack]), finalize_host, finalize_device
+    share_evenly = tvm.transform.module_pass(_share_evenly, opt_level=0)
+    whole = tvm.transform.Sequential([keep_whole, lower, keep_on_stack, share_evenly])
+    return whole, finalize_host, finalize_device
 
 
 def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
@@ -103,3 +111,28 @@ def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
         return allocation
     annotations = dict(allocation.annotations or {})
     return tirx.AllocBuffer(buffer, {**annotations, "disable_lower_builtin": tirx.IntImm("bool", 1)})
+
+
+def _share_evenly(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Cuts parallel loops into as many chunks as the threads claim, whose lengths differ by one at most."""
+    for variable, func in module.functions_items():
+        target = func.attrs.get("target") if func.attrs else None
+        threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
+        if threads:
+            cut = partial(_cut, chunks=threads * CHUNKS_OF_THREAD)
+            module.update_func(
+                variable, func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, cut), order="post"))
+            )
+    return module
+
+
+def _cut(loop: tirx.For, chunks: int) -> tirx.For:
+    extent = loop.extent
+    if loop.kind != tirx.ForKind.PARALLEL or not isinstance(extent, tirx.IntImm) or int(extent) <= chunks:
+        return loop
+    if int(extent) % chunks == 0:
+        return loop
+    chunk = tirx.Var("chunk", loop.loop_var.ty.dtype)
+    begin, end = (at * int(extent) // chunks for at in (chunk, chunk + 1))
+    inner = tirx.For(loop.loop_var, loop.min + begin, end - begin, tirx.ForKind.SERIAL, loop.body)
+    return tirx.For(chunk, 0, chunks, tirx.ForKind.PARALLEL, inner, annotations=loop.annotations)

@@ -36,12 +36,13 @@ _FIRST_CACHE_BYTES, _WAY_BYTES, _WAYS = 48 << 10, 4 << 10, 12
 """Approximate size of a core's first-level cache, size of a way, and number of ways; lines a way apart share a set."""
 
 _FEW_ACCUMULATORS, _MANY_ACCUMULATORS = 12, 20
-_FEW, _MANY, _CONFLICTING, _CONDITIONAL = 0.095, 0.04, 0.22, 0.037
+_FEW, _MANY, _CONFLICTING, _CONDITIONAL, _EVALUATED = 0.095, 0.04, 0.22, 0.037, 0.2
 """Terms of `_cycles`: additional cost of a multiply-add with few accumulators; with many accumulators and addresses
-that change with the kernel's rows and columns; with pixels whose lines conflict in the cache; with padding conditions.
+that change with the kernel's rows and columns; with pixels whose lines conflict in the cache; with padding conditions;
+with many accumulators and padding conditions that an outer loop over the kernel's columns evaluates again and again.
 """
 
-_HIDING = 4
+_HIDING = 5
 _NEAR, _SHARED, _FAR, _UNASKED, _PADDED = 0.55, 0.76, 2.0, 3.8, 3.4
 """Terms of `_cycles`: cost of a cache line from a core's own cache (while fewer pixels than `_HIDING` use it), from a
 shared cache, and from memory; additional cost if it is not prefetched; cost of copying a line for padding."""
@@ -149,11 +150,12 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     products = (
         weights * w.batch * w.out_height * covering(w.out_width) / np.gcd(columns["tile_f"][:, 2], unit.lanes) / 2
     )
+    evaluated = (accumulators > _MANY_ACCUMULATORS) & (columns["tile_rx"][:, 1] < w.kernel[1])
     slower = (
         _FEW * (accumulators < _FEW_ACCUMULATORS)
         + _MANY * ((accumulators > _MANY_ACCUMULATORS) & (max(w.kernel) > 1))
         + _CONFLICTING * (_lines_in_set(w, columns) > _WAYS)
-        + _CONDITIONAL * (columns["pad_at"] == "inline")
+        + (_CONDITIONAL + _EVALUATED * evaluated) * (columns["pad_at"] == "inline")
     )
     computed = products * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
     nest, line = _nest(unit, w, columns), CACHE_LINE_BYTES // FLOAT_BYTES

@@ -1,0 +1,101 @@
+"""Normalises groups of channels in two kernels: one computes a scale and a shift for each channel, one applies them.
+
+TVM's definition is a single kernel, with which nothing fuses. Its sums over a whole picture leave few results for the
+threads to share, and the variance, a difference of large numbers, has large errors where the mean is large.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tvm import ir, relax, te, tirx
+
+from anole.compile.passes.broadcast import INJECTIVE
+from anole.compile.passes.concat import OPAQUE
+from anole.extract.passes.mutators import extents
+
+_Place = tuple[Any, ...]
+
+
+def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Legalises a group normalisation of images in either layout; others as TVM does."""
+    shape, attrs = extents(call.args[0]), call.attrs
+    channel = int(attrs.channel_axis) % max(len(shape), 1)
+    spatial = [int(axis) for axis in attrs.axes]
+    is_image = len(shape) > 2 and channel in (1, len(shape) - 1) and {0, channel, *spatial} == {*range(len(shape))}
+    if not is_image or {str(each.ty.dtype) for each in (call, *call.args)} != {"float32"}:
+        return call.op.get_attr("FLegalize")(bb, call)
+    data, *affine = call.args
+
+    def channels(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> list[te.Tensor]:
+        return _scale_and_shift(x, gamma, beta, int(attrs.num_groups), channel, float(attrs.epsilon))
+
+    def apply(x: te.Tensor, scale: te.Tensor, shift: te.Tensor) -> te.Tensor:
+        return te.compute(
+            x.shape, lambda *at: x(*at) * scale[at[0], at[channel]] + shift[at[0], at[channel]], name="normalize"
+        )
+
+    found = bb.emit(_marked(bb, bb.call_te(channels, data, *affine, primfunc_name_hint="group_statistics"), OPAQUE))
+    scale, shift = (bb.emit(relax.TupleGetItem(found, index)) for index in range(2))
+    # An anchor that computes the data cannot apply what is known only after all of it.
+    return _marked(bb, bb.call_te(apply, data, scale, shift, primfunc_name_hint="normalize"), INJECTIVE)
+
+
+def _scale_and_shift(
+    x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, groups: int, channel: int, epsilon: float
+) -> list[te.Tensor]:
+    """Returns what each channel is multiplied by and what is added to it, both of shape (batch, channels)."""
+    shape = [int(extent) for extent in x.shape]
+    batch, channels = shape[0], shape[channel]
+    members = channels // groups
+    n_values = prod(shape[1:]) // groups
+    # With channels last, a sum for each row: contiguous vectors, and rows enough for all threads.
+    summed = list(range(2, len(shape))) if channel == 1 else [len(shape) - 2]
+    kept = [axis for axis in range(len(shape)) if axis not in summed]
+
+    def sums(value: Any, name: str) -> te.Tensor:
+        axes = [te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in summed]
+
+        def total(*at: Any) -> Any:
+            place = dict(zip(kept, at, strict=True)) | dict(zip(summed, axes, strict=True))
+            return te.sum(value(tuple(place[axis] for axis in range(len(shape)))), axes)
+
+        return te.compute([shape[axis] for axis in kept], total, name=name)
+
+    def of_groups(partial: te.Tensor, name: str) -> te.Tensor:
+        rows = [te.reduce_axis((0, shape[axis]), f"r{axis}") for axis in kept if axis not in (0, channel)]
+        member = te.reduce_axis((0, members), "member")
+        return te.compute(
+            (batch, groups),
+            lambda n, g: te.sum(
+                partial(n, g * members + member) if channel == 1 else partial(n, *rows, g * members + member),
+                [*rows, member],
+            ),
+            name=name,
+        )
+
+    def each_channel(value: Any, name: str) -> te.Tensor:
+        return te.compute((batch, channels), value, name=name)
+
+    share = tirx.const(1.0 / n_values, "float32")
+    total = of_groups(sums(lambda at: x(*at), "row_sum"), "group_sum")
+    mean = each_channel(lambda n, c: total[n, c // members] * share, "mean")
+
+    def squared(at: _Place) -> Any:
+        distance = x(*at) - mean[at[0], at[channel]]
+        return distance * distance
+
+    squares = of_groups(sums(squared, "row_squares"), "group_squares")
+    scale = each_channel(
+        lambda n, c: gamma[c] * te.rsqrt(squares[n, c // members] * share + tirx.const(epsilon, "float32")), "scale"
+    )
+    shift = each_channel(lambda n, c: beta[c] - mean[n, c] * scale[n, c], "shift")
+    return [scale, shift]
+
+
+def _marked(bb: relax.BlockBuilder, made: ir.Call, pattern: int) -> ir.Call:
+    func = bb.get()[made.args[0]].with_attr("op_pattern", pattern)
+    result = made.ty_args[0]
+    types = list(result.fields) if isinstance(result, ir.TupleType) else result
+    return relax.call_tir(bb.add_func(func, made.args[0].name_hint), made.args[1], types)

@@ -1,0 +1,91 @@
+"""Resizes images along one axis after the other, from tables of places and weights that are computed here.
+
+TVM computes both for every element, and reads four inputs for each. Along an axis at a time it is two, and the second
+axis reads whole vectors, whatever the layout.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import ir, relax, te
+
+from anole.compile.passes.broadcast import INJECTIVE
+from anole.compile.passes.concat import OPAQUE
+from anole.extract.passes.mutators import extents
+
+_MANY_CHANNELS = 32
+"""From so many channels on, vectors of them read four neighbours as fast as they come from the cache, in one kernel."""
+
+_POSITIONS = ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
+
+
+def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Legalises a linear interpolation as two kernels, the one that leaves less data first.
+
+    Other modes, and images with many channels last, have TVM's definition.
+    """
+    attrs, layout = call.attrs, str(call.attrs.layout)
+    inputs, outputs = extents(call.args[0]), extents(call)
+    if (
+        str(attrs.method) != "linear"
+        or str(attrs.coordinate_transformation_mode) not in _POSITIONS
+        or layout not in ("NHWC", "NCHW")
+        or {str(call.ty.dtype), str(call.args[0].ty.dtype)} != {"float32"}
+        or not (inputs and outputs)
+        or (layout == "NHWC" and inputs[-1] >= _MANY_CHANNELS)
+    ):
+        return call.op.get_attr("FLegalize")(bb, call)
+    axes = [axis for axis in (layout.index("W"), layout.index("H")) if inputs[axis] != outputs[axis]]
+    axes.sort(key=lambda axis: outputs[axis] / inputs[axis] if outputs[axis] < inputs[axis] else 1.0)
+    result = call.args[0]
+    for axis in axes:
+        # The second kernel must not compute the first one's results again for each of its own.
+        pattern = INJECTIVE if axis == axes[-1] else OPAQUE
+        result = _along(
+            bb,
+            result if result is call.args[0] else bb.emit(result),
+            axis,
+            outputs[axis],
+            str(attrs.coordinate_transformation_mode),
+            pattern,
+        )
+    return result
+
+
+def linear_taps(inputs: int, outputs: int, position: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Returns the two inputs between which each output lies along an axis, and their weights, both (2, outputs).
+
+    Places are rounded to float32, as torch does.
+    """
+    at, scale = np.arange(outputs, dtype=np.float32), np.float32(inputs) / np.float32(outputs)
+    half = np.float32(0.5)
+    if position == "align_corners":
+        places = at * (np.float32(inputs - 1) / np.float32(max(outputs - 1, 1)))
+    elif position == "asymmetric":
+        places = at * scale
+    elif position == "pytorch_half_pixel" and outputs == 1:
+        places = at
+    else:
+        places = (at + half) * scale - half
+    left = np.floor(places)
+    taps = np.clip(np.stack([left, left + 1]), 0, inputs - 1)
+    right = places - left
+    return taps.astype(np.int32), np.stack([1 - right, right]).astype(np.float32)
+
+
+def _along(bb: relax.BlockBuilder, data: ir.Expr, axis: int, outputs: int, position: str, pattern: int) -> ir.Expr:
+    inputs = extents(data)[axis]
+    taps, weights = linear_taps(inputs, outputs, position)
+
+    def resize(x: te.Tensor, taps: te.Tensor, weights: te.Tensor) -> te.Tensor:
+        shape = [*x.shape[:axis], outputs, *x.shape[axis + 1 :]]
+
+        def term(tap: int, at: tuple[te.Var, ...]) -> ir.Expr:
+            return weights[tap, at[axis]] * x(*at[:axis], taps[tap, at[axis]], *at[axis + 1 :])
+
+        return te.compute(shape, lambda *at: term(0, at) + term(1, at), name="resize")
+
+    made = bb.call_te(resize, data, relax.const(taps), relax.const(weights), primfunc_name_hint="resize")
+    func = bb.get()[made.args[0]].with_attr("op_pattern", pattern)
+    return relax.call_tir(bb.add_func(func, "resize"), made.args[1], made.ty_args[0])

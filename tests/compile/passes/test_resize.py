@@ -1,0 +1,81 @@
+"""A linear interpolation is one along each axis, from tables, and fuses with what follows it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tvm
+from tvm import ir, relax
+
+from anole.compile.passes.resize import legalize_resize
+
+from ...extract.passes.building import drawn, module_of, run
+
+
+def resized(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str, method: str) -> tvm.IRModule:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        large = builder.emit(relax.op.image.resize2d(x, size, None, layout, method, position))
+        return relax.op.nn.relu(large)
+
+    return module_of(build, shape)
+
+
+def legalized(module: tvm.IRModule) -> tvm.IRModule:
+    return relax.transform.LegalizeOps({"relax.image.resize2d": legalize_resize})(module)
+
+
+def kernels(module: tvm.IRModule) -> list[str]:
+    """Returns the kernels that are called, fused as in a build, without the numbers in their names."""
+    transform = relax.transform
+    steps = (transform.AnnotateTIROpPattern(), transform.FuseOps(), transform.FuseTIR())
+    for step in (*steps, transform.DeadCodeElimination()):
+        module = step(module)
+    (block,) = module["main"].body.blocks
+    values = [binding.value for binding in block.bindings if hasattr(binding.value, "args")]
+    return [re.sub(r"(?<=[a-z])\d+(?=_|$)", "", str(value.args[0].name_hint)) for value in values]
+
+
+@pytest.mark.parametrize("position", ["align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel"])
+@pytest.mark.parametrize(
+    ("shape", "size", "layout"),
+    [
+        ((2, 5, 7, 3), (10, 21), "NHWC"),
+        ((2, 3, 5, 7), (10, 21), "NCHW"),
+        ((1, 3, 12, 9), (5, 20), "NCHW"),
+        ((1, 3, 12, 9), (2, 9), "NCHW"),
+        ((1, 3, 4, 4), (4, 4), "NCHW"),
+    ],
+)
+def test_results_are_those_of_tvm(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str) -> None:
+    module, data = resized(shape, size, layout, position, "linear"), drawn(*shape)
+    np.testing.assert_allclose(run(legalized(module), data), run(module, data), rtol=1e-5, atol=1e-5)
+
+
+def test_the_second_kernel_does_not_repeat_the_first_and_computes_what_follows() -> None:
+    module = legalized(resized((1, 28, 28, 21), (56, 56), "NHWC", "half_pixel", "linear"))
+    assert kernels(module) == ["resize", "fused_resize_relu"]
+    assert "Tensor((1, 28, 56, 21)" in module.script()
+
+
+def test_an_image_that_shrinks_first_loses_most() -> None:
+    module = legalized(resized((1, 3, 90, 80), (30, 40), "NCHW", "half_pixel", "linear"))
+    assert "Tensor((1, 3, 30, 80)" in module.script()
+
+
+def test_an_axis_that_stays_needs_no_kernel() -> None:
+    module = legalized(resized((1, 3, 12, 9), (24, 9), "NCHW", "half_pixel", "linear"))
+    assert kernels(module) == ["fused_resize_relu"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "method"),
+    [
+        ((1, 28, 28, 64), "NHWC", "linear"),
+        ((1, 3, 28, 28), "NCHW", "cubic"),
+        ((1, 3, 28, 28), "NCHW", "nearest_neighbor"),
+    ],
+)
+def test_many_channels_and_other_modes_have_one_kernel(shape: tuple[int, ...], layout: str, method: str) -> None:
+    assert kernels(legalized(resized(shape, (56, 56), layout, "half_pixel", method))) == ["fused_resize2d_relu"]
