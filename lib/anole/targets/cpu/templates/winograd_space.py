@@ -27,6 +27,7 @@ from anole.targets.cpu.templates.conv2d_space import (
     filter_knob,
     padded_filters,
 )
+from anole.targets.cpu.templates.idle_steps import met_share, skips
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
@@ -71,6 +72,8 @@ def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
     best = space.columns(space.vector(space.best_drawn)[None, :])
     weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
+    if skips(w):
+        products *= met_share(w)
     direct = products + _FAR * weights * FLOAT_BYTES / CACHE_LINE_BYTES
     return bool(_cycles(unit, threads, w, best)[0] < direct / threads)
 
