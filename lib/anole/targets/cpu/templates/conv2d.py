@@ -13,7 +13,7 @@ from anole.record import Config
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, leaves_gaps, padded_filters, panel_lanes
-from anole.targets.cpu.templates.idle_steps import skip_idle, skips
+from anole.targets.cpu.templates.idle_steps import has_idle, skip_idle
 from anole.targets.cpu.templates.prefetch import prefetch_next
 from anole.targets.cpu.templates.rounding import covering
 from anole.targets.cpu.templates.tile_orders import TILE_ORDERS
@@ -91,4 +91,4 @@ class Conv2dTemplate:
         if config.get("prefetch"):
             of_one_panel = [*tiles[order.index(0) + 1 :], *outer, inner[0]]
             func = prefetch_next(func, [sch.get(loop) for loop in of_one_panel], dimensions=5)
-        return skip_idle(func, sch.get(inner[0]), workload) if skips(workload) else func
+        return skip_idle(func, sch.get(inner[0]), workload) if has_idle(workload, config) else func

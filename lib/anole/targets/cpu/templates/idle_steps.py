@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.record import Config
 from anole.space.space import Columns
 from anole.task import Conv2d
 
@@ -59,6 +60,12 @@ def live_share(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
     return _shares(rows, columns["tile_y"][:, 2], columns["tile_ry"][:, 1]) * _shares(
         row_columns, columns["tile_x"][:, 1], columns["tile_rx"][:, 1]
     )
+
+
+def has_idle(w: Conv2d, config: Config) -> bool:
+    """Returns whether a config of a convolution has steps that are skipped."""
+    columns = {name: np.array([config[name]]) for name in ("tile_y", "tile_x", "tile_ry", "tile_rx")}
+    return skips(w) and bool(live_share(w, columns)[0] < 1)
 
 
 def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
