@@ -12,17 +12,22 @@ from anole.task import Conv2d
 class OutputTiles:
     """The tiles of all images; those at the lower and right border may extend beyond the image.
 
+    A convolution dilated by d reads, for every d-th output, every d-th input. So an image is d x d images of every d-th
+    row and column, each with tiles of its own and convolved without dilation; without dilation, it is one.
+
     Attributes:
         size: outputs along a side of a tile.
         taps: number of rows, and of columns, of the filters.
-        rows: rows of tiles in one image.
-        columns: columns of tiles in one image.
+        dilation: every which row and column of an image is in the same tile.
+        rows: rows of tiles in one image of every so many rows.
+        columns: columns of tiles in one image of every so many columns.
         count: number of tiles in all images.
         padded_count: number of tiles including those that fill up the last block.
     """
 
     size: int
     taps: int
+    dilation: tuple[int, int]
     rows: int
     columns: int
     count: int
@@ -31,19 +36,39 @@ class OutputTiles:
     @classmethod
     def of(cls, w: Conv2d, size: int, in_block: int) -> Self:
         """Returns the tiles of the given size; `in_block` of them are computed together."""
-        rows, columns = -(-w.out_height // size), -(-w.out_width // size)
-        count = w.batch * rows * columns
-        return cls(size, w.kernel[0], rows, columns, count, -(-count // in_block) * in_block)
+        rows, columns = grid(w, size)
+        count = tile_count(w, size)
+        return cls(size, w.kernel[0], w.dilation, rows, columns, count, -(-count // in_block) * in_block)
 
     @property
     def points(self) -> int:
         """Inputs along a side of a tile; also the number of products along a side."""
         return self.size + self.taps - 1
 
-    def number(self, image: Any, row: Any, column: Any) -> Any:
-        """Returns a tile's number from its image, row and column."""
-        return (image * self.rows + row) * self.columns + column
+    def number(self, image: Any, y: Any, x: Any) -> Any:
+        """Returns the number of the tile that an output is in."""
+        (d_y, d_x), size = self.dilation, self.size
+        image = (image * d_y + y % d_y) * d_x + x % d_x
+        return (image * self.rows + y // (d_y * size)) * self.columns + x // (d_x * size)
 
-    def place(self, number: Any) -> tuple[Any, Any, Any]:
-        """Returns a tile's image, row and column from its number."""
-        return number // (self.rows * self.columns), number // self.columns % self.rows, number % self.columns
+    def within(self, y: Any, x: Any) -> tuple[Any, Any]:
+        """Returns the row and the column of an output within its tile."""
+        return y // self.dilation[0] % self.size, x // self.dilation[1] % self.size
+
+    def first(self, number: Any) -> tuple[Any, Any, Any]:
+        """Returns the image, the row and the column of a tile's first output; the next is a dilation further."""
+        (d_y, d_x), image = self.dilation, number // (self.rows * self.columns)
+        row, column = number // self.columns % self.rows, number % self.columns
+        y, x = row * (self.size * d_y) + image // d_x % d_y, column * (self.size * d_x) + image % d_x
+        return image // (d_y * d_x), y, x
+
+
+def grid(w: Conv2d, size: Any) -> tuple[Any, Any]:
+    """Returns the rows and columns of tiles of this size, or of each of n sizes, in every so many rows and columns."""
+    return -(-w.out_height // (w.dilation[0] * size)), -(-w.out_width // (w.dilation[1] * size))
+
+
+def tile_count(w: Conv2d, size: Any) -> Any:
+    """Returns the number of tiles of this size, or of each of n sizes, in all images."""
+    rows, columns = grid(w, size)
+    return w.batch * w.dilation[0] * w.dilation[1] * rows * columns

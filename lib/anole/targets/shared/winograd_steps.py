@@ -23,8 +23,8 @@ def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te
     shape = (tiles.points, tiles.points, tiles.padded_count, w.in_channels)
 
     def point(i: Any, j: Any, tile: Any, c: Any) -> Any:
-        n, row, column = tiles.place(tile)
-        y, x = row * tiles.size + i - top, column * tiles.size + j - left
+        n, y_first, x_first = tiles.first(tile)
+        y, x = y_first + i * w.dilation[0] - top, x_first + j * w.dilation[1] - left
         inside = tirx.all(tile < tiles.count, y >= 0, y < w.height, x >= 0, x < w.width)
         return tirx.if_then_else(inside, data[n, y, x, c], tirx.const(0, w.dtype))
 
@@ -46,13 +46,13 @@ def transform_product(w: Conv2d, tiles: OutputTiles, filtering: Filtering, produ
     """
     size, points = tiles.size, range(tiles.points)
 
-    def column(y: Any, b: Any, tile: Any, f: Any) -> Any:
+    def half(y: Any, b: Any, tile: Any, f: Any) -> Any:
         return transformed(filtering.output, y, [product[a, b, tile, f] for a in points])
 
     def both(n: Any, y: Any, x: Any, f: Any) -> Any:
-        tile = tiles.number(n, y // size, x // size)
-        return transformed(filtering.output, x % size, [columns[y % size, b, tile, f] for b in points])
+        tile, (row, column) = tiles.number(n, y, x), tiles.within(y, x)
+        return transformed(filtering.output, column, [columns[row, b, tile, f] for b in points])
 
-    columns = te.compute((size, *product.shape[1:]), column, name="winograd_output_columns")
+    columns = te.compute((size, *product.shape[1:]), half, name="winograd_output_columns")
     shape = (w.batch, w.out_height, w.out_width, w.out_channels)
     return te.compute(shape, both, name="winograd", attrs={ANCHOR: w.operator})

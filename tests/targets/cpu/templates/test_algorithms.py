@@ -23,9 +23,15 @@ LAYER = Conv2d(1, 28, 28, 32, 32, (3, 3), padding=(1, 1, 1, 1))
 
 
 @pytest.mark.parametrize(
-    "workload", [LAYER, replace(LAYER, kernel=(5, 5)), replace(LAYER, batch=3, padding=(0, 1, 2, 3))]
+    "workload",
+    [
+        LAYER,
+        replace(LAYER, kernel=(5, 5)),
+        replace(LAYER, batch=3, padding=(0, 1, 2, 3)),
+        replace(LAYER, padding=(2, 2, 2, 2), dilation=(2, 2)),
+    ],
 )
-def test_dense_neighbourhoods_have_a_choice(workload: Conv2d) -> None:
+def test_square_kernels_have_a_choice(workload: Conv2d) -> None:
     assert TARGET.space(workload).algorithms == ("direct", "winograd")
     assert TARGET.default_config(workload)[ALGORITHM] == "winograd"
     assert TARGET.template_version(workload) == 5
@@ -38,7 +44,6 @@ def test_dense_neighbourhoods_have_a_choice(workload: Conv2d) -> None:
         {"kernel": (7, 7)},
         {"kernel": (3, 5)},
         {"strides": (1, 2)},
-        {"dilation": (2, 2)},
         {"groups": 2},
     ],
     ids=str,

@@ -63,6 +63,19 @@ def test_pixels_that_share_a_set_of_the_cache_are_of_less_merit() -> None:
     assert ratios[0] > 1.1 > ratios[1]
 
 
+def test_gaps_between_pixels_are_of_merit() -> None:
+    workload = Conv2d(1, 14, 14, 1024, 1024, (3, 3), padding=(1, 1, 1, 1))
+    taps = {"tile_rc": (1, 1024), "tile_ry": (3, 1), "tile_rx": (3, 1), "tile_x": (1, 14)}
+    assert merit(workload, **taps, pad_at="inline") < 1.1 * merit(workload, **taps, pad_at="root")
+
+
+def test_steps_that_are_skipped_take_no_time() -> None:
+    workload = Conv2d(1, 28, 28, 1024, 1024, (3, 3), padding=(24,) * 4, dilation=(24, 24))
+    taps = {"tile_rc": (1, 1024), "tile_x": (4, 7), "tile_y": (4, 7, 1), "pad_at": "inline"}
+    skipping, whole = (merit(workload, **taps, tile_ry=tile, tile_rx=tile) for tile in ((3, 1), (1, 3)))
+    assert whole < 2 * skipping
+
+
 def test_the_default_is_about_as_fast_as_the_multiply_adds_are() -> None:
     multiply_adds = 14 * 14 * 512 * 1024 / 16 / 2 / 2
     space = conv2d_space(UNIT, 2, POINTWISE)

@@ -49,6 +49,8 @@ def error_of(workload: Conv2d, config: Config, unit: VectorUnit = UNIT) -> float
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 # Blocks that span two images, in whole rows of tiles.
 @example(workload=Conv2d(4, 4, 5, 3, 16, (3, 3), padding=(2, 2, 2, 2)), seed=0)
+# Dilated: rows that the dilation divides, and columns that it does not.
+@example(workload=Conv2d(2, 12, 13, 3, 16, (3, 3), padding=(4, 3, 4, 3), dilation=(4, 3)), seed=0)
 def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
     assert error_of(workload, drawn(winograd_space(UNIT, 2, workload), seed)) < 1e-5
 
@@ -101,7 +103,9 @@ def limits_broken(unit: VectorUnit, workload: Conv2d, config: Mapping[str, Any])
     tiles, register = config["tile_p"]
     vectors = config["tile_f"][2] // unit.lanes
     side, points = config["tile_size"], (config["tile_size"] + workload.kernel[0] - 1) ** 2
-    count = workload.batch * -(-workload.out_height // side) * -(-workload.out_width // side)
+    apart_y, apart_x = workload.dilation
+    tall, wide = -(-workload.out_height // (apart_y * side)), -(-workload.out_width // (apart_x * side))
+    count = workload.batch * apart_y * apart_x * tall * wide
     held = (workload.in_channels if config["data_at"] == "parallel" else 0) + config["tile_f"][2]
     broken = {
         "registers": register * vectors + vectors + 1 > unit.registers,

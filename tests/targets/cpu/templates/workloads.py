@@ -15,14 +15,17 @@ from anole.task import Conv2d
 @st.composite
 def _winograd_convolutions(draw: st.DrawFn) -> Conv2d:
     taps = draw(st.sampled_from([3, 3, 5]))
+    dilation = draw(st.just((1, 1)) | st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    height, width = (draw(st.integers((taps - 1) * each + 1, 15)) for each in dilation)
     return Conv2d(
         batch=draw(st.integers(1, 4)),
-        height=draw(st.integers(taps, 15)),
-        width=draw(st.integers(taps, 15)),
+        height=height,
+        width=width,
         in_channels=draw(st.sampled_from([1, 2, 3, 7, 8, 16, 17, 24, 32])),
         out_channels=draw(st.sampled_from([1, 5, 8, 13, 16, 31, 32, 48])),
         kernel=(taps, taps),
         padding=draw(st.tuples(*[st.integers(0, 3)] * 4)),
+        dilation=dilation,
     )
 
 

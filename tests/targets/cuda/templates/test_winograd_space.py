@@ -72,8 +72,8 @@ def test_only_dense_neighbourhoods_are_for_winograd(change: dict[str, object]) -
 def test_every_tile_has_a_number_and_a_place(batch: int, size: int) -> None:
     workload = Conv2d(batch, 13, 6, 8, 8, (3, 3), padding=PADDED)
     tiles = output_tiles(workload, {"tile_size": size, "tile_p": [2, 4, 1]})
-    assert [tiles.number(*tiles.place(number)) for number in range(tiles.count)] == list(range(tiles.count))
-    assert tiles.place(tiles.count - 1) == (batch - 1, tiles.rows - 1, tiles.columns - 1)
+    assert [tiles.number(*tiles.first(number)) for number in range(tiles.count)] == list(range(tiles.count))
+    assert tiles.first(tiles.count - 1) == (batch - 1, (tiles.rows - 1) * size, (tiles.columns - 1) * size)
     assert (tiles.rows - 1) * size < 13 <= tiles.rows * size
     assert tiles.padded_count % 8 == 0 and 0 <= tiles.padded_count - tiles.count < 8
 

@@ -11,7 +11,7 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import conv2d_space as direct
 from anole.targets.cpu.templates import depthwise_space as depthwise
 from anole.targets.cpu.templates import grouped_space as grouped
-from anole.targets.cpu.templates import rounding
+from anole.targets.cpu.templates import idle_steps, rounding
 from anole.targets.cpu.templates import winograd_space as winograd
 from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
 from anole.task import Conv2d
@@ -23,6 +23,8 @@ VERSIONS = {
     "conv2d": direct.VERSION,
     "cover": rounding.VERSION,
     "conv2d.prefetch": direct.PREFETCH_VERSION,
+    "conv2d.idle": idle_steps.VERSION,
+    "conv2d.gap": direct.GAP_VERSION,
     "conv2d.depthwise": depthwise.VERSION,
     "conv2d.grouped": grouped.VERSION,
     "conv2d.winograd": winograd.VERSION,
@@ -48,6 +50,8 @@ def convolution_version(unit: VectorUnit, w: Conv2d, exact: bool) -> int:
         version += grouped.VERSION
     elif not depthwise.is_depthwise(w):
         version += rounding.covering_version(w.out_width)
+        version += idle_steps.VERSION if idle_steps.skips(w) else 0
+        version += direct.GAP_VERSION if direct.leaves_gaps(w) else 0
     return version + (winograd.VERSION if has_choice(w, exact) else 0)
 
 

@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
 from anole.record import Config
-from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.conv2d_space import padded_filters, panel_lanes
+from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, leaves_gaps, padded_filters, panel_lanes
+from anole.targets.cpu.templates.idle_steps import has_idle, skip_idle
 from anole.targets.cpu.templates.prefetch import prefetch_next
 from anole.targets.cpu.templates.rounding import covering
 from anole.targets.cpu.templates.tile_orders import TILE_ORDERS
 from anole.targets.shared import anchor
 from anole.task import Conv2d
+
+_LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,9 @@ class Conv2dTemplate:
         # Fuse the chunks first: afterwards the padding stands between them and the tiles.
         parallel = sch.fuse(n, *chunks)
         sch.reverse_compute_at(epilogue, tiles[-1], preserve_unit_loops=True)
+        if leaves_gaps(workload) and config["pad_at"] != "inline":
+            # An odd number of lines apart, the pixels share all sets of the cache.
+            sch.storage_align(sch.get_sblock("pad"), 0, axis=2, factor=2 * _LINE, offset=_LINE)
         nest.place_padding(sch, config["pad_at"], parallel, self.unit.lanes)
         sch.parallel(parallel)
         nest.vectorize_epilogue(sch, epilogue, len(tiles) + 1, self.unit.lanes)
@@ -82,7 +88,7 @@ class Conv2dTemplate:
             nest.unroll_reduction(sch, inner, steps, config["auto_unroll_max_step"])
         sch.decompose_reduction(block, outer[0])
         func = anchor.scheduled(sch)
-        if not config.get("prefetch"):
-            return func
-        of_one_panel = [*tiles[order.index(0) + 1 :], *outer, inner[0]]
-        return prefetch_next(func, [sch.get(loop) for loop in of_one_panel], dimensions=5)
+        if config.get("prefetch"):
+            of_one_panel = [*tiles[order.index(0) + 1 :], *outer, inner[0]]
+            func = prefetch_next(func, [sch.get(loop) for loop in of_one_panel], dimensions=5)
+        return skip_idle(func, sch.get(inner[0]), workload) if has_idle(workload, config) else func

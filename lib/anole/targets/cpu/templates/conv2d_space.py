@@ -16,12 +16,14 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.constraints import latency_is_hidden, registers_suffice, threads_are_fed
+from anole.targets.cpu.templates.idle_steps import live_share, skips
 from anole.targets.cpu.templates.rounding import covering
 from anole.targets.cpu.templates.tile_orders import TILE_ORDERS, tile_places
 from anole.task import Conv2d
 
 VERSION = 1
 PREFETCH_VERSION = 2
+GAP_VERSION = 1
 
 CACHE_BYTES = 1 << 20
 """Approximate share of the second-level cache for one core."""
@@ -55,6 +57,14 @@ def conv2d_prefetches(w: Conv2d) -> bool:
     """Returns whether prefetching weights is an option: where they exceed the cache and come from memory."""
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
     return FLOAT_BYTES * weights >= CACHE_BYTES
+
+
+def leaves_gaps(w: Conv2d) -> bool:
+    """Returns whether a padded copy of the data has gaps of a cache line between pixels.
+
+    It does if a row's pixels would otherwise be whole ways of the first-level cache apart and evict each other.
+    """
+    return any(w.padding) and w.strides[1] * w.in_channels % (_WAY_BYTES // FLOAT_BYTES) == 0
 
 
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
@@ -158,6 +168,8 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
         + (_CONDITIONAL + _EVALUATED * evaluated) * (columns["pad_at"] == "inline")
     )
     computed = products * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
+    if skips(w):
+        computed = computed * live_share(w, columns)
     nest, line = _nest(unit, w, columns), CACHE_LINE_BYTES // FLOAT_BYTES
     # A quarter of each cache is left for data outside of this loop nest.
     near, far = (nest.loads(3 * cache_bytes // 4 // FLOAT_BYTES) for cache_bytes in (_FIRST_CACHE_BYTES, CACHE_BYTES))
@@ -171,8 +183,10 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
 def _lines_in_set(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
     """Returns how many lines of a register tile's pixels share a set of the first-level cache, shape (n,)."""
     rows, row_columns = columns["tile_y"][:, 2], columns["tile_x"][:, 1]
-    step, row = w.strides[1] * w.in_channels, w.strides[0] * w.in_channels * (w.width + w.padding[1] + w.padding[3])
-    period = _WAY_BYTES // FLOAT_BYTES
+    line, period = CACHE_LINE_BYTES // FLOAT_BYTES, _WAY_BYTES // FLOAT_BYTES
+    gap = np.where(columns["pad_at"] == "inline", 0, line) if leaves_gaps(w) else 0
+    pixel = w.in_channels + gap
+    step, row = w.strides[1] * pixel, w.strides[0] * pixel * (w.width + w.padding[1] + w.padding[3])
     common = np.gcd(np.where(row_columns > 1, np.gcd(step, period), period), np.where(rows > 1, row, period))
     return np.asarray(rows * row_columns / np.minimum(period // common, _WAY_BYTES // CACHE_LINE_BYTES))
 

@@ -11,6 +11,7 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
+from anole.targets.cpu.templates.apart import take_apart
 from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, padded_filters, panel_lanes
 from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
 from anole.targets.cpu.templates.winograd_space import output_tiles
@@ -55,11 +56,11 @@ class WinogradTemplate:
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""
-        sch = s_tir.Schedule(func)
         panel = config["tile_f"][2]
         lanes = panel_lanes(self.unit, panel)
         points = output_tiles(workload, config).points
-        parallel, panel_loop = _schedule_output(sch, config, lanes, points)
+        sch, epilogue = _join_outputs(func, workload.dilation)
+        parallel, panel_loop = _schedule_output(sch, epilogue, config, lanes, points)
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
         channel_lanes = panel_lanes(self.unit, workload.in_channels)
         _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
@@ -85,21 +86,36 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
     return te.compute((points, points, tiles, panels * panel), point, name="winograd_product")
 
 
-def _schedule_output(sch: s_tir.Schedule, config: Config, lanes: int, points: int) -> tuple[Any, Any]:
-    """Schedules the output transform in registers; returns the loops over chunks and over the panels in them."""
+def _join_outputs(func: tirx.PrimFunc, dilation: tuple[int, int]) -> tuple[s_tir.Schedule, SBlockRV]:
+    """Joins the output transform and the epilogue in one block; returns the schedule and the block.
+
+    The block's loops are (n, y, x, f) or, with a dilation, those of `take_apart`.
+    """
+    sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)
-    n, y, x, f = sch.get_loops(epilogue)
-    row, y_inner = sch.split(y, [None, config["tile_size"]])
-    column, x_inner = sch.split(x, [None, config["tile_size"]])
-    f_parallel, f_tile, panel = config["tile_f"]
-    f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
-    sch.reorder(n, row, column, f_chunk, panel_loop, register, y_inner, x_inner, vector)
-    tile = sch.fuse(n, row, column)
     # Move the anchor mark to the block with most of the work.
     for name, value in sch.get(block).annotations.items():
         sch.annotate(sch.get_sblock("winograd_product"), name, value)
     sch.compute_inline(block)
+    if dilation == (1, 1):
+        return sch, epilogue
+    name = sch.get(epilogue).name_hint
+    sch = s_tir.Schedule(take_apart(anchor.scheduled(sch), name, dilation))
+    return sch, sch.get_sblock(name)
+
+
+def _schedule_output(
+    sch: s_tir.Schedule, epilogue: SBlockRV, config: Config, lanes: int, points: int
+) -> tuple[Any, Any]:
+    """Schedules the output transform in registers; returns the loops over chunks and over the panels in them."""
+    *images, y, x, f = sch.get_loops(epilogue)
+    row, y_inner = sch.split(y, [None, config["tile_size"]])
+    column, x_inner = sch.split(x, [None, config["tile_size"]])
+    f_parallel, f_tile, panel = config["tile_f"]
+    f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
+    sch.reorder(*images, row, column, f_chunk, panel_loop, register, y_inner, x_inner, vector)
+    tile = sch.fuse(*images, row, column)
     columns = sch.get_sblock("winograd_output_columns")
     # TVM can only simplify a tile's position in NHWC to its number before the tiles are split.
     sch.compute_at(columns, register, preserve_unit_loops=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,8 @@ from anole.targets.cpu.templates.conv2d_space import (
     filter_knob,
     padded_filters,
 )
-from anole.targets.shared.output_tiles import OutputTiles
+from anole.targets.cpu.templates.idle_steps import met_share, skips
+from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
 VERSION = 4
@@ -62,8 +62,8 @@ _BySize = Mapping[int, int]
 
 
 def can_winograd(w: Conv2d) -> bool:
-    """Returns whether a convolution has a 3x3 or 5x5 kernel, stride 1, no dilation and one group."""
-    return w.kernel[0] == w.kernel[1] in _SIZES and w.strides == w.dilation == (1, 1) and w.groups == 1
+    """Returns whether a convolution has a 3x3 or 5x5 kernel, stride 1 and one group."""
+    return w.kernel[0] == w.kernel[1] in _SIZES and w.strides == (1, 1) and w.groups == 1
 
 
 def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
@@ -72,6 +72,8 @@ def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
     best = space.columns(space.vector(space.best_drawn)[None, :])
     weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
+    if skips(w):
+        products *= met_share(w)
     direct = products + _FAR * weights * FLOAT_BYTES / CACHE_LINE_BYTES
     return bool(_cycles(unit, threads, w, best)[0] < direct / threads)
 
@@ -139,7 +141,7 @@ def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
 
     The number of tiles in registers is arbitrary; the number of such groups in a block is sensible for some tile size.
     """
-    counts = [_count(w, size) for size in _SIZES[w.kernel[0]]]
+    counts = [tile_count(w, size) for size in _SIZES[w.kernel[0]]]
     values = tuple(
         (tiles, register)
         for register in range(1, min(unit.registers - 2, max(counts)) + 1)
@@ -184,11 +186,6 @@ def _by_size(values: _BySize, columns: Columns) -> NDArray[np.int64]:
     return np.array([values[size] for size in sorted(values)])[np.searchsorted(sizes, columns["tile_size"])]
 
 
-def _count(w: Conv2d, size: Any) -> Any:
-    """Returns the number of tiles for a tile size, or for each of n sizes."""
-    return w.batch * -(-w.out_height // size) * -(-w.out_width // size)
-
-
 def _points(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
     """Returns how many products a tile takes for each pair of a channel and a filter, shape (n,)."""
     return np.asarray((columns["tile_size"] + w.kernel[0] - 1) ** 2)
@@ -196,7 +193,7 @@ def _points(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
 
 def _blocks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
     """Returns the number of blocks of tiles, shape (n,)."""
-    return np.asarray(-(-_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
+    return np.asarray(-(-tile_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
 
 
 def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
@@ -210,11 +207,11 @@ def _tiles(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
 
 
 def _is_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
-    return np.asarray(2 * _tiles(w, columns) < 3 * _count(w, columns["tile_size"]))
+    return np.asarray(2 * _tiles(w, columns) < 3 * tile_count(w, columns["tile_size"]))
 
 
 def _is_well_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
-    return np.asarray(8 * _tiles(w, columns) <= 9 * _count(w, columns["tile_size"]))
+    return np.asarray(8 * _tiles(w, columns) <= 9 * tile_count(w, columns["tile_size"]))
 
 
 def _is_fed(unit: VectorUnit, columns: Columns) -> NDArray[np.bool_]:

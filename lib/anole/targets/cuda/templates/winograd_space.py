@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.usage import Usage, limit_constraints, limited_space, shared_bytes
-from anole.targets.shared.output_tiles import OutputTiles
+from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
 TAPS = 3
@@ -79,7 +78,7 @@ def winograd_space(limits: BlockLimits, w: Conv2d) -> Space:
     ]
     filled = Constraint(
         "a block has room for twice as many tiles as there are, or more",
-        lambda columns: np.asarray(columns["tile_p"].prod(axis=1) < 2 * _count(w, columns["tile_size"])),
+        lambda columns: np.asarray(columns["tile_p"].prod(axis=1) < 2 * tile_count(w, columns["tile_size"])),
     )
     constraints = [*space.constraints, *transforms, filled]
     return Space(space.knobs, constraints, space.describe, merit=space.merit, core=space.core)
@@ -91,7 +90,7 @@ def _tile_knob(w: Conv2d) -> Knob:
     These numbers are powers of two, with any remainder in the last block, and divisors of the number of tiles, such as
     7 * 7 tiles of 4x4 in an image of 28x28, which leave no remainder.
     """
-    counts = [_count(w, size) for size in _SIZES]
+    counts = [tile_count(w, size) for size in _SIZES]
     most = min(_MOST_TILES, 1 << (max(counts) - 1).bit_length())
     worth = [n for n in range(1, most + 1) if n.bit_count() == 1 or any(count % n == 0 for count in counts)]
     splits = [split_knob("tile_p", n, 3, agent="spatial") for n in worth]
@@ -99,14 +98,9 @@ def _tile_knob(w: Conv2d) -> Knob:
     return replace(splits[0], values=values, features=np.concatenate([knob.features for knob in splits]))
 
 
-def _count(w: Conv2d, size: Any) -> Any:
-    """Returns the number of tiles for a tile size, or for each of n sizes."""
-    return w.batch * -(-w.out_height // size) * -(-w.out_width // size)
-
-
 def _split(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
     """Returns the splits of the tiles into (block, virtual thread, thread, inner), shape (n, 4)."""
-    blocks = -(-_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1))
+    blocks = -(-tile_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1))
     return np.column_stack([blocks, columns["tile_p"]])
 
 
@@ -132,7 +126,7 @@ def _usage(w: Conv2d, columns: Columns) -> Usage:
 def _transforms_usage(w: Conv2d, columns: Columns) -> Usage:
     """Returns an upper bound of the transforms' usage; the data's holds more, all points of a tile."""
     points, data = _points(columns), _split(w, columns).prod(axis=1) * w.in_channels
-    outputs = _count(w, columns["tile_size"]) * w.out_channels
+    outputs = tile_count(w, columns["tile_size"]) * w.out_channels
     ones = np.ones_like(points)
     return Usage(
         threads=THREADS * ones,

@@ -1,0 +1,119 @@
+"""Steps of a direct convolution that would multiply only padding: how many there are, and how a kernel skips them.
+
+A step is the multiplications of one register tile of outputs with one group of kernel taps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.space.space import Columns
+from anole.task import Conv2d
+
+if TYPE_CHECKING:
+    from tvm import tirx
+
+VERSION = 1
+
+_MANY = 0.25
+"""Share of the multiplications that must be with padding for their steps to be skipped."""
+
+
+class _Axis(NamedTuple):
+    """A convolution along its rows or columns."""
+
+    size: int
+    outputs: int
+    taps: int
+    stride: int
+    dilation: int
+    before: int
+
+    def live(self, outputs: int, taps: int) -> float:
+        """Returns the share of steps that meet data, for tiles of so many outputs and groups of so many taps."""
+        first = np.arange(0, self.outputs, outputs)[:, None] * self.stride
+        first = first + np.arange(0, self.taps, taps) * self.dilation - self.before
+        last = first + (outputs - 1) * self.stride + (taps - 1) * self.dilation
+        return float(((last >= 0) & (first < self.size)).mean())
+
+
+def skips(w: Conv2d) -> bool:
+    """Returns whether so much is multiplied with padding that a kernel skips steps that do nothing else."""
+    return met_share(w) <= 1 - _MANY
+
+
+def met_share(w: Conv2d) -> float:
+    """Returns the share of multiplications that are with data, not with padding."""
+    rows, columns = _axes(w)
+    return _share(rows, 1, 1) * _share(columns, 1, 1)
+
+
+def live_share(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+    """Returns the share of steps that are not skipped, shape (n,) for n configs of a convolution that `skips`."""
+    rows, row_columns = _axes(w)
+    return _shares(rows, columns["tile_y"][:, 2], columns["tile_ry"][:, 1]) * _shares(
+        row_columns, columns["tile_x"][:, 1], columns["tile_rx"][:, 1]
+    )
+
+
+def has_idle(w: Conv2d, config: Config) -> bool:
+    """Returns whether a config of a convolution has steps that are skipped."""
+    columns = {name: np.array([config[name]]) for name in ("tile_y", "tile_x", "tile_ry", "tile_rx")}
+    return skips(w) and bool(live_share(w, columns)[0] < 1)
+
+
+def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
+    """Returns a function in which a loop runs only where its multiplications meet data.
+
+    Args:
+        func: the function.
+        loop: a loop inside the loops over tiles and groups of taps, and outside of everything that one step does. Its
+            only block has the iteration variables (n, y, x, f, rc, ry, rx).
+        w: the convolution.
+    """
+    import tvm_ffi
+    from tvm import s_tir, tirx
+
+    from anole.targets.cpu.default.access import collect
+
+    (realize,) = collect(loop, s_tir.SBlockRealize)
+    inner = collect(loop, tirx.For)
+    first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner}
+    last = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, int(each.extent) - 1) for each in inner}
+
+    def at(place: Any, values: Mapping[Any, Any]) -> Any:
+        return tvm_ffi.structural_map(place, (tirx.Var, lambda variable: values.get(variable, variable)))
+
+    conditions = []
+    for axis, output, tap in zip(_axes(w), (1, 2), (5, 6), strict=True):
+        place = realize.iter_values[output] * axis.stride + realize.iter_values[tap] * axis.dilation
+        conditions += [at(place, last) >= axis.before, at(place, first) < axis.before + axis.size]
+
+    def guard(each: tirx.For) -> tirx.Stmt:
+        same = each.loop_var.same_as(loop.loop_var)
+        return tirx.IfThenElse(tirx.all(*conditions), each, None) if same else each
+
+    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, guard), order="post"))
+
+
+def _axes(w: Conv2d) -> tuple[_Axis, _Axis]:
+    return (
+        _Axis(w.height, w.out_height, w.kernel[0], w.strides[0], w.dilation[0], w.padding[0]),
+        _Axis(w.width, w.out_width, w.kernel[1], w.strides[1], w.dilation[1], w.padding[1]),
+    )
+
+
+def _shares(axis: _Axis, outputs: NDArray[np.int64], taps: NDArray[np.int64]) -> NDArray[np.float64]:
+    pairs, which = np.unique(np.column_stack([outputs, taps]), axis=0, return_inverse=True)
+    return np.array([_share(axis, int(tile), int(group)) for tile, group in pairs])[which.ravel()]
+
+
+@cache
+def _share(axis: _Axis, outputs: int, taps: int) -> float:
+    return axis.live(outputs, taps)
