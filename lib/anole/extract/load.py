@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anole.extract.weights import Weights
     from anole.spec.entries import ModelSpec
 
-EXTRACT_VERSION = 10
+EXTRACT_VERSION = 11
 """Raised whenever the same model would give other tasks or another network to compile."""
 
 
