@@ -53,7 +53,7 @@ def test_a_compiler_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
     class Full:
-        def export_library(self, path: str, addons: list[str]) -> Any:
+        def export_library(self, path: str, **settings: Any) -> Any:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(BuildError, match=r"build: cannot be written: .*No space left"), new_folder(tmp_path / "build"):

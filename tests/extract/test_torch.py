@@ -30,6 +30,19 @@ def test_untrained_batch_norms_are_not_trivial() -> None:
     assert not network.training
 
 
+def test_a_factory_that_draws_runs_nothing_where_weights_do_not_matter(project: Path) -> None:
+    (project / "drawing.py").write_text(
+        "import torch\nfrom anole.extract.weights import draw_weights\nruns = []\n"
+        "class Net(torch.nn.Linear):\n"
+        "    def forward(self, x):\n        runs.append(x)\n        return super().forward(x)\n"
+        "def net():\n    made = Net(4, 3)\n    torch.nn.init.zeros_(made.bias)\n"
+        "    draw_weights(made, (torch.zeros(1, 4),))\n    made.runs = len(runs)\n    return made\n"
+    )
+    model = ModelSpec("net", "torch:drawing:net", {"x": (1, 4)})
+    assert (make_network(model, "any").runs, make_network(model).runs) == (0, 1)
+    assert make_network(model, "any").get_parameter("bias").any()
+
+
 def test_no_weights_are_fetched_for_what_a_network_is_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(*_: object, **__: object) -> None:
         raise AssertionError("weights are fetched")

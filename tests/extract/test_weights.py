@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from anole.extract import weights
 from anole.extract.torch import make_network
 from anole.extract.weights import draw_weights
 from anole.spec.entries import ModelSpec
@@ -162,6 +163,39 @@ def test_every_layer_computes_values_of_the_same_size() -> None:
     found = outputs(network, inputs) - network[-1].bias.reshape(-1, 1, 1)
     assert 0.3 < 4 * found.square().mean() < 3
     assert not any("_conv_forward" in vars(layer) for layer in network)
+
+
+@pytest.mark.parametrize("at_once", [1, 2**16], ids=["a row", "all rows"])
+def test_depthwise_layers_compute_the_same_by_taps(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "_CACHED", at_once)
+    data = torch.randn(2, 6, 13, 12, dtype=torch.float64)
+    layers = [
+        nn.Conv2d(6, 6, (5, 3), stride=(2, 1), padding=(2, 0), dilation=(1, 2), groups=6, bias=False),
+        nn.Conv2d(6, 6, 4, stride=(1, 3), padding=1, groups=6),
+    ]
+    for layer in layers:
+        layer.double()
+        found = weights._by_taps(layer, data, layer.weight, layer.bias)
+        torch.testing.assert_close(found, layer(data))
+
+
+def test_the_copy_leaves_no_memory_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[torch.Tensor] = []
+    widened = weights._widened
+    monkeypatch.setattr(weights, "_widened", lambda value: copies.append(widened(value)) or copies[-1])
+    network, _ = drawn("residual")
+    assert len(copies) == len([*network.parameters(), *network.buffers()])
+    assert not any(copied.untyped_storage().nbytes() for copied in copies)
+    assert all(value.untyped_storage().nbytes() for value in network.state_dict().values())
+
+
+def test_a_network_that_cannot_be_copied_is_drawn_itself() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)).eval()
+    network.generator = (number for number in range(3))
+    before = network[0].weight.clone()
+    draw_weights(network, (torch.randn(1, 4),))
+    assert network[0].weight.dtype == torch.float32 and not torch.equal(network[0].weight, before)
 
 
 def test_a_network_that_takes_one_row_only_is_run_with_it() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from anole.compile.embedding import embed_imports
 from anole.documents.build import Build, TensorInfo, write_build
-from anole.errors import BuildError
+from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
 from anole.host.temporaries import make_locked, sweep
 from anole.targets.base import CppRuntime
@@ -27,9 +28,12 @@ def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> 
 
     Raises:
         BuildError: the library cannot be linked.
+        MachineError: there is no C compiler, or it failed.
     """
     try:
-        executable.export_library(str(path), addons=[str(each) for each in objects])
+        executable.export_library(str(path), addons=[str(each) for each in objects], fpack_imports=embed_imports)
+    except MachineError:
+        raise
     except Exception as error:
         # Whoever made the folder reports a full disk; a file that is not found is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.recurrent_calls import RECURRENT, count_layers
-from anole.extract.weights import Weights, draw_weights, vary_constants
+from anole.extract.weights import Weights, draw_weights, only_structure, vary_constants
 from anole.spec.source import model_files
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
     """
     torch.manual_seed(_SEED)
     has_none = model.scheme == "torchvision"
-    network = (_from_torchvision(model) if has_none else _from_factory(model)).eval()
+    with only_structure() if weights == "any" else nullcontext():
+        network = (_from_torchvision(model) if has_none else _from_factory(model)).eval()
     if has_none and weights == "any":
         vary_constants(network)
     elif has_none or weights == "drawn":

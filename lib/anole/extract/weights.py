@@ -7,10 +7,12 @@ at 1e-6, and what is left of the input shrinks from layer to layer. No compariso
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import torch
@@ -39,6 +41,9 @@ _ENOUGH = 64
 _LEAST = 0.25
 """The least variance of a channel, relative to the mean over all channels."""
 
+_CACHED = 2**16
+"""Numbers in double precision that stay in a core's cache, together with as many operands."""
+
 _PATCHES = 8
 """Patches of equal values along each axis of the second input: networks shall work on more than noise."""
 
@@ -60,25 +65,52 @@ def draw_weights(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) ->
     """
     vary_constants(network)
     dtypes = {value.dtype for value in network.state_dict().values() if value.is_floating_point()}
-    if dtypes != {torch.float32}:
+    if _only_structure.get() or dtypes != {torch.float32}:
         return
-    with torch.no_grad():
-        wide = _copied(network).double()
-        try:
-            _calibrate(wide, arguments, torch.Generator().manual_seed(_SEED))
-        finally:
-            wide.float()
+    with torch.no_grad(), _in_double(network) as wide:
+        _calibrate(wide, arguments, torch.Generator().manual_seed(_SEED))
         drawn = wide.state_dict()
         for name, value in network.state_dict().items():
             value.copy_(drawn[name])
 
 
-def _copied(network: torch.nn.Module) -> torch.nn.Module:
-    """Returns a copy, since networks may keep what they compute, or the network itself if it cannot be copied."""
+_only_structure: ContextVar[bool] = ContextVar("_only_structure", default=False)
+
+
+@contextmanager
+def only_structure() -> Iterator[None]:
+    """Lets `draw_weights` draw only what is constant, for factories that draw, where the values do not matter."""
+    token = _only_structure.set(True)
     try:
-        return copy.deepcopy(network)
+        yield
+    finally:
+        _only_structure.reset(token)
+
+
+@contextmanager
+def _in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Gives a copy in double precision, since networks may keep what they compute, or the network if it has no copy."""
+    wide = {id(value): _widened(value) for value in (*network.parameters(), *network.buffers())}
+    try:
+        copied = copy.deepcopy(network, dict(wide))
     except Exception:
-        return network
+        wide.clear()
+        copied = network
+    try:
+        yield copied.double()
+    finally:
+        if copied is network:
+            network.float()
+        for value in wide.values():
+            # The copy lasts until cycles of objects are collected; its memory, twice that of the network, need not.
+            value.untyped_storage().resize_(0)
+
+
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    """Returns a copy of a weight, in double precision if it is a floating-point number."""
+    copied = value.detach().to(torch.float64 if value.is_floating_point() else value.dtype, copy=True)
+    is_parameter = isinstance(value, torch.nn.Parameter)
+    return torch.nn.Parameter(copied, value.requires_grad) if is_parameter else copied
 
 
 def vary_constants(network: torch.nn.Module) -> None:
@@ -94,9 +126,10 @@ def _vary(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> 
     if not weight.is_floating_point() or not weight.numel():
         return
     if not torch.all(weight == weight.flatten()[0]):
-        size = float(weight.double().square().mean().sqrt())
-        if weight.dim() == 1 and size < _SMALL and not name.endswith("bias"):
-            weight.mul_(float(_rounded(torch.tensor(1 / size, dtype=torch.float64))))
+        if weight.dim() == 1 and not name.endswith("bias"):
+            size = float(weight.double().square().mean().sqrt())
+            if size < _SMALL:
+                weight.mul_(float(_rounded(torch.tensor(1 / size, dtype=torch.float64))))
         return
     value = float(weight.flatten()[0])
     drawn = torch.empty(weight.shape, dtype=weight.dtype).uniform_(-_SPREAD, _SPREAD, generator=generator)
@@ -179,20 +212,24 @@ class _Undo:
 def _by_taps(
     layer: torch.nn.Conv2d, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    """Returns a depthwise convolution, one product of whole images for each tap of the kernel."""
-    high, wide = (int(size) for size in layer.padding)
-    padded = torch.nn.functional.pad(data, (wide, wide, high, high)).contiguous(memory_format=torch.channels_last)
-    spans = [
-        step * ((size - gap * (taps - 1) - 1) // step) + 1
-        for size, gap, taps, step in zip(padded.shape[2:], layer.dilation, weight.shape[2:], layer.stride, strict=True)
-    ]
-    total = weight.new_zeros(1) if bias is None else bias.reshape(1, -1, 1, 1)
-    for row in range(weight.shape[2]):
-        for column in range(weight.shape[3]):
-            top, left = row * layer.dilation[0], column * layer.dilation[1]
-            window = padded[:, :, top : top + spans[0] : layer.stride[0], left : left + spans[1] : layer.stride[1]]
-            total = torch.addcmul(total, window, weight[:, 0, row, column].reshape(1, -1, 1, 1))
-    return total
+    """Returns a depthwise convolution, one product for each tap of the kernel, some rows at a time in the cache."""
+    (high, wide), (down, right) = (tuple(map(int, sizes)) for sizes in (layer.padding, layer.stride))
+    padded = torch.nn.functional.pad(data, (wide, wide, high, high)).permute(0, 2, 3, 1).contiguous()
+    rows, columns = (
+        (size - gap * (taps - 1) - 1) // step + 1
+        for size, gap, taps, step in zip(padded.shape[1:3], layer.dilation, weight.shape[2:], layer.stride, strict=True)
+    )
+    found = padded.new_zeros(len(data), rows, columns, len(weight))
+    if bias is not None:
+        found += bias
+    n_rows = max(1, _CACHED // max(columns * len(weight), 1))
+    for image, first in product(range(len(data)), range(0, rows, n_rows)):
+        part = found[image, first : first + n_rows]
+        for row, column in product(*map(range, weight.shape[2:])):
+            top, left = first * down + row * layer.dilation[0], column * layer.dilation[1]
+            ends = top + down * (len(part) - 1) + 1, left + right * (columns - 1) + 1
+            part.addcmul_(padded[image, top : ends[0] : down, left : ends[1] : right], weight[:, 0, row, column])
+    return found.permute(0, 3, 1, 2)
 
 
 def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
@@ -201,10 +238,11 @@ def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
     Statistics of few values would make the network chaotic: it would enlarge every difference, also that of rounding.
     """
     data = given[0]
-    axes, shape = _apart(data, 1)
+    axes, _ = _apart(data, 1)
     share = (n_values := data.numel() / data.shape[1]) / (n_values + _ENOUGH)
-    mean = share * data.mean(axes)
-    variance = (data - mean.reshape(shape)).square().mean(axes)
+    spread, centre = torch.var_mean(data, axes, correction=0)
+    mean = share * centre
+    variance = spread + (centre - mean).square()
     typical = variance.mean()
     if layer.running_mean is None or layer.running_var is None or not 0 < float(typical) < torch.inf:
         return
@@ -218,12 +256,12 @@ def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor)
     _, shape = _apart(found, channel)
     bias = 0 if layer.bias is None else layer.bias.reshape(shape)
     plain = found - bias
-    size = float(plain.square().mean().sqrt())
+    size = float(torch.linalg.vector_norm(plain)) / max(plain.numel(), 1) ** 0.5
     if not 0 < size < torch.inf:
         return None
     scale = float(_rounded(torch.tensor(_SIZE / size, dtype=torch.float64)))
     layer.weight.mul_(scale)
-    return plain * scale + bias
+    return plain.mul_(scale).add_(bias)
 
 
 def _apart(data: torch.Tensor, channel: int) -> tuple[list[int], list[int]]:

@@ -102,9 +102,11 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
 
     def _written(self, affine: _Affine) -> ir.Expr:
         data, scale, shift = affine
-        if (scale != 1).any():
-            data = self.builder_.emit(relax.op.multiply(data, _const(scale)))
-        return relax.op.add(data, _const(shift)) if shift.any() else data
+        if (scale == 1).all():
+            return relax.op.add(data, _const(shift)) if shift.any() else data
+        scaled = relax.op.multiply(data, _const(scale))
+        # A product that is emitted here and is the result would be hidden from later steps behind another name.
+        return relax.op.add(self.builder_.emit(scaled), _const(shift)) if shift.any() else scaled
 
 
 def _rounded(module: tvm.IRModule) -> set[relax.Var]:
