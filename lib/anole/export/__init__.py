@@ -1,1 +1,1 @@
-"""From a build to a C library: the network's sequence of kernels in C, its weights, and kernels for several processors."""
+"""From a build to a C library: the sequence of kernels in C, the weights, and kernels for several processors."""

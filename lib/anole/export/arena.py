@@ -35,11 +35,12 @@ def plan_buffers(sequence: Sequence) -> Plan:
     """Places the buffers one by one, the largest first, each at the lowest offset that is free while it is alive."""
     placed: list[tuple[int, _Life]] = []
     for life in sorted(_lives(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
+        taken = sorted((at, at + each.size_bytes) for at, each in placed if _overlap(each, life))
         offset = 0
-        for begin, other in sorted((at, each) for at, each in placed if _overlap(each, life)) if placed else ():
+        for begin, end in taken:
             if offset + life.size_bytes <= begin:
                 break
-            offset = max(offset, begin + other.size_bytes)
+            offset = max(offset, end)
         placed.append((offset, life))
     offsets = {life.buffer: offset for offset, life in placed}
     size = max((offset + life.size_bytes for offset, life in placed), default=0)

@@ -36,8 +36,7 @@ def user_files(network: Network, version: str) -> dict[str, str]:
         "network.py.in": "network.py",
     }
     return {
-        made: Template(_TEMPLATES.joinpath(template).read_text()).substitute(values)
-        for template, made in names.items()
+        made: Template(_TEMPLATES.joinpath(template).read_text()).substitute(values) for template, made in names.items()
     }
 
 
@@ -52,9 +51,7 @@ def _values(network: Network, version: str) -> dict[str, object]:
         "inputs": len(network.inputs),
         "outputs": len(network.outputs),
         "types": "\n".join(f"#define NETWORK_{name.upper()} {number}" for name, number in types.items()),
-        "tensors": "\n".join(
-            [*_tensor_lines("INPUT", network.inputs), *_tensor_lines("OUTPUT", network.outputs)]
-        ),
+        "tensors": "\n".join([*_tensor_lines("INPUT", network.inputs), *_tensor_lines("OUTPUT", network.outputs)]),
         "arena_bytes": network.layout.size_bytes,
         "weights_bytes": len(network.weights.content),
         "where": "; they are in the library" if inside else f": a file that is mapped, {file}",

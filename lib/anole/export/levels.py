@@ -103,7 +103,9 @@ def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) ->
         ExportError: the processor is no x86-64, or the library cannot have a level that is wanted.
     """
     if _features(GENERIC[-1]) - _features(str(description["mcpu"])):
-        raise ExportError(f"found processor {description['mcpu']}; only builds for x86-64-v2 and better can be exported")
+        raise ExportError(
+            f"found processor {description['mcpu']}; only builds for x86-64-v2 and better can be exported"
+        )
     tuned = Level(str(description["mcpu"]), str(description["mcpu"]), _features(str(description["mcpu"])))
     lower = [Level(name, name, _features(name)) for name in GENERIC]
     levels = [tuned, *(level for level in lower if level.features < tuned.features)]

@@ -15,7 +15,7 @@ from anole.targets.cpu import runtime
 from anole.targets.cpu.runtime import find_compiler
 from anole.targets.shared.kernel import run_tool
 
-_OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-diagnostics-show-caret")
+_OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 _SOURCES = ("network.c", "processor.c", "weights.c")
 _FUNCTIONS = ("create", "run", "destroy", "level", "error_text")
 _PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace"})

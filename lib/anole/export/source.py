@@ -55,9 +55,7 @@ class Network:
     def layout(self) -> Layout:
         """Where everything lies in the arena."""
         arguments = sum(len(step.operands) for step in self.kernels.steps)
-        at = rounded(
-            _INSTANCE_BYTES + _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1)
-        )
+        at = rounded(_INSTANCE_BYTES + _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1))
         buffers_at = at
         at += self.buffers.size_bytes
         callers: list[int] = []

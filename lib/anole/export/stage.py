@@ -35,6 +35,7 @@ def export_build(
     weights_inside: bool = True,
     levels: Sequence[str] = (),
     prefix: str = PREFIX,
+    options: Sequence[str] = (),
 ) -> Network:
     """Exports a build for a CPU.
 
@@ -44,6 +45,10 @@ def export_build(
         weights_inside: whether the weights go into the library, and not into a file.
         levels: names of the levels of instructions; all by default.
         prefix: what the names of functions and files begin with.
+        options: further options of the C compiler, such as a sanitizer.
+
+    Returns:
+        What the library consists of.
 
     Raises:
         DocumentError: the folder holds no build.
@@ -71,13 +76,14 @@ def export_build(
             _title(build), build.model, build.inputs, build.outputs, lowered.kernels,
             pack_weights(lowered.kernels.constants), weights_inside, largest(workspaces), chosen, target.threads,
         )  # fmt: skip
-        write_library(network, objects, Path(scratch), made, prefix)
-    _log.info("%s: levels %s, arena %d bytes", folder, ", ".join(map(str, (x.name for x in chosen))), network.layout.size_bytes)
+        write_library(network, objects, Path(scratch), made, prefix, options)
+    names = ", ".join(level.name for level in chosen)
+    _log.info("%s: an arena of %d bytes, kernels for %s", folder, network.layout.size_bytes, names)
     return network
 
 
 def write_library(
-    network: Network, kernels: Sequence[Path], scratch: Path, made: Path, prefix: str = PREFIX, options: Sequence[str] = ()
+    network: Network, kernels: Sequence[Path], scratch: Path, made: Path, prefix: str, options: Sequence[str]
 ) -> None:
     """Writes the library and what comes with it.
 

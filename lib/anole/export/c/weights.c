@@ -1,4 +1,5 @@
 /* Finds the network's weights, and checks that they are the right ones and whole. */
+#define _GNU_SOURCE
 #include "weights.h"
 
 #include <fcntl.h>
