@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from anole.export.levels import Level
 from anole.host.processor import processor
 
 SANITIZER = "-fsanitize=thread"
+TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
 
 
 def call(program: Path | Sequence[str], how: str, exported: Exported, weights: Path | None = None) -> bytes:
@@ -140,9 +142,6 @@ def test_several_libraries_can_be_linked_into_one_program(varied: Exported, expo
     assert sorted(re.findall(r" [A-Z] (\w+)", symbols)) == [
         f"other_net_{name}" for name in ("create", "destroy", "error_text", "level", "run")
     ]
-
-
-TEXT = {"capture_output": True, "text": True, "check": True}
 
 
 def test_the_library_needs_the_c_library_alone(varied: Exported) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anole.export.sequence import Place, Sequence
+from anole.export.sequence import KernelSequence, Place
 
 ALIGNMENT = 64
 """Bytes; kernels read and write whole vectors, and what two threads write shares no cache line."""
@@ -31,7 +31,7 @@ def rounded(size_bytes: int) -> int:
     return -(-size_bytes // ALIGNMENT) * ALIGNMENT
 
 
-def plan_buffers(sequence: Sequence) -> Plan:
+def plan_buffers(sequence: KernelSequence) -> Plan:
     """Places the buffers one by one, the largest first, each at the lowest offset that is free while it is alive."""
     placed: list[tuple[int, _Life]] = []
     for life in sorted(_lives(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
@@ -47,7 +47,7 @@ def plan_buffers(sequence: Sequence) -> Plan:
     return Plan(tuple(offsets.get(buffer, 0) for buffer in range(len(sequence.buffers))), size)
 
 
-def _lives(sequence: Sequence) -> list[_Life]:
+def _lives(sequence: KernelSequence) -> list[_Life]:
     """Returns for each buffer that is used the first and the last step that use it."""
     uses: dict[int, list[int]] = {}
     for position, step in enumerate(sequence.steps):

@@ -14,8 +14,8 @@ from anole.compile.device import lower_network
 from anole.compile.recorded import recorded_manifest, recorded_receipts
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
-from anole.export import sequence
 from anole.export.levels import Level
+from anole.export.sequence import KernelSequence, check_kernels, lower_calls, read_sequence
 from anole.export.workspaces import Workspaces
 from anole.targets.base import Device
 from anole.targets.cpu.device.builder import llvm_target
@@ -25,7 +25,7 @@ from anole.targets.cpu.device.builder import llvm_target
 class Lowered:
     """A network's sequence of kernels, and the kernels' code before it is compiled for a level."""
 
-    kernels: sequence.Sequence
+    kernels: KernelSequence
     functions: tvm.IRModule
 
 
@@ -40,11 +40,11 @@ def lower_build(build: Build, target: Device) -> Lowered:
     network = match_network(build.model_spec, recorded_manifest(build), recorded_receipts(build), target)
     try:
         lowered, _ = lower_network(network, target)
-        module = sequence.lower_calls(lowered, target.compiler_target())
+        module = lower_calls(lowered, target.compiler_target())
     except Exception as error:
         raise ExportError(f"build {build.name}: TVM cannot lower it: {cause(error)}") from error
-    kernels = sequence.read_sequence(module)
-    sequence.check_kernels(module, kernels.kernels)
+    kernels = read_sequence(module)
+    check_kernels(module, kernels.kernels)
     named = {name: module[name].with_attr("global_symbol", name) for name in kernels.kernels}
     return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}))
 

@@ -63,8 +63,8 @@ _BITS: dict[str, tuple[int, int, int, int]] = {
     "fma4": (0x80000001, 0, _ECX, 16),
     "tbm": (0x80000001, 0, _ECX, 21),
 }
-"""LLVM's features that compute on data, so that any kernel may contain them: the leaf and the sub-leaf of the instruction
-``cpuid``, the number of the register, and the bit."""
+"""LLVM's features that compute on data, so that any kernel may contain them: leaf and sub-leaf of ``cpuid``, the number of
+the register, and the bit."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,10 @@ def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) ->
     Raises:
         ExportError: the processor is no x86-64, or the library cannot have a level that is wanted.
     """
-    if _features(GENERIC[-1]) - _features(str(description["mcpu"])):
-        raise ExportError(
-            f"found processor {description['mcpu']}; only builds for x86-64-v2 and better can be exported"
-        )
-    tuned = Level(str(description["mcpu"]), str(description["mcpu"]), _features(str(description["mcpu"])))
+    mcpu = str(description["mcpu"])
+    if _features(GENERIC[-1]) - _features(mcpu):
+        raise ExportError(f"found a build for {mcpu}; only builds for x86-64-v2 and better can be exported")
+    tuned = Level(mcpu, mcpu, _features(mcpu))
     lower = [Level(name, name, _features(name)) for name in GENERIC]
     levels = [tuned, *(level for level in lower if level.features < tuned.features)]
     names = [tuned.name if name == TUNED else name for name in wanted]

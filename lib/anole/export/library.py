@@ -75,7 +75,8 @@ def link_library(
     Args:
         folder: where the sources are.
         levels: the objects of `link_level`.
-        shared, static: where the library is written.
+        shared: where the shared library is written.
+        static: where the static one is written.
         prefix: what the names of its functions begin with.
         threads: the most threads, with the caller.
         weights: the weights, if they shall be in the library.

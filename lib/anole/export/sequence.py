@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from math import prod
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class Step:
 
 
 @dataclass
-class Sequence:
+class KernelSequence:
     """A network as kernels that are called one after the other.
 
     Attributes:
@@ -83,7 +83,7 @@ class Sequence:
 
 
 def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Returns a module whose kernels are called with their results, as TVM's own pipeline does before it plans memory."""
+    """Returns a module whose kernels get their results as arguments, as TVM has it before it plans memory."""
     transform = relax.transform
     steps = (
         relax.backend.DispatchSampling(),
@@ -100,7 +100,7 @@ def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule
     return module
 
 
-def read_sequence(module: tvm.IRModule) -> Sequence:
+def read_sequence(module: tvm.IRModule) -> KernelSequence:
     """Returns the sequence of a module that `lower_calls` returned.
 
     Raises:
@@ -123,7 +123,7 @@ class _Reader:
 
     def __init__(self, module: tvm.IRModule) -> None:
         self.values: dict[Any, Any] = {}
-        self.sequence = Sequence()
+        self.sequence = KernelSequence()
         self._module = module
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], int] = {}
 
@@ -156,10 +156,10 @@ class _Reader:
         raise ExportError(f"the network calls {name}, which has no form in C")
 
     def _constant(self, array: NDArray[Any], ty: Any) -> Operand:
-        key = str(ty.dtype), tuple(array.shape), array.tobytes()
+        key = str(ty.dtype), tuple(array.shape), hashlib.sha256(array.tobytes()).digest()
         number = self._numbers.setdefault(key, len(self.sequence.constants))
         if number == len(self.sequence.constants):
-            self.sequence.constants.append(np.ascontiguousarray(array))
+            self.sequence.constants.append(array)
         return _operand(Place.WEIGHTS, number, ty)
 
 
@@ -178,7 +178,7 @@ def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
                 raise ExportError(f"kernel {name} calls {called} of TVM's runtime, which has no form in C")
 
 
-def _with_outputs(sequence: Sequence, results: list[Operand]) -> Sequence:
+def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSequence:
     """Returns the sequence with kernels that write results where the caller wants them, wherever possible."""
     moved: dict[int, int] = {}
     for number, result in enumerate(results):
@@ -192,7 +192,7 @@ def _with_outputs(sequence: Sequence, results: list[Operand]) -> Sequence:
             return replace(operand, place=Place.OUTPUT, number=moved[operand.number])
         return operand
 
-    return Sequence(
+    return KernelSequence(
         [Step(step.kernel, tuple(map(place, step.operands))) for step in sequence.steps],
         sequence.constants,
         [0 if number in moved else size for number, size in enumerate(sequence.buffers)],

@@ -9,8 +9,7 @@ from functools import cached_property
 from anole.documents.build import TensorInfo
 from anole.export.arena import Plan, plan_buffers, rounded
 from anole.export.levels import Level
-from anole.export.sequence import ITEM_BYTES, Operand, Place
-from anole.export.sequence import Sequence as Kernels
+from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, Place
 from anole.export.weights import Weights
 from anole.export.workspaces import Workspaces
 
@@ -32,7 +31,7 @@ class Network:
     model: str
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
-    kernels: Kernels
+    kernels: KernelSequence
     weights: Weights
     weights_inside: bool
     workspaces: Workspaces
@@ -126,7 +125,8 @@ def tables_text(network: Network) -> str:
     kernels = {name: number for number, name in enumerate(network.kernels.kernels)}
     extents: list[int] = []
     rows = [_tensor_row(network, operand, extents) for operand in operands]
-    steps, arguments = [], []
+    steps: list[str] = []
+    arguments: list[str] = []
     for step in network.kernels.steps:
         steps.append(f"{{{kernels[step.kernel]}, {len(arguments)}, {len(step.operands)}}}, /* {step.kernel} */")
         arguments += [f"{numbers[operand]}," for operand in step.operands]
@@ -165,12 +165,11 @@ def table_name(level: Level) -> str:
 def _tensor_row(network: Network, operand: Operand, extents: list[int]) -> str:
     kind = operand.dtype.rstrip("0123456789")
     bits = 8 * ITEM_BYTES[operand.dtype]
-    at = {
-        Place.INPUT: lambda number: number,
-        Place.OUTPUT: lambda number: number,
-        Place.WEIGHTS: lambda number: network.weights.offsets[number],
-        Place.BUFFER: lambda number: network.buffers.offsets[number],
-    }[operand.place](operand.number)
+    at = operand.number
+    if operand.place is Place.WEIGHTS:
+        at = network.weights.offsets[operand.number]
+    elif operand.place is Place.BUFFER:
+        at = network.buffers.offsets[operand.number]
     first = len(extents)
     extents += operand.shape
     return f"{{{operand.place.name}, {_TYPE_CODES[kind]}, {bits}, {len(operand.shape)}, {first}, {at}}},"
