@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from anole.compile.build import BuildSettings, compile_build
 from anole.documents.build import read_build
@@ -25,12 +27,17 @@ from anole.targets.cpu.runtime import find_compiler
 from anole.targets.cpu.settings import describe_cpu
 
 HERE = Path(__file__).parent
-SHAPES = {
-    "branches": (1, 3, 12, 12),
-    "joined": (3, 6),
-    "varied": (2, 6, 11, 12),
-    "summed": (1, 4, 6, 8),
-}
+MODELS = {
+    name: ModelSpec(name, f"torch:tiny:{name}", inputs, dtypes=dtypes)
+    for name, inputs, dtypes in (
+        ("joined", {"x": (3, 6)}, {}),
+        ("mixed", {"x": (3, 6), "rows": (2, 3)}, {"rows": "int64"}),
+        ("ordered", {"x": (3, 6)}, {}),
+        ("nothing", {"x": (2, 3, 4)}, {}),
+        ("twins", {"input": (1, 8, 10, 10)}, {}),
+        ("varied", {"x": (2, 6, 11, 12)}, {}),
+    )
+} | {"file": ModelSpec("file", "onnx:net.onnx", {"x": (1, 3, 8, 8)})}
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Exported:
     def inputs(self) -> list[np.ndarray]:
         """Inputs that are the same in every call."""
         drawn = np.random.default_rng(3)
-        return [drawn.standard_normal(info.shape).astype(info.dtype) for info in read_build(self.build).inputs]
+        return [(3 * drawn.random(info.shape)).astype(info.dtype) for info in read_build(self.build).inputs]
 
     @property
     def expected(self) -> list[np.ndarray]:
@@ -65,6 +72,16 @@ class Exported:
         return made
 
 
+def _write_onnx(path: Path) -> None:
+    """Writes a convolution and an activation."""
+    weight = np.random.default_rng(0).standard_normal((5, 3, 3, 3)).astype(np.float32)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5, 6, 6])
+    nodes = [helper.make_node("Conv", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
+    graph = helper.make_graph(nodes, "net", [x], [y], [numpy_helper.from_array(weight, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
 def imported(path: Path) -> Any:
     """Returns the module in a file."""
     found = importlib.util.spec_from_file_location(path.stem, path)
@@ -82,11 +99,12 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Builds a tiny network by its name, for two threads, in the working directory of all of them."""
     home = tmp_path_factory.mktemp("builds")
     shutil.copy(HERE.parent / "tiny_networks.py", home / "tiny.py")
+    _write_onnx(home / "net.onnx")
     target = get_target(describe_cpu(threads=2))
 
     @cache
     def made(name: str) -> Path:
-        model = ModelSpec(name, f"torch:tiny:{name}", {"x": SHAPES[name]})
+        model = MODELS[name]
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(home)
             manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -17,32 +16,30 @@ PREFIX = "network"
 
 WEIGHTS_ENDING = ".weights"
 
+_FILES = ("network.h", "network.cmake", "network.py", "example.c")
+
 _TEMPLATES = files("anole.export").joinpath("c")
 _NAMES = re.compile(r"\bnetwork(?=_\w|\.[a-z])|\blibnetwork\b|\bNETWORK(?=_[A-Z])|\b_NETWORK\b")
 
 
 def public_name(text: str, prefix: str) -> str:
-    """Returns C, CMake or Python with another prefix in all public names."""
+    """Returns text or a file's name with another prefix in all public names."""
     return _NAMES.sub(lambda found: found[0].replace("network", prefix).replace("NETWORK", prefix.upper()), text)
 
 
-def user_files(network: Network, version: str) -> dict[str, str]:
-    """Returns the text of each file for users of a library, by its name, all with the usual prefix."""
-    values = _values(network, version)
-    names = {
-        "network.h.in": "network.h",
-        "example.c.in": "example.c",
-        "network.cmake.in": "network.cmake",
-        "network.py.in": "network.py",
-    }
+def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
+    """Returns the text of each file for users of a library, by its name."""
+    values = _values(network, version, prefix)
+    texts = {name: _TEMPLATES.joinpath(f"{name}.in").read_text() for name in _FILES}
     return {
-        made: Template(_TEMPLATES.joinpath(template).read_text()).substitute(values) for template, made in names.items()
+        public_name(name, prefix): Template(public_name(text, prefix)).substitute(values)
+        for name, text in texts.items()
     }
 
 
-def _values(network: Network, version: str) -> dict[str, object]:
-    inside = network.weights_inside
-    file = f'"network{WEIGHTS_ENDING}"'
+def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
+    inside, upper = network.weights_inside, prefix.upper()
+    file = f'"{prefix}{WEIGHTS_ENDING}"'
     types = {name: number for number, name in enumerate(ITEM_BYTES)}
     return {
         "title": network.title,
@@ -50,17 +47,17 @@ def _values(network: Network, version: str) -> dict[str, object]:
         "model": _quoted(network.model),
         "inputs": len(network.inputs),
         "outputs": len(network.outputs),
-        "types": "\n".join(f"#define NETWORK_{name.upper()} {number}" for name, number in types.items()),
-        "tensors": "\n".join([*_tensor_lines("INPUT", network.inputs), *_tensor_lines("OUTPUT", network.outputs)]),
+        "types": "\n".join(f"#define {upper}_{name.upper()} {number}" for name, number in types.items()),
+        "tensors": "\n".join(_tensor_lines(upper, network)),
         "arena_bytes": network.layout.size_bytes,
         "weights_bytes": len(network.weights.content),
         "where": "; they are in the library" if inside else f": a file that is mapped, {file}",
         "weights_note": "; unused, since they are in the library" if inside else "",
         "threads": network.threads,
-        "levels": ", ".join(f'"{level.name}"' for level in network.levels),
+        "levels": ", ".join(_quoted(level.name) for level in network.levels),
         "example_settings": "0" if inside else f".weights = {file}",
-        "example_weights": "NULL" if inside else "argc > 1 ? argv[1] : " + file,
-        "buffers": "\n".join(_buffer_lines(network)),
+        "example_weights": "NULL" if inside else f"argc > 1 ? argv[1] : {file}",
+        "buffers": "\n".join(_buffer_lines(upper, network)),
         "input_list": ", ".join(f"{{input_{i}, sizeof input_{i}}}" for i in range(len(network.inputs))),
         "output_list": ", ".join(f"{{output_{i}, sizeof output_{i}}}" for i in range(len(network.outputs))),
         "python_inputs": _python_tensors(network.inputs),
@@ -69,13 +66,19 @@ def _values(network: Network, version: str) -> dict[str, object]:
     }
 
 
-def _tensor_lines(kind: str, infos: Sequence[TensorInfo]) -> Iterator[str]:
-    for number, info in enumerate(infos):
-        extents = " x ".join(map(str, info.shape)) or "a scalar"
-        name = f"NETWORK_{kind}_{number}"
-        yield f"/* {kind.capitalize()} {number}: {info.dtype}, {extents}. */"
+def _tensors(network: Network) -> Iterator[tuple[str, int, TensorInfo]]:
+    """Yields all inputs and outputs, each with its kind and its number."""
+    for kind, infos in (("input", network.inputs), ("output", network.outputs)):
+        for number, info in enumerate(infos):
+            yield kind, number, info
+
+
+def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
+    for kind, number, info in _tensors(network):
+        name = f"{upper}_{kind.upper()}_{number}"
+        yield f"/* {kind.capitalize()} {number}: {info.dtype}, {' x '.join(map(str, info.shape)) or 'a scalar'}. */"
         yield f"#define {name}_NAME {_quoted(info.name)}"
-        yield f"#define {name}_TYPE NETWORK_{info.dtype.upper()}"
+        yield f"#define {name}_TYPE {upper}_{info.dtype.upper()}"
         yield f"#define {name}_RANK {len(info.shape)}"
         yield f"#define {name}_SHAPE {{{', '.join(map(str, info.shape)) or '0'}}}"
         yield f"#define {name}_ELEMENTS {size_bytes(info) // ITEM_BYTES[info.dtype]}"
@@ -83,19 +86,16 @@ def _tensor_lines(kind: str, infos: Sequence[TensorInfo]) -> Iterator[str]:
         yield ""
 
 
-def _buffer_lines(network: Network) -> Iterator[str]:
-    for kind, infos in (("input", network.inputs), ("output", network.outputs)):
-        for number in range(len(infos)):
-            size = f"NETWORK_{kind.upper()}_{number}_BYTES"
-            yield f"static _Alignas(64) unsigned char {kind}_{number}[{size}];"
+def _buffer_lines(upper: str, network: Network) -> Iterator[str]:
+    for kind, number, _ in _tensors(network):
+        yield f"static _Alignas(64) unsigned char {kind}_{number}[{upper}_{kind.upper()}_{number}_BYTES];"
 
 
 def _python_tensors(infos: Sequence[TensorInfo]) -> str:
-    rows = [f"    ({json.dumps(info.name)}, {info.shape!r}, {info.dtype!r}),\n" for info in infos]
-    return "[\n" + "".join(rows) + "]"
+    return "[\n" + "".join(f"    ({info.name!a}, {info.shape!r}, {info.dtype!r}),\n" for info in infos) + "]"
 
 
 def _quoted(text: str) -> str:
-    """Returns a text as a string in C: JSON's escapes are C's, apart from those of other letters."""
-    ascii_only = text.encode("ascii", "backslashreplace").decode() if not text.isascii() else text
-    return json.dumps(ascii_only)
+    """Returns a text as a string in C, in which unusual bytes are octal numbers."""
+    usual = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
+    return f'"{"".join(usual)}"'

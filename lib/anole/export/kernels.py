@@ -43,20 +43,19 @@ def lower_build(build: Build, target: Device) -> Lowered:
         module = lower_calls(lowered, target.compiler_target())
     except Exception as error:
         raise ExportError(f"build {build.name}: TVM cannot lower it: {cause(error)}") from error
-    kernels = read_sequence(module)
+    kernels = read_sequence(module, len(build.outputs))
     check_kernels(module, kernels.kernels)
     named = {name: module[name].with_attr("global_symbol", name) for name in kernels.kernels}
     return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}))
 
 
 def compile_level(lowered: Lowered, target: Device, level: Level, threads: int, made: Path) -> Workspaces:
-    """Writes the object with the kernels of one level, and returns what memory they allocate.
+    """Writes the object with the kernels of one level, if there are any, and returns what memory they allocate.
 
     The kernels do not check their arguments, which are the library's own.
     """
     workspaces = Workspaces()
     if not lowered.kernels.kernels:
-        made.write_bytes(b"")
         return workspaces
     options: dict[str, Any] = {**target.compiler_options, "tirx.disable_assert": True}
     processor = llvm_target({"mcpu": level.mcpu, "threads": threads})

@@ -63,8 +63,8 @@ _BITS: dict[str, tuple[int, int, int, int]] = {
     "fma4": (0x80000001, 0, _ECX, 16),
     "tbm": (0x80000001, 0, _ECX, 21),
 }
-"""LLVM's features that compute on data, so that any kernel may contain them: leaf and sub-leaf of ``cpuid``, the number of
-the register, and the bit."""
+"""LLVM's features that compute on data, so that any kernel may contain them, and where ``cpuid`` tells of each: leaf,
+sub-leaf, number of the register, bit."""
 
 
 @dataclass(frozen=True)

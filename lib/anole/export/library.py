@@ -23,12 +23,11 @@ _PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace
 
 def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None:
     """Writes all of the library's C sources into a folder: those that all libraries share, and the network's own."""
-    texts = dict(written)
     for source in (*files("anole.export").joinpath("c").iterdir(), files(runtime.__name__).joinpath("parallel.c")):
         if source.name.endswith((".c", ".h")):
-            texts[source.name] = source.read_text()
-    for name, text in texts.items():
-        (folder / name).write_text(public_name(text, prefix))
+            (folder / source.name).write_text(public_name(source.read_text(), prefix))
+    for name, text in written.items():
+        (folder / name).write_text(text)
 
 
 def link_level(folder: Path, level: Level, kernels: Path, names: Iterable[str]) -> Path:
@@ -37,7 +36,7 @@ def link_level(folder: Path, level: Level, kernels: Path, names: Iterable[str]) 
     Args:
         folder: where the sources are, and the object is written.
         level: the level.
-        kernels: the object that TVM wrote.
+        kernels: the object that TVM wrote; missing if there are no kernels.
         names: names of all kernels.
 
     Raises:
@@ -47,7 +46,8 @@ def link_level(folder: Path, level: Level, kernels: Path, names: Iterable[str]) 
     pointers, linked = folder / f"pointers-{level.identifier}.o", folder / f"level-{level.identifier}.o"
     table = table_name(level)
     _compile(folder, "level.c", pointers, [f"-DLEVEL_KERNELS={table}"])
-    run_tool("linker", [_tool("ld"), "-r", "-o", str(linked), str(kernels), str(pointers)])
+    objects = [str(path) for path in (kernels, pointers) if path.exists()]
+    run_tool("linker", [_tool("ld"), "-r", "-o", str(linked), *objects])
     run_tool("objcopy", [_tool("objcopy"), f"--keep-global-symbol={table}", "--strip-debug", str(linked)])
     _check_calls(linked.read_bytes())
     return linked

@@ -100,8 +100,8 @@ def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule
     return module
 
 
-def read_sequence(module: tvm.IRModule) -> KernelSequence:
-    """Returns the sequence of a module that `lower_calls` returned.
+def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
+    """Returns the sequence of a module that `lower_calls` returned, which has a number of outputs.
 
     Raises:
         ExportError: the network does something that has no form in C.
@@ -115,7 +115,10 @@ def read_sequence(module: tvm.IRModule) -> KernelSequence:
             if not isinstance(binding, relax.VarBinding):
                 raise ExportError(f"the network has a {type(binding).__name__}, which has no form in C")
             reader.values[binding.var] = reader.value(binding.value)
-    return _with_outputs(reader.sequence, list(_flat(reader.value(main.body.body))))
+    results = list(_flat(reader.value(main.body.body)))
+    if len(results) != outputs:
+        raise ExportError(f"the network has {len(results)} outputs, but the build describes {outputs}")
+    return _with_outputs(reader.sequence, results)
 
 
 class _Reader:
@@ -144,6 +147,10 @@ class _Reader:
     def _call(self, call: ir.Call) -> Any:
         if isinstance(call.op, ir.GlobalVar) and isinstance(self._module[call.op], tirx.PrimFunc):
             operands = tuple(_flat(tuple(map(self.value, call.args))))
+            if not operands or operands[-1].place in (Place.INPUT, Place.WEIGHTS):
+                raise ExportError(
+                    f"kernel {call.op.name_hint} writes to an input or a constant, which C callers forbid"
+                )
             self.sequence.steps.append(Step(str(call.op.name_hint), operands))
             return None
         name = call.op.name if isinstance(call.op, ir.Op) else f"function {getattr(call.op, 'name_hint', call.op)}"

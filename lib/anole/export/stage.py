@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from anole.compile.folder import new_folder
 from anole.documents.build import Build, read_build
 from anole.errors import ExportError
-from anole.export.folder import PREFIX, WEIGHTS_ENDING, public_name, user_files
+from anole.export.folder import PREFIX, WEIGHTS_ENDING, user_files
 from anole.export.kernels import compile_level, largest, lower_build
 from anole.export.levels import choose_levels
 from anole.export.library import link_level, link_library, write_sources
@@ -97,11 +97,11 @@ def write_library(
     """
     if network.weights_inside and len(network.weights.content) > _MOST_BYTES_INSIDE:
         raise ExportError("the weights are too large for a library; put them into a file: --weights file")
-    users = {public_name(name, prefix): text for name, text in user_files(network, version("anole")).items()}
+    users = user_files(network, version("anole"), prefix)
     weights = (scratch if network.weights_inside else made) / f"{prefix}{WEIGHTS_ENDING}"
     weights.write_bytes(network.weights.content)
     for name, text in users.items():
-        (made / name).write_text(public_name(text, prefix))
+        (made / name).write_text(text)
     names = network.kernels.kernels
     own = {
         "plan.h": plan_text(network),

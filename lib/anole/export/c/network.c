@@ -154,7 +154,7 @@ network_error network_create(network_instance** created, const network_settings*
   weights weights;
   network_error error = find_level(&level, settings->level);
   if (error) return error;
-  if ((error = weights_open(&weights, settings->weights, !settings->trust_weights))) return error;
+  if ((error = weights_open(&weights, settings->weights, settings->check_weights))) return error;
   if ((error = find_arena(&arena, &owns, settings))) {
     weights_close(&weights);
     return error;
