@@ -16,6 +16,7 @@ from tests.export.conftest import Export, Exported
 from anole.export.levels import Level
 from anole.host.processor import processor
 
+HOME = Path(__file__).parents[2]
 SANITIZER = "-fsanitize=thread"
 TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
 
@@ -42,7 +43,7 @@ def bits(arrays: Sequence[np.ndarray]) -> bytes:
     return b"".join(array.tobytes() for array in arrays)
 
 
-@pytest.mark.parametrize("name", ["file", "joined", "mixed", "nothing", "twins"])
+@pytest.mark.parametrize("name", ["file", "joined", "mixed", "twins"])
 def test_outputs_are_the_builds_bit_by_bit(name: str, export: Export) -> None:
     exported = export(name, levels=("tuned",))
     with exported.python().Network() as network:
@@ -169,6 +170,14 @@ def test_the_example_and_the_cmake_file_work(varied: Exported, tmp_path: Path) -
     for name in ("static", "shared"):
         said = subprocess.run([str(tmp_path / name), str(varied.folder / "network.weights")], **TEXT).stdout
         assert "created in" in said
+
+
+def test_the_example_of_the_docs_works(export: Export, tmp_path: Path) -> None:
+    exported = export("nothing", levels=("tuned",))
+    (example,) = re.findall(r"```c\n(.*?)```", (HOME / "docs/export.md").read_text(), re.DOTALL)
+    (tmp_path / "program.c").write_text(example)
+    made = exported.program(tmp_path / "program", source=tmp_path / "program.c")
+    assert subprocess.run([str(made)], **TEXT).stdout == "no error, first output 0\n"
 
 
 def test_valgrind_finds_nothing(varied: Exported, program: Path) -> None:
