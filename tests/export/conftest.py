@@ -82,6 +82,14 @@ def _write_onnx(path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
+def needs(tool: str) -> str:
+    """Returns the path of a tool, or skips the test."""
+    found = shutil.which(tool)
+    if found is None:
+        pytest.skip(f"there is no {tool} on PATH")
+    return found
+
+
 def imported(path: Path) -> Any:
     """Returns the module in a file."""
     found = importlib.util.spec_from_file_location(path.stem, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.conftest import Export, Exported
+from tests.export.conftest import Export, Exported, needs
 
 from anole.export.levels import Level
+from anole.export.workspaces import Workspaces
 from anole.host.processor import processor
 
 HOME = Path(__file__).parents[2]
@@ -29,14 +29,6 @@ def call(program: Path | Sequence[str], how: str, exported: Exported, weights: P
     run = subprocess.run([*command, how, str(path)], input=given, capture_output=True)
     assert run.returncode == 0, run.stdout[-500:] + run.stderr[-3000:]
     return run.stdout
-
-
-def needs(tool: str) -> str:
-    """Returns the path of a tool, or skips the test."""
-    found = shutil.which(tool)
-    if found is None:
-        pytest.skip(f"there is no {tool} on PATH")
-    return found
 
 
 def bits(arrays: Sequence[np.ndarray]) -> bytes:
@@ -124,6 +116,31 @@ def test_a_processor_without_the_instructions_is_refused(export: Export, monkeyp
     python = export("joined").python()
     with pytest.raises(python.NetworkError, match="the processor lacks instructions"):
         python.Network()
+
+
+def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anole.export.stage.largest", lambda _: Workspaces())
+    exported = export("twins", levels=("tuned",))
+    python = exported.python()
+    with python.Network() as network, pytest.raises(python.NetworkError, match="a kernel failed"):
+        network(*exported.inputs)
+
+
+def test_the_same_build_gives_the_same_bytes(export: Export) -> None:
+    one, other = (export("joined", levels=("tuned",)).folder for _ in range(2))
+    assert {path.name: path.read_bytes() for path in one.iterdir()} == {
+        path.name: path.read_bytes() for path in other.iterdir()
+    }
+
+
+def test_the_header_is_right_in_c_plus_plus(varied: Exported, tmp_path: Path) -> None:
+    (tmp_path / "program.cc").write_text(
+        "#include \"network.h\"\nint main() { return network_error_text(NETWORK_OK)[0] != 'n'; }\n"
+    )
+    command = [needs("g++"), "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{varied.folder}"]
+    libraries = [str(varied.folder / "libnetwork.a"), "-lm", "-lpthread"]
+    subprocess.run([*command, str(tmp_path / "program.cc"), "-o", str(tmp_path / "made"), *libraries], **TEXT)
+    subprocess.run([str(tmp_path / "made")], check=True)
 
 
 def test_several_libraries_can_be_linked_into_one_program(varied: Exported, export: Export, tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.export.conftest import imported
+from tests.export.conftest import imported, needs
 
 from anole.__main__ import main
 from anole.documents.build import read_build, write_build
+from anole.targets.cpu.runtime import find_compiler
 from anole.targets.cuda.settings import describe_cuda
 
 
@@ -71,6 +72,15 @@ def test_what_has_no_form_in_c_is_named(build: Callable[[str], Path], joined: Pa
     outcome = invoke(build("ordered"), "--to", tmp_path / "out")
     assert outcome.exit_code == 2
     assert "calls tvm.contrib.sort.argsort of TVM's runtime, which has no form in C" in outcome.output
+
+
+def test_missing_tools_are_named(joined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, path in (("cc", find_compiler()), ("as", needs("as"))):
+        (tmp_path / name).symlink_to(path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    outcome = invoke(joined, "--to", tmp_path / "out", "--level", "tuned")
+    assert outcome.exit_code == 2 and "found no `ld` on PATH; install binutils" in outcome.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_network_than_the_build_has_is_refused(joined: Path, tmp_path: Path) -> None:
