@@ -72,9 +72,9 @@ class Exported:
         return made
 
 
-def _write_onnx(path: Path) -> None:
+def write_onnx(path: Path, seed: int = 0) -> None:
     """Writes a convolution and an activation."""
-    weight = np.random.default_rng(0).standard_normal((5, 3, 3, 3)).astype(np.float32)
+    weight = np.random.default_rng(seed).standard_normal((5, 3, 3, 3)).astype(np.float32)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5, 6, 6])
     nodes = [helper.make_node("Conv", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
@@ -107,7 +107,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Builds a tiny network by its name, for two threads, in the working directory of all of them."""
     home = tmp_path_factory.mktemp("builds")
     shutil.copy(HERE.parent / "tiny_networks.py", home / "tiny.py")
-    _write_onnx(home / "net.onnx")
+    write_onnx(home / "net.onnx")
     target = get_target(describe_cpu(threads=2))
 
     @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.export.conftest import imported, needs
+from tests.export.conftest import imported, needs, write_onnx
 
 from anole.__main__ import main
 from anole.documents.build import read_build, write_build
@@ -72,6 +72,16 @@ def test_what_has_no_form_in_c_is_named(build: Callable[[str], Path], joined: Pa
     outcome = invoke(build("ordered"), "--to", tmp_path / "out")
     assert outcome.exit_code == 2
     assert "calls tvm.contrib.sort.argsort of TVM's runtime, which has no form in C" in outcome.output
+
+
+def test_a_library_that_differs_from_its_build_is_refused(
+    build: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_onnx(tmp_path / "net.onnx", 1)
+    outcome = invoke(build("file"), "--to", "out", "--level", "tuned")
+    assert outcome.exit_code == 2 and "the library's outputs differ from the build's" in outcome.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_missing_tools_are_named(joined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from anole.compile.folder import new_folder
 from anole.documents.build import Build, read_build
 from anole.errors import ExportError
+from anole.export.check import check_library
 from anole.export.folder import PREFIX, WEIGHTS_ENDING, user_files
 from anole.export.kernels import compile_level, largest, lower_build
 from anole.export.levels import choose_levels
@@ -36,6 +37,7 @@ def export_build(
     levels: Sequence[str] = (),
     prefix: str = PREFIX,
     options: Sequence[str] = (),
+    check: bool = True,
 ) -> Network:
     """Exports a build for a CPU.
 
@@ -46,6 +48,7 @@ def export_build(
         levels: names of the levels of instructions; all by default.
         prefix: what the names of functions and files begin with.
         options: further options of the C compiler, such as a sanitizer.
+        check: whether the library's outputs are compared with the build's, if this is the build's processor.
 
     Returns:
         What the library consists of.
@@ -77,6 +80,10 @@ def export_build(
             pack_weights(lowered.kernels.constants), weights_inside, largest(workspaces), chosen, target.threads,
         )  # fmt: skip
         write_library(network, objects, Path(scratch), made, prefix, options)
+        if check and (absence := target.absence()) is None:
+            check_library(build, source, made / f"{prefix}.py")
+        elif check:
+            _log.warning("%s: not compared with the build: %s", folder, absence)
     names = ", ".join(level.name for level in chosen)
     _log.info("%s: an arena of %d bytes, kernels for %s", folder, network.layout.size_bytes, names)
     return network
