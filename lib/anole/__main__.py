@@ -325,7 +325,7 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 
 @main.command()
 @click.argument("folder", type=_PATH)
-@click.option("--to", "output", type=_PATH, required=True, help="Folder of the library; an existing one is replaced.")
+@click.option("--to", "output", type=_PATH, required=True, help="Folder of the library, which replaces another.")
 @click.option(
     "--weights",
     type=click.Choice(["library", "file"]),

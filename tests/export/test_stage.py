@@ -29,9 +29,9 @@ def joined(build: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def test_a_folder_gets_everything_that_a_user_needs(joined: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old").touch()
-    outcome = invoke(joined, "--to", tmp_path / "out", "--weights", "file", "--level", "tuned", "--prefix", "net2")
-    assert outcome.exit_code == 0, outcome.output
+    for prefix in ("weights", "net2"):
+        outcome = invoke(joined, "--to", tmp_path / "out", "--weights", "file", "--level", "tuned", "--prefix", prefix)
+        assert outcome.exit_code == 0, outcome.output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "example.c", "libnet2.a", "libnet2.so", "net2.cmake", "net2.h", "net2.py", "net2.weights",
     ]  # fmt: skip
@@ -54,6 +54,15 @@ def test_wrong_options_are_refused(arguments: list[str], message: str, joined: P
     outcome = invoke(joined, "--to", tmp_path / "out", *arguments)
     assert outcome.exit_code == 2 and message in outcome.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_other_files_stays_as_it_is(joined: Path, tmp_path: Path) -> None:
+    for name in ("libnetwork.a", "network.h", "thesis.tex"):
+        (tmp_path / name).touch()
+    outcome = invoke(joined, "--to", tmp_path)
+    assert outcome.exit_code == 2 and "holds thesis.tex, which is no part of an exported library" in outcome.output
+    assert len(list(tmp_path.iterdir())) == 3
+    assert "is a file; give a folder" in invoke(joined, "--to", tmp_path / "thesis.tex").output
 
 
 def test_builds_for_other_targets_are_refused(accelerated: Path, joined: Path, tmp_path: Path) -> None:

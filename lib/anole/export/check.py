@@ -52,8 +52,8 @@ def check_library(build: Build, source: Path, wrapper: Path) -> None:
         distance = relative_error(found, expected)
         if distance > _MOST_ERROR:
             raise ExportError(
-                f"build {build.name}: the library's outputs differ from the build's (relative error {distance:.1e}): the "
-                "model's weights or Anole have changed since it was built; compile it again"
+                f"build {build.name}: the library's outputs differ from the build's by {distance:.1e}: the weights or "
+                "Anole have changed since it was compiled; compile it again"
             )
         _log.warning("%s: outputs at level %s differ from the build's by %.1e", build.name, network.level, distance)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 
 from anole.documents.build import TensorInfo
+from anole.errors import ExportError
 from anole.export.sequence import ITEM_BYTES
 from anole.export.source import Network, size_bytes
 
@@ -25,6 +27,23 @@ _NAMES = re.compile(r"\bnetwork(?=_\w|\.[a-z])|\blibnetwork\b|\bNETWORK(?=_[A-Z]
 def public_name(text: str, prefix: str) -> str:
     """Returns text or a file's name with another prefix in all public names."""
     return _NAMES.sub(lambda found: found[0].replace("network", prefix).replace("NETWORK", prefix.upper()), text)
+
+
+def check_folder(folder: Path) -> None:
+    """Checks that a folder may be replaced: it holds a library, or nothing.
+
+    Raises:
+        ExportError: it holds something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ExportError(f"{folder}: is a file; give a folder")
+    found = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    for archive in [name for name in found if name.startswith("lib") and name.endswith(".a")]:
+        prefix = archive.removeprefix("lib").removesuffix(".a")
+        found -= {archive, f"lib{prefix}.so", f"{prefix}{WEIGHTS_ENDING}"}
+        found -= {public_name(name, prefix) for name in _FILES}
+    if found:
+        raise ExportError(f"{folder}: holds {min(found)}, which is no part of an exported library; give another folder")
 
 
 def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:

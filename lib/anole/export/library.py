@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,14 +30,13 @@ def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None
         (folder / name).write_text(text)
 
 
-def link_level(folder: Path, level: Level, kernels: Path, names: Iterable[str]) -> Path:
+def link_level(folder: Path, level: Level, kernels: Path) -> Path:
     """Returns an object with the kernels of one level, of which only the table can be seen from outside.
 
     Args:
         folder: where the sources are, and the object is written.
         level: the level.
         kernels: the object that TVM wrote; missing if there are no kernels.
-        names: names of all kernels.
 
     Raises:
         ExportError: a kernel calls a function of TVM's runtime.

@@ -140,7 +140,7 @@ def tables_text(network: Network) -> str:
         [
             "/* The network: its levels of instructions, its tensors, and its kernels one after the other. */",
             *(line for level in network.levels for line in _level_lines(level)),
-            _table("cpu_level", "levels", map(_level_row, network.levels)),
+            _table("instruction_set", "levels", map(_level_row, network.levels)),
             _table("int64_t", "extents", (f"{extent}," for extent in extents)),
             _table("tensor_row", "tensor_rows", rows),
             _table("uint32_t", "argument_rows", arguments),

@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.compile.folder import new_folder
-from anole.documents.build import Build, read_build
+from anole.documents.build import read_build
 from anole.errors import ExportError
 from anole.export.check import check_library
-from anole.export.folder import PREFIX, WEIGHTS_ENDING, user_files
+from anole.export.folder import PREFIX, WEIGHTS_ENDING, check_folder, user_files
 from anole.export.kernels import compile_level, largest, lower_build
 from anole.export.levels import choose_levels
 from anole.export.library import link_level, link_library, write_sources
@@ -43,7 +43,7 @@ def export_build(
 
     Args:
         source: the build's folder.
-        folder: where the library goes; an existing folder is replaced.
+        folder: where the library goes, in place of another library.
         weights_inside: whether the weights go into the library, and not into a file.
         levels: names of the levels of instructions; all by default.
         prefix: what the names of functions and files begin with.
@@ -67,6 +67,7 @@ def export_build(
     if not isinstance(target, CpuTarget):
         kind = build.target_description.get("kind")
         raise ExportError(f"{source}: found a build for {kind}; only builds for a cpu can be exported")
+    check_folder(folder)
     chosen = choose_levels(target.description, levels)
     lowered = lower_build(build, target)
     with TemporaryDirectory(prefix="anole-") as scratch, new_folder(folder) as made:
@@ -76,9 +77,17 @@ def export_build(
             for level, path in zip(chosen, objects, strict=True)
         ]
         network = Network(
-            _title(build), build.model, build.inputs, build.outputs, lowered.kernels,
-            pack_weights(lowered.kernels.constants), weights_inside, largest(workspaces), chosen, target.threads,
-        )  # fmt: skip
+            title=f"The network {build.model} as build {build.name}",
+            model=build.model,
+            inputs=build.inputs,
+            outputs=build.outputs,
+            kernels=lowered.kernels,
+            weights=pack_weights(lowered.kernels.constants),
+            weights_inside=weights_inside,
+            workspaces=largest(workspaces),
+            levels=chosen,
+            threads=target.threads,
+        )
         write_library(network, objects, Path(scratch), made, prefix, options)
         if check and (absence := target.absence()) is None:
             check_library(build, source, made / f"{prefix}.py")
@@ -109,20 +118,15 @@ def write_library(
     weights.write_bytes(network.weights.content)
     for name, text in users.items():
         (made / name).write_text(text)
-    names = network.kernels.kernels
     own = {
         "plan.h": plan_text(network),
         "tables.h": tables_text(network),
-        "kernel_list.h": kernel_list_text(names),
-        f"{prefix}.h": users[f"{prefix}.h"],
+        "kernel_list.h": kernel_list_text(network.kernels.kernels),
+        "api.h": users[f"{prefix}.h"],
     }
     write_sources(scratch, own, prefix)
-    levels = [link_level(scratch, level, path, names) for level, path in zip(network.levels, kernels, strict=True)]
+    levels = [link_level(scratch, level, path) for level, path in zip(network.levels, kernels, strict=True)]
     link_library(
         scratch, levels, made / f"lib{prefix}.so", made / f"lib{prefix}.a", prefix, network.threads,
         weights if network.weights_inside else None, options,
     )  # fmt: skip
-
-
-def _title(build: Build) -> str:
-    return f"The network {build.model} as build {build.name}"

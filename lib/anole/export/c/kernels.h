@@ -1,6 +1,6 @@
 /* The interface of kernels, which is TVM's: tensors as DLPack describes them, in arguments that tell their kinds. */
-#ifndef KERNELS_H
-#define KERNELS_H
+#ifndef KERNELS_H_
+#define KERNELS_H_
 #include <stdint.h>
 
 typedef struct {

@@ -3,7 +3,7 @@
  * An instance lies at the beginning of its arena. Behind it are the intermediate tensors, room for inputs and outputs that
  * the caller has not aligned, and what kernels allocate: outside parallel loops, and for each thread within them.
  */
-#include "network.h"
+#include "api.h"
 
 #include <stdatomic.h>
 
@@ -106,7 +106,7 @@ static void start_threads(void) {
   pthread_mutex_unlock(&pool.in_use);
 }
 
-static network_error find_level(const cpu_level** found, const char* wanted) {
+static network_error find_instructions(const instruction_set** found, const char* wanted) {
   int known = 0;
   for (int i = 0; i < LEVELS; ++i) {
     if (wanted && strcmp(wanted, levels[i].name)) continue;
@@ -148,11 +148,11 @@ network_error network_create(network_instance** created, const network_settings*
   if (!created) return NETWORK_ERROR_NULL;
   *created = NULL;
   if (!settings) settings = &defaults;
-  const cpu_level* level = NULL;
+  const instruction_set* level = NULL;
   char* arena;
   int owns;
   weights weights;
-  network_error error = find_level(&level, settings->level);
+  network_error error = find_instructions(&level, settings->level);
   if (error) return error;
   if ((error = weights_open(&weights, settings->weights, settings->check_weights))) return error;
   if ((error = find_arena(&arena, &owns, settings))) {

@@ -24,7 +24,7 @@ static unsigned saved_registers(void) {
   return low;
 }
 
-int processor_has(const cpu_level* level) {
+int processor_has(const instruction_set* level) {
   unsigned needed = (level->avx ? SSE_AND_AVX : 0) | (level->avx_512 ? AVX_512 : 0);
   if (needed && (saved_registers() & needed) != needed) return 0;
   for (int i = 0; i < level->bit_count; ++i)

@@ -1,6 +1,6 @@
 /* Levels of instructions, and what the processor must have for them. */
-#ifndef PROCESSOR_H
-#define PROCESSOR_H
+#ifndef PROCESSOR_H_
+#define PROCESSOR_H_
 #include "kernels.h"
 
 /* What the instruction `cpuid` says at one place; registers are numbered eax, ebx, ecx, edx. */
@@ -15,9 +15,9 @@ typedef struct {
   const cpu_bit* bits;
   int bit_count;
   int avx, avx_512; /* whether its registers are used, which the system must save */
-} cpu_level;
+} instruction_set;
 
 /* Returns whether the processor and the system have a level. */
-int processor_has(const cpu_level* level);
+int processor_has(const instruction_set* level);
 
 #endif

@@ -1,9 +1,9 @@
 /* The network's weights: in the library, or in a file that is mapped. */
-#ifndef WEIGHTS_H
-#define WEIGHTS_H
+#ifndef WEIGHTS_H_
+#define WEIGHTS_H_
 #include <stddef.h>
 
-#include "network.h"
+#include "api.h"
 
 typedef struct {
   const char* content;
