@@ -114,6 +114,37 @@ static int run_threads(void) {
   return 0;
 }
 
+static _Atomic int busy, others;
+
+/* Runs an instance, which another thread runs too, until it has often succeeded and somebody was refused. */
+static void* run_shared(void* instance) {
+  static _Thread_local buffers own;
+  int succeeded = 0;
+  for (long i = 0; i < 1000000 && !others && (succeeded < RUNS || !busy); ++i) {
+    network_error error = run(instance, &own, 0);
+    if (error == NETWORK_ERROR_BUSY)
+      busy = 1;
+    else if (error || count_different(&own))
+      others = 1;
+    else
+      succeeded++;
+  }
+  return NULL;
+}
+
+/* Prints whether one of two threads that run one instance is refused, and whether anything else goes wrong. */
+static int share_instance(void) {
+  network_instance* instance = create();
+  if (run(instance, &given, 0)) return 1;
+  pthread_t thread;
+  pthread_create(&thread, NULL, run_shared, instance);
+  run_shared(instance);
+  pthread_join(thread, NULL);
+  network_destroy(instance);
+  printf("%d %d\n", busy, others);
+  return 0;
+}
+
 /* Prints how often anything is allocated after an instance was made. */
 static int count_allocations(void) {
   network_instance* instance = create();
@@ -186,6 +217,7 @@ int main(int argc, char** argv) {
   if (!strcmp(argv[1], "outputs")) return write_outputs(0);
   if (!strcmp(argv[1], "outputs-not-aligned")) return write_outputs(4);
   if (!strcmp(argv[1], "threads")) return run_threads();
+  if (!strcmp(argv[1], "one instance")) return share_instance();
   if (!strcmp(argv[1], "allocations")) return count_allocations();
   if (!strcmp(argv[1], "errors")) return make_errors();
   return 2;

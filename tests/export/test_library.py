@@ -66,6 +66,10 @@ def test_instances_in_several_threads_do_not_disturb_each_other(varied: Exported
     assert call(program, "threads", varied).split() == [b"0"]
 
 
+def test_a_second_thread_is_refused_while_an_instance_runs(varied: Exported, program: Path) -> None:
+    assert call(program, "one instance", varied) == b"1 0\n"
+
+
 def test_nothing_is_allocated_after_an_instance_was_made(varied: Exported, tmp_path: Path) -> None:
     counting = varied.program(tmp_path / "counting", "-DCOUNT_ALLOCATIONS")
     assert call(counting, "allocations", varied) == b"1 0\n"
@@ -214,6 +218,7 @@ def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tm
     if subprocess.run([*command], capture_output=True).returncode != 2:
         pytest.skip("programs with the ThreadSanitizer do not start here")
     assert call(command, "threads", sanitized).split() == [b"0"]
+    assert call(command, "one instance", sanitized) == b"1 0\n"
 
 
 @pytest.mark.parametrize(("model", "level"), [("Haswell", "x86-64-v3"), ("Nehalem", "x86-64-v2"), ("core2duo", None)])
