@@ -41,6 +41,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "refine",
         "compile",
         "evaluate",
+        "export",
         "run",
         "profile",
         "plan",

@@ -191,6 +191,33 @@ def _with_noise(network: nn.Module, layer: str) -> nn.Module:
     return network
 
 
+class Mixed(nn.Module):
+    """Inputs and outputs of several types; among these an input, a constant, one result twice and a view of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.arange(6.0))
+        self.table = nn.Embedding(10, 8)
+
+    def forward(self, x: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.erf(torch.sin(x)) + x
+        return y.argmax(-1), y > 0, x, self.scale * 2, y, y.reshape(-1), self.table(rows)[:, 0], torch.cumsum(y, -1)
+
+
+class Ordered(nn.Module):
+    """What a function of TVM's runtime computes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sort(x, -1)[0]
+
+
+class Nothing(nn.Module):
+    """No kernel: another view of the input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(2, 12)
+
+
 class Shy(nn.Module):
     """What its layers compute is scaled by almost nothing, as in networks that were not trained."""
 
@@ -202,6 +229,19 @@ class Shy(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.scale * torch.relu(self.mix(x)).mean((2, 3)))
+
+
+def mixed() -> nn.Module:
+    torch.manual_seed(0)
+    return Mixed()
+
+
+def ordered() -> nn.Module:
+    return Ordered()
+
+
+def nothing() -> nn.Module:
+    return Nothing()
 
 
 def shy() -> nn.Module:

@@ -324,6 +324,36 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 
 
 @main.command()
+@click.argument("folder", type=_PATH)
+@click.option("--to", "output", type=_PATH, required=True, help="Folder of the library, which replaces another.")
+@click.option(
+    "--weights",
+    type=click.Choice(["library", "file"]),
+    default="library",
+    show_default=True,
+    help="Where the weights go: into the library, or into a file beside it that is mapped.",
+)
+@click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    help="A level of instructions: tuned, x86-64-v4, x86-64-v3 or x86-64-v2; may be repeated.  [default: all]",
+)
+@click.option("--prefix", default="network", show_default=True, help="What names of functions and files begin with.")
+def export(folder: Path, output: Path, weights: str, levels: tuple[str, ...], prefix: str) -> None:
+    """Export the build in FOLDER as a C library.
+
+    The library needs neither TVM nor Python. Only builds for a CPU can be exported.
+    """
+    _guard(f"build {folder.name}")
+    from anole.documents.build import read_build
+    from anole.export.stage import export_build
+
+    _spare_torch(read_build(folder).model_spec)
+    export_build(folder, output, weights == "library", levels, prefix)
+
+
+@main.command()
 @click.argument("builds", nargs=-1)
 @click.option("--shards", type=_PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
 @click.option("--database", type=_PATH, help=f"Where the database is written.  [default: {layout.DATABASE}]")

@@ -89,6 +89,10 @@ class BuildError(AnoleError):
     """A model cannot be compiled, or a build folder cannot be used."""
 
 
+class ExportError(AnoleError):
+    """A build cannot become a C library."""
+
+
 def suggestion(found: str, allowed: Collection[str]) -> str:
     """Returns what may have been meant by a name that is not allowed, and what is allowed."""
     close = difflib.get_close_matches(found, allowed, n=1 if len(allowed) <= _LISTED else 5)

@@ -19,7 +19,7 @@ from anole.host.machine import software_versions
 from anole.record import utc_now
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
-from anole.targets.base import named_object
+from anole.targets.base import Target, named_object
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported
@@ -74,23 +74,35 @@ def compile_build(
         BuildError: the network differs from its manifest or cannot be compiled, or the folder cannot be written.
     """
     target = get_target(manifest.origin.target_description)
-    imported = imported if imported is not None else load_model(model)
-    from anole.extract.graph import find_layers
-
-    layers = find_layers(imported)
-    workloads = [layer.workload for layer in layers]
-    taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
-    matches = match_tasks(manifest, taken, receipts, target)
+    network = match_network(model, manifest, receipts, target, imported)
     with new_folder(folder) as made:
         compiler: NetworkCompiler = named_object(target.networks.compiler)
-        compiled = compiler(MatchedNetwork(model, imported, layers, matches, receipts), target, made)
-        build = _describe(model, imported, manifest, settings, compiled)
+        compiled = compiler(network, target, made)
+        build = _describe(model, network.imported, manifest, settings, compiled)
         warn_of_untuned(settings.name, compiled.matches)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
         size_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
         build = replace(build, size_bytes=size_bytes)
         write_description(made, build, compiled.cpp_runtime)
     return build
+
+
+def match_network(
+    model: ModelSpec, manifest: Manifest, receipts: Receipts, target: Target, imported: Imported | None = None
+) -> MatchedNetwork:
+    """Returns a network with the best known config of each task; see `compile_build`.
+
+    Raises:
+        ExtractError: the network cannot be loaded.
+        BuildError: the network differs from its manifest.
+    """
+    imported = imported if imported is not None else load_model(model)
+    from anole.extract.graph import find_layers
+
+    layers = find_layers(imported)
+    workloads = [layer.workload for layer in layers]
+    taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
+    return MatchedNetwork(model, imported, layers, match_tasks(manifest, taken, receipts, target), receipts)
 
 
 def _describe(

@@ -14,18 +14,14 @@ from anole.compile.memory_plan import MemoryPlan
 from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.errors import BuildError, cause
 from anole.targets.base import Device
+from anole.task import Workload
 
 
 def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) -> Compiled:
     """Writes the compiled network as a shared library; see `NetworkCompiler`."""
-    choices = {
-        match.task.workload: Choice(target.template(match.task.workload), match.config)
-        for match in network.matches
-        if match.config is not None
-    }
     memory = MemoryPlan()
     try:
-        lowered, failures = lower(network.imported.module, choices, target.schedule_default)
+        lowered, failures = lower_network(network, target)
         options = tvm.transform.PassContext(config=dict(target.compiler_options), instruments=[memory])
         with target.compiler_target() as compiler_target, options:
             executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
@@ -44,3 +40,13 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
     task_keys = {match.task.workload: match.task.key for match in network.matches}
     kernels = tuple(kernel.built(task_keys) for kernel in describe_kernels(lowered, network.layers))
     return Compiled(built, target.runs_on, target.threads, memory.to_json(), kernels, cpp_runtime=target.cpp_runtime)
+
+
+def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule, dict[Workload, str]]:
+    """Returns a network's scheduled functions, and why workloads have no template's schedule; see `lower`."""
+    choices = {
+        match.task.workload: Choice(target.template(match.task.workload), match.config)
+        for match in network.matches
+        if match.config is not None
+    }
+    return lower(network.imported.module, choices, target.schedule_default)

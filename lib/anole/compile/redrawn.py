@@ -6,9 +6,8 @@ import logging
 from pathlib import Path
 
 from anole.compile.build import BuildSettings, compile_build
+from anole.compile.recorded import recorded_manifest, recorded_receipts
 from anole.documents.build import Build
-from anole.documents.manifest import ListedTask, Manifest, Origin
-from anole.documents.receipt import Receipt
 from anole.extract.load import load_model
 
 
@@ -25,23 +24,10 @@ def compile_redrawn(build: Build, folder: Path) -> Build:
     """
     model = build.model_spec
     settings = BuildSettings(build.name, build.preset, build.trials, build.shared, build.seed)
-    receipts = {
-        task.key: Receipt(task.key, task.run_key or "", build.trials, task.config, task.latency_s)
-        for task in build.tasks
-        if task.matched == "tuned"
-    }
     # What is not tuned was said when the build itself was compiled.
     logging.disable(logging.WARNING)
     try:
         imported = load_model(model, "drawn")
-        return compile_build(model, _manifest(build), settings, receipts, folder, imported)
+        return compile_build(model, recorded_manifest(build), settings, recorded_receipts(build), folder, imported)
     finally:
         logging.disable(logging.NOTSET)
-
-
-def _manifest(build: Build) -> Manifest:
-    model = build.model_spec
-    tasks = tuple(ListedTask(each.key, each.label, each.flop, each.weight, each.layers) for each in build.tasks)
-    origin = Origin(build.entry, build.target_description, {})
-    flop = sum(task.flop * task.weight for task in tasks)
-    return Manifest(model.name, build.target, model.source, model.inputs, origin, tasks, flop)

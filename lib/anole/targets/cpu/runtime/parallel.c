@@ -33,7 +33,11 @@
 #define ANOLE_SPIN 2000 /* pauses of an idle worker before it sleeps: longer than the time between two kernels */
 #endif
 
-enum { MOST_THREADS = 256, MOST_CHUNKS = MOST_THREADS * ANOLE_CHUNKS };
+#ifndef ANOLE_MOST_THREADS
+#define ANOLE_MOST_THREADS 256 /* whatever ANOLE_NUM_THREADS says */
+#endif
+
+enum { MOST_THREADS = ANOLE_MOST_THREADS, MOST_CHUNKS = MOST_THREADS * ANOLE_CHUNKS };
 
 /* TVM's interface of parallel loops. */
 typedef struct {
@@ -72,6 +76,7 @@ static struct {
 
 /* In static storage: what a thread that ends looks up must not need the loader's lock. */
 static _Thread_local bool within_loop __attribute__((tls_model("initial-exec")));
+static _Thread_local int thread_number __attribute__((tls_model("initial-exec"))); /* in its pool; a caller has 0 */
 
 static inline void pause_briefly(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -142,6 +147,7 @@ static uint32_t await_loop(int self, uint32_t known) {
 static void* work(void* argument) {
   int self = (int)(intptr_t)argument;
   within_loop = true;
+  thread_number = self;
   pthread_setname_np(pthread_self(), "anole-worker");
   atomic_store(&pool.ids[self], (pid_t)syscall(SYS_gettid));
   place(pool.ids[self], -1);

@@ -1,0 +1,263 @@
+/* Runs the network: its kernels one after the other, on memory that was planned when it was exported.
+ *
+ * An instance lies at the beginning of its arena. Behind it are the intermediate tensors, room for inputs and outputs that
+ * the caller has not aligned, and what kernels allocate: outside parallel loops, and for each thread within them.
+ */
+#include "api.h"
+
+#include <stdatomic.h>
+
+#include "parallel.c"
+#include "plan.h"
+#include "processor.h"
+#include "weights.h"
+
+/* Where a tensor lies: in the caller's memory, with the weights, or in the arena. */
+enum place { INPUT, OUTPUT, WEIGHTS, BUFFER };
+
+typedef struct {
+  uint8_t place, type, bits, rank;
+  uint32_t first_extent;
+  uint64_t at; /* number of the input or output, else an offset in bytes */
+} tensor_row;
+
+typedef struct {
+  uint32_t kernel, first_argument, arguments;
+} step_row;
+
+typedef struct {
+  uint64_t bytes, at; /* its size, and where it is copied to in the arena if it is not aligned */
+} caller_row;
+
+typedef struct {
+  uint32_t tensor, output;
+} copy_row;
+
+#include "tables.h"
+
+#define STATIC_THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
+
+struct network_instance {
+  const kernel* kernels;
+  const char* level;
+  weights weights;
+  char* arena;
+  int owns_arena;
+  atomic_flag runs;
+  kernel_tensor tensors[TENSORS + 1];
+  kernel_argument arguments[ARGUMENTS + 1];
+};
+
+_Static_assert(sizeof(struct network_instance) <= INSTANCE_BYTES, "the arena has too little room for the instance");
+_Static_assert(MOST_THREADS == NETWORK_THREADS, "the arena has room for another number of threads");
+
+/* What the kernel that this thread computes may allocate. */
+STATIC_THREAD_LOCAL struct {
+  network_instance* instance;
+  char* next;
+  char* end;
+  int in_loop;
+} workspace;
+
+void* export_allocate(int device_kind, int device, uint64_t bytes, int type, int bits) {
+  (void)device_kind, (void)device, (void)type, (void)bits;
+  uint64_t rounded = (bytes + NETWORK_ARENA_ALIGNMENT - 1) / NETWORK_ARENA_ALIGNMENT * NETWORK_ARENA_ALIGNMENT;
+  if (rounded < bytes || rounded > (uint64_t)(workspace.end - workspace.next)) return NULL;
+  void* memory = workspace.next;
+  workspace.next += rounded;
+  return memory;
+}
+
+/* Kernels release what they allocated last. */
+int export_release(int device_kind, int device, void* memory) {
+  (void)device_kind, (void)device;
+  workspace.next = memory;
+  return 0;
+}
+
+typedef struct {
+  Loop loop;
+  void* data;
+  network_instance* instance;
+} shared_loop;
+
+static int run_chunk(int chunk, Environment* environment, void* data) {
+  const shared_loop* shared = data;
+  __typeof__(workspace) before = workspace;
+  workspace.instance = shared->instance;
+  workspace.next = shared->instance->arena + CHUNKS_AT + (size_t)thread_number * CHUNK_BYTES;
+  workspace.end = workspace.next + CHUNK_BYTES;
+  workspace.in_loop = 1;
+  int failure = shared->loop(chunk, environment, shared->data);
+  workspace = before;
+  return failure;
+}
+
+int export_launch(Loop loop, void* data, int chunks) {
+  if (workspace.in_loop) return run_alone(loop, data, chunks ? chunks : 1);
+  shared_loop shared = {loop, data, workspace.instance};
+  return launch(run_chunk, &shared, chunks);
+}
+
+/* Starts the threads now, because later nothing may be allocated. */
+static void start_threads(void) {
+  pthread_mutex_lock(&pool.in_use);
+  if (!pool.threads) start();
+  pthread_mutex_unlock(&pool.in_use);
+}
+
+static network_error find_instructions(const instruction_set** found, const char* wanted) {
+  int known = 0;
+  for (int i = 0; i < LEVELS; ++i) {
+    if (wanted && strcmp(wanted, levels[i].name)) continue;
+    known = 1;
+    if (!processor_has(&levels[i])) continue;
+    *found = &levels[i];
+    return NETWORK_OK;
+  }
+  return known ? NETWORK_ERROR_PROCESSOR : NETWORK_ERROR_LEVEL;
+}
+
+static network_error find_arena(char** arena, int* owns, const network_settings* settings) {
+  *arena = settings->arena;
+  *owns = !*arena;
+  if (*owns) {
+    *arena = aligned_alloc(NETWORK_ARENA_ALIGNMENT, NETWORK_ARENA_BYTES);
+    return *arena ? NETWORK_OK : NETWORK_ERROR_MEMORY;
+  }
+  if (settings->arena_bytes < NETWORK_ARENA_BYTES) return NETWORK_ERROR_ARENA_TOO_SMALL;
+  return (uintptr_t)*arena % NETWORK_ARENA_ALIGNMENT ? NETWORK_ERROR_ARENA_NOT_ALIGNED : NETWORK_OK;
+}
+
+/* Describes every operand; those that are inputs and outputs get their places when the network runs. */
+static void describe_operands(network_instance* instance) {
+  for (int i = 0; i < TENSORS; ++i) {
+    const tensor_row* row = &tensor_rows[i];
+    void* data = NULL;
+    if (row->place == WEIGHTS) data = (void*)(instance->weights.content + row->at);
+    if (row->place == BUFFER) data = instance->arena + BUFFERS_AT + row->at;
+    instance->tensors[i] =
+        (kernel_tensor){data, 1, 0, row->rank, row->type, row->bits, 1, extents + row->first_extent, NULL, 0};
+  }
+  for (int i = 0; i < ARGUMENTS; ++i)
+    instance->arguments[i] = (kernel_argument){7, 0, {&instance->tensors[argument_rows[i]]}};
+}
+
+network_error network_create(network_instance** created, const network_settings* settings) {
+  static const network_settings defaults = {0};
+  if (!created) return NETWORK_ERROR_NULL;
+  *created = NULL;
+  if (!settings) settings = &defaults;
+  const instruction_set* level = NULL;
+  char* arena;
+  int owns;
+  weights weights;
+  network_error error = find_instructions(&level, settings->level);
+  if (error) return error;
+  if ((error = weights_open(&weights, settings->weights, settings->check_weights))) return error;
+  if ((error = find_arena(&arena, &owns, settings))) {
+    weights_close(&weights);
+    return error;
+  }
+  network_instance* instance = (network_instance*)arena;
+  instance->kernels = level->kernels;
+  instance->level = level->name;
+  instance->weights = weights;
+  instance->arena = arena;
+  instance->owns_arena = owns;
+  atomic_flag_clear(&instance->runs);
+  describe_operands(instance);
+  start_threads();
+  *created = instance;
+  return NETWORK_OK;
+}
+
+static int overlap(const void* one, size_t one_bytes, const void* other, size_t other_bytes) {
+  uintptr_t a = (uintptr_t)one, b = (uintptr_t)other;
+  return a < b + other_bytes && b < a + one_bytes;
+}
+
+static network_error check(const network_input* inputs, const network_output* outputs) {
+  for (int i = 0; i < NETWORK_INPUTS; ++i) {
+    if (!inputs[i].data) return NETWORK_ERROR_NULL;
+    if (inputs[i].bytes != input_rows[i].bytes) return NETWORK_ERROR_SIZE;
+  }
+  for (int i = 0; i < NETWORK_OUTPUTS; ++i) {
+    if (!outputs[i].data) return NETWORK_ERROR_NULL;
+    if (outputs[i].bytes != output_rows[i].bytes) return NETWORK_ERROR_SIZE;
+  }
+  for (int i = 0; i < NETWORK_OUTPUTS; ++i) {
+    for (int j = 0; j < NETWORK_INPUTS; ++j)
+      if (overlap(outputs[i].data, outputs[i].bytes, inputs[j].data, inputs[j].bytes)) return NETWORK_ERROR_OVERLAP;
+    for (int j = 0; j < i; ++j)
+      if (overlap(outputs[i].data, outputs[i].bytes, outputs[j].data, outputs[j].bytes)) return NETWORK_ERROR_OVERLAP;
+  }
+  return NETWORK_OK;
+}
+
+static int is_aligned(const void* data) { return (uintptr_t)data % NETWORK_ARENA_ALIGNMENT == 0; }
+
+static int run_steps(network_instance* instance) {
+  for (int i = 0; i < STEPS; ++i) {
+    kernel_argument nothing = {0};
+    const step_row* step = &step_rows[i];
+    workspace.next = instance->arena + SERIAL_AT;
+    workspace.end = workspace.next + SERIAL_BYTES;
+    if (instance->kernels[step->kernel](NULL, instance->arguments + step->first_argument, step->arguments, &nothing))
+      return -1;
+  }
+  return 0;
+}
+
+network_error network_run(network_instance* instance, const network_input* inputs, const network_output* outputs) {
+  if (!instance || !inputs || !outputs) return NETWORK_ERROR_NULL;
+  network_error error = check(inputs, outputs);
+  if (error) return error;
+  if (atomic_flag_test_and_set_explicit(&instance->runs, memory_order_acquire)) return NETWORK_ERROR_BUSY;
+  void *read[NETWORK_INPUTS + 1], *written[NETWORK_OUTPUTS + 1];
+  for (int i = 0; i < NETWORK_INPUTS; ++i) {
+    read[i] = is_aligned(inputs[i].data) ? (void*)inputs[i].data : instance->arena + input_rows[i].at;
+    if (read[i] != inputs[i].data) memcpy(read[i], inputs[i].data, inputs[i].bytes);
+  }
+  for (int i = 0; i < NETWORK_OUTPUTS; ++i)
+    written[i] = is_aligned(outputs[i].data) ? outputs[i].data : instance->arena + output_rows[i].at;
+  for (int i = 0; i < CALLERS_TENSORS; ++i)
+    instance->tensors[i].data = tensor_rows[i].place == INPUT ? read[tensor_rows[i].at] : written[tensor_rows[i].at];
+  workspace.instance = instance;
+  workspace.in_loop = 0;
+  int failure = run_steps(instance);
+  for (int i = 0; i < COPIES && !failure; ++i)
+    memcpy(written[copy_rows[i].output], instance->tensors[copy_rows[i].tensor].data, output_rows[copy_rows[i].output].bytes);
+  for (int i = 0; i < NETWORK_OUTPUTS && !failure; ++i)
+    if (written[i] != outputs[i].data) memcpy(outputs[i].data, written[i], outputs[i].bytes);
+  atomic_flag_clear_explicit(&instance->runs, memory_order_release);
+  return failure ? NETWORK_ERROR_KERNEL : NETWORK_OK;
+}
+
+void network_destroy(network_instance* instance) {
+  if (!instance) return;
+  weights_close(&instance->weights);
+  if (instance->owns_arena) free(instance);
+}
+
+const char* network_level(const network_instance* instance) { return instance ? instance->level : ""; }
+
+const char* network_error_text(network_error error) {
+  static const char* const texts[] = {
+      [NETWORK_OK] = "no error",
+      [NETWORK_ERROR_NULL] = "a pointer that must not be null is null",
+      [NETWORK_ERROR_SIZE] = "an input or an output has another size than the network's",
+      [NETWORK_ERROR_OVERLAP] = "an output shares memory with an input or with another output",
+      [NETWORK_ERROR_ARENA_TOO_SMALL] = "the arena has fewer than NETWORK_ARENA_BYTES bytes",
+      [NETWORK_ERROR_ARENA_NOT_ALIGNED] = "the arena is not aligned to NETWORK_ARENA_ALIGNMENT bytes",
+      [NETWORK_ERROR_MEMORY] = "the system has no memory for the arena",
+      [NETWORK_ERROR_PROCESSOR] = "the processor lacks instructions that the library, or the wanted level, needs",
+      [NETWORK_ERROR_LEVEL] = "the library has no level of instructions of this name",
+      [NETWORK_ERROR_WEIGHTS_MISSING] = "the file with the weights cannot be opened",
+      [NETWORK_ERROR_WEIGHTS_DAMAGED] = "the file with the weights is damaged, or belongs to another library",
+      [NETWORK_ERROR_BUSY] = "another thread is running this instance",
+      [NETWORK_ERROR_KERNEL] = "a kernel failed",
+  };
+  int known = (int)error >= 0 && (size_t)error < sizeof texts / sizeof *texts;
+  return known ? texts[error] : "an unknown error code";
+}

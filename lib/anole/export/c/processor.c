@@ -1,0 +1,33 @@
+/* Finds the best level of instructions that the processor has and the system saves. */
+#include "processor.h"
+
+#include <cpuid.h>
+
+enum { SAVES_REGISTERS = 1 << 27, SSE_AND_AVX = 0x6, AVX_512 = 0xe0 };
+
+static int has(const cpu_bit* bit) {
+  unsigned registers[4], most = __get_cpuid_max(bit->leaf & 0x80000000, 0);
+  if (most < bit->leaf) return 0;
+  if (bit->leaf == 7 && bit->subleaf) {
+    __cpuid_count(7, 0, registers[0], registers[1], registers[2], registers[3]);
+    if (registers[0] < bit->subleaf) return 0;
+  }
+  __cpuid_count(bit->leaf, bit->subleaf, registers[0], registers[1], registers[2], registers[3]);
+  return registers[bit->position_of_register] >> bit->bit & 1;
+}
+
+/* Returns which registers the system saves when it switches threads. */
+static unsigned saved_registers(void) {
+  unsigned a, b, c, d, low, high;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & SAVES_REGISTERS)) return 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+int processor_has(const instruction_set* level) {
+  unsigned needed = (level->avx ? SSE_AND_AVX : 0) | (level->avx_512 ? AVX_512 : 0);
+  if (needed && (saved_registers() & needed) != needed) return 0;
+  for (int i = 0; i < level->bit_count; ++i)
+    if (!has(&level->bits[i])) return 0;
+  return 1;
+}

@@ -1,0 +1,120 @@
+"""Writes what a user of the library reads: its header, an example, a CMake file and a wrapper for Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from anole.documents.build import TensorInfo
+from anole.errors import ExportError
+from anole.export.sequence import ITEM_BYTES
+from anole.export.source import Network, size_bytes
+
+PREFIX = "network"
+"""What the names of a library's functions and files begin with, unless it has another prefix."""
+
+WEIGHTS_ENDING = ".weights"
+
+_FILES = ("network.h", "network.cmake", "network.py", "example.c")
+
+_TEMPLATES = files("anole.export").joinpath("c")
+_NAMES = re.compile(r"\bnetwork(?=_\w|\.[a-z])|\blibnetwork\b|\bNETWORK(?=_[A-Z])|\b_NETWORK\b")
+
+
+def public_name(text: str, prefix: str) -> str:
+    """Returns text or a file's name with another prefix in all public names."""
+    return _NAMES.sub(lambda found: found[0].replace("network", prefix).replace("NETWORK", prefix.upper()), text)
+
+
+def check_folder(folder: Path) -> None:
+    """Checks that a folder may be replaced: it holds a library, or nothing.
+
+    Raises:
+        ExportError: it holds something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ExportError(f"{folder}: is a file; give a folder")
+    found = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    for archive in [name for name in found if name.startswith("lib") and name.endswith(".a")]:
+        prefix = archive.removeprefix("lib").removesuffix(".a")
+        found -= {archive, f"lib{prefix}.so", f"{prefix}{WEIGHTS_ENDING}"}
+        found -= {public_name(name, prefix) for name in _FILES}
+    if found:
+        raise ExportError(f"{folder}: holds {min(found)}, which is no part of an exported library; give another folder")
+
+
+def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
+    """Returns the text of each file for users of a library, by its name."""
+    values = _values(network, version, prefix)
+    texts = {name: _TEMPLATES.joinpath(f"{name}.in").read_text() for name in _FILES}
+    return {
+        public_name(name, prefix): Template(public_name(text, prefix)).substitute(values)
+        for name, text in texts.items()
+    }
+
+
+def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
+    inside, upper = network.weights_inside, prefix.upper()
+    file = f'"{prefix}{WEIGHTS_ENDING}"'
+    types = {name: number for number, name in enumerate(ITEM_BYTES)}
+    return {
+        "title": network.title,
+        "version": version,
+        "model": _quoted(network.model),
+        "inputs": len(network.inputs),
+        "outputs": len(network.outputs),
+        "types": "\n".join(f"#define {upper}_{name.upper()} {number}" for name, number in types.items()),
+        "tensors": "\n".join(_tensor_lines(upper, network)),
+        "arena_bytes": network.layout.size_bytes,
+        "weights_bytes": len(network.weights.content),
+        "where": "; they are in the library" if inside else f": a file that is mapped, {file}",
+        "weights_note": "; unused, since they are in the library" if inside else "",
+        "threads": network.threads,
+        "levels": ", ".join(_quoted(level.name) for level in network.levels),
+        "example_settings": "0" if inside else f".weights = {file}",
+        "example_weights": "NULL" if inside else f"argc > 1 ? argv[1] : {file}",
+        "buffers": "\n".join(_buffer_lines(upper, network)),
+        "input_list": ", ".join(f"{{input_{i}, sizeof input_{i}}}" for i in range(len(network.inputs))),
+        "output_list": ", ".join(f"{{output_{i}, sizeof output_{i}}}" for i in range(len(network.outputs))),
+        "python_inputs": _python_tensors(network.inputs),
+        "python_outputs": _python_tensors(network.outputs),
+        "python_weights": "None" if inside else f"FOLDER / {file}",
+    }
+
+
+def _tensors(network: Network) -> Iterator[tuple[str, int, TensorInfo]]:
+    """Yields all inputs and outputs, each with its kind and its number."""
+    for kind, infos in (("input", network.inputs), ("output", network.outputs)):
+        for number, info in enumerate(infos):
+            yield kind, number, info
+
+
+def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
+    for kind, number, info in _tensors(network):
+        name = f"{upper}_{kind.upper()}_{number}"
+        yield f"/* {kind.capitalize()} {number}: {info.dtype}, {' x '.join(map(str, info.shape)) or 'a scalar'}. */"
+        yield f"#define {name}_NAME {_quoted(info.name)}"
+        yield f"#define {name}_TYPE {upper}_{info.dtype.upper()}"
+        yield f"#define {name}_RANK {len(info.shape)}"
+        yield f"#define {name}_SHAPE {{{', '.join(map(str, info.shape)) or '0'}}}"
+        yield f"#define {name}_ELEMENTS {size_bytes(info) // ITEM_BYTES[info.dtype]}"
+        yield f"#define {name}_BYTES ((size_t){size_bytes(info)})"
+        yield ""
+
+
+def _buffer_lines(upper: str, network: Network) -> Iterator[str]:
+    for kind, number, _ in _tensors(network):
+        yield f"static _Alignas(64) unsigned char {kind}_{number}[{upper}_{kind.upper()}_{number}_BYTES];"
+
+
+def _python_tensors(infos: Sequence[TensorInfo]) -> str:
+    return "[\n" + "".join(f"    ({info.name!a}, {info.shape!r}, {info.dtype!r}),\n" for info in infos) + "]"
+
+
+def _quoted(text: str) -> str:
+    """Returns a text as a string in C, in which unusual bytes are octal numbers."""
+    usual = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
+    return f'"{"".join(usual)}"'

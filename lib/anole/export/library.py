@@ -1,0 +1,112 @@
+"""Compiles and links the library, with the C compiler and its binary utilities."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from anole.errors import ExportError, MachineError
+from anole.export.folder import public_name
+from anole.export.levels import Level
+from anole.export.source import table_name
+from anole.targets.cpu import runtime
+from anole.targets.cpu.runtime import find_compiler
+from anole.targets.shared.kernel import run_tool
+
+_OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
+_SOURCES = ("network.c", "processor.c", "weights.c")
+_FUNCTIONS = ("create", "run", "destroy", "level", "error_text")
+_PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace"})
+
+
+def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None:
+    """Writes all of the library's C sources into a folder: those that all libraries share, and the network's own."""
+    for source in (*files("anole.export").joinpath("c").iterdir(), files(runtime.__name__).joinpath("parallel.c")):
+        if source.name.endswith((".c", ".h")):
+            (folder / source.name).write_text(public_name(source.read_text(), prefix))
+    for name, text in written.items():
+        (folder / name).write_text(text)
+
+
+def link_level(folder: Path, level: Level, kernels: Path) -> Path:
+    """Returns an object with the kernels of one level, of which only the table can be seen from outside.
+
+    Args:
+        folder: where the sources are, and the object is written.
+        level: the level.
+        kernels: the object that TVM wrote; missing if there are no kernels.
+
+    Raises:
+        ExportError: a kernel calls a function of TVM's runtime.
+        MachineError: a tool is missing or failed.
+    """
+    pointers, linked = folder / f"pointers-{level.identifier}.o", folder / f"level-{level.identifier}.o"
+    table = table_name(level)
+    _compile(folder, "level.c", pointers, [f"-DLEVEL_KERNELS={table}"])
+    objects = [str(path) for path in (kernels, pointers) if path.exists()]
+    run_tool("linker", [_tool("ld"), "-r", "-o", str(linked), *objects])
+    run_tool("objcopy", [_tool("objcopy"), f"--keep-global-symbol={table}", "--strip-debug", str(linked)])
+    _check_calls(linked.read_bytes())
+    return linked
+
+
+def _check_calls(content: bytes) -> None:
+    """Checks that an object names nothing of TVM's runtime but what the library has."""
+    names = {name.decode() for name in content.split(b"\0") if name.startswith(b"__TVM") and name.isascii()}
+    if strange := sorted(names - _PROVIDED):
+        raise ExportError(f"kernels call {', '.join(strange)} of TVM's runtime, which has no form in C")
+
+
+def link_library(
+    folder: Path,
+    levels: Sequence[Path],
+    shared: Path,
+    static: Path,
+    prefix: str,
+    threads: int,
+    weights: Path | None = None,
+    options: Sequence[str] = (),
+) -> None:
+    """Links the library, shared and static.
+
+    Args:
+        folder: where the sources are.
+        levels: the objects of `link_level`.
+        shared: where the shared library is written.
+        static: where the static one is written.
+        prefix: what the names of its functions begin with.
+        threads: the most threads, with the caller.
+        weights: the weights, if they shall be in the library.
+        options: further options of the compiler, such as a sanitizer.
+
+    Raises:
+        MachineError: a tool is missing or failed.
+    """
+    defined = [f"-DANOLE_THREADS={threads}", f"-DANOLE_MOST_THREADS={threads}"]
+    if weights is not None:
+        defined.append(f'-DWEIGHTS_INSIDE="{weights}"')
+    objects = [folder / f"{Path(source).stem}.o" for source in _SOURCES]
+    for source, made in zip(_SOURCES, objects, strict=True):
+        _compile(folder, source, made, [*defined, *options])
+    whole = folder / "whole.o"
+    functions = [f"--keep-global-symbol={prefix}_{name}" for name in _FUNCTIONS]
+    run_tool("linker", [_tool("ld"), "-r", "-o", str(whole), *map(str, [*objects, *levels])])
+    run_tool("objcopy", [_tool("objcopy"), *functions, str(whole)])
+    run_tool("archiver", [_tool("ar"), "rcsD", str(static), str(whole)])
+    linking = ["-shared", "-static-libgcc", f"-Wl,-soname,{shared.name},-z,now,-z,noexecstack,--no-undefined"]
+    libraries = ["-lm", "-lpthread"]
+    run_tool("linker", [find_compiler(), *linking, *options, "-o", str(shared), str(whole), *libraries])
+
+
+def _compile(folder: Path, source: str, made: Path, options: Sequence[str]) -> None:
+    command = [find_compiler(), *_OPTIONS, f"-I{folder}", *options, "-c", str(folder / source), "-o", str(made)]
+    run_tool("C compiler", command)
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise MachineError(f"found no `{name}` on PATH; install binutils, or put it on PATH")
+    return found

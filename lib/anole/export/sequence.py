@@ -1,0 +1,230 @@
+"""Reads a lowered network as a sequence of kernels: what each reads and writes, and where that lies."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from math import prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from numpy.typing import NDArray
+from tvm import ir, relax, tirx
+
+from anole.errors import ExportError
+
+ITEM_BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
+"""The types of elements that an exported network may have, and their sizes."""
+
+
+class Place(IntEnum):
+    """Where a tensor lies; the numbers are those of `enum place` in network.c."""
+
+    INPUT = 0
+    OUTPUT = 1
+    WEIGHTS = 2
+    BUFFER = 3
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that a kernel reads or writes.
+
+    Attributes:
+        place: where it lies.
+        number: which input, output, constant or buffer it is; several operands may be views of one.
+    """
+
+    place: Place
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size."""
+        return prod(self.shape) * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of a kernel."""
+
+    kernel: str
+    operands: tuple[Operand, ...]
+
+
+@dataclass
+class KernelSequence:
+    """A network as kernels that are called one after the other.
+
+    Attributes:
+        constants: the values of the operands in `Place.WEIGHTS`, each once.
+        buffers: the sizes of the intermediate tensors, in bytes; one whose results all became outputs has size 0.
+        copies: results that no kernel can write where the caller wants them, such as a constant or an input: each with
+            the number of the output.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    constants: list[NDArray[Any]] = field(default_factory=list)
+    buffers: list[int] = field(default_factory=list)
+    copies: list[tuple[Operand, int]] = field(default_factory=list)
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of the kernels, in the order of their first call."""
+        return list(dict.fromkeys(step.kernel for step in self.steps))
+
+
+def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Returns a module whose kernels get their results as arguments, as TVM has it before it plans memory."""
+    transform = relax.transform
+    steps = (
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        transform.LegalizeOps(),
+        transform.RewriteDataflowReshape(),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+    )
+    with target:
+        for step in steps:
+            module = step(module)
+    return module
+
+
+def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
+    """Returns the sequence of a module that `lower_calls` returned, which has a number of outputs.
+
+    Raises:
+        ExportError: the network does something that has no form in C.
+    """
+    reader = _Reader(module)
+    main = module["main"]
+    for number, variable in enumerate(main.params):
+        reader.values[variable] = _operand(Place.INPUT, number, variable.ty)
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            if not isinstance(binding, relax.VarBinding):
+                raise ExportError(f"the network has a {type(binding).__name__}, which has no form in C")
+            reader.values[binding.var] = reader.value(binding.value)
+    results = list(_flat(reader.value(main.body.body)))
+    if len(results) != outputs:
+        raise ExportError(f"the network has {len(results)} outputs, but the build describes {outputs}")
+    return _with_outputs(reader.sequence, results)
+
+
+class _Reader:
+    """Evaluates the network's bindings to operands, and collects the calls."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        self.values: dict[Any, Any] = {}
+        self.sequence = KernelSequence()
+        self._module = module
+        self._numbers: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+
+    def value(self, expression: ir.Expr) -> Any:
+        """Returns an operand, a tuple of values, or None for what is no tensor and is never read."""
+        if isinstance(expression, relax.Var):
+            return self.values[expression]
+        if isinstance(expression, ir.GenericConst) and isinstance(expression.value, tvm.runtime.Tensor):
+            return self._constant(expression.value.numpy(), expression.ty)
+        if isinstance(expression, relax.Tuple):
+            return tuple(map(self.value, expression.fields))
+        if isinstance(expression, relax.TupleGetItem):
+            return self.value(expression.tuple_value)[expression.index]
+        if isinstance(expression, ir.Call):
+            return self._call(expression)
+        raise ExportError(f"the network has a {type(expression).__name__}, which has no form in C")
+
+    def _call(self, call: ir.Call) -> Any:
+        if isinstance(call.op, ir.GlobalVar) and isinstance(self._module[call.op], tirx.PrimFunc):
+            operands = tuple(_flat(tuple(map(self.value, call.args))))
+            if not operands or operands[-1].place in (Place.INPUT, Place.WEIGHTS):
+                raise ExportError(
+                    f"kernel {call.op.name_hint} writes to an input or a constant, which C callers forbid"
+                )
+            self.sequence.steps.append(Step(str(call.op.name_hint), operands))
+            return None
+        name = call.op.name if isinstance(call.op, ir.Op) else f"function {getattr(call.op, 'name_hint', call.op)}"
+        if name == "relax.builtin.alloc_tensor":
+            made = _operand(Place.BUFFER, len(self.sequence.buffers), call.ty)
+            self.sequence.buffers.append(made.size_bytes)
+            return made
+        if name == "relax.reshape":
+            return replace(self.value(call.args[0]), shape=_extents(call.ty))
+        raise ExportError(f"the network calls {name}, which has no form in C")
+
+    def _constant(self, array: NDArray[Any], ty: Any) -> Operand:
+        key = str(ty.dtype), tuple(array.shape), hashlib.sha256(array.tobytes()).digest()
+        number = self._numbers.setdefault(key, len(self.sequence.constants))
+        if number == len(self.sequence.constants):
+            self.sequence.constants.append(array)
+        return _operand(Place.WEIGHTS, number, ty)
+
+
+def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
+    """Checks that kernels call no function of TVM's runtime.
+
+    Raises:
+        ExportError: one does; the message names both.
+    """
+    for name in names:
+        calls: list[Any] = []
+        tvm_ffi.structural_walk(module[name].body, (ir.Call, calls.append))
+        for call in calls:
+            if isinstance(call.op, ir.Op) and "packed" in call.op.name and call.args:
+                called = getattr(call.args[0], "value", call.args[0])
+                raise ExportError(f"kernel {name} calls {called} of TVM's runtime, which has no form in C")
+
+
+def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSequence:
+    """Returns the sequence with kernels that write results where the caller wants them, wherever possible."""
+    moved: dict[int, int] = {}
+    for number, result in enumerate(results):
+        if result.place is Place.BUFFER and result.number not in moved:
+            moved[result.number] = number
+        else:
+            sequence.copies.append((result, number))
+
+    def place(operand: Operand) -> Operand:
+        if operand.place is Place.BUFFER and operand.number in moved:
+            return replace(operand, place=Place.OUTPUT, number=moved[operand.number])
+        return operand
+
+    return KernelSequence(
+        [Step(step.kernel, tuple(map(place, step.operands))) for step in sequence.steps],
+        sequence.constants,
+        [0 if number in moved else size for number, size in enumerate(sequence.buffers)],
+        [(place(result), number) for result, number in sequence.copies],
+    )
+
+
+def _flat(value: Any) -> Iterator[Operand]:
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _flat(each)
+    elif isinstance(value, Operand):
+        yield value
+    else:
+        raise ExportError("the network hands on a value that is no tensor, which has no form in C")
+
+
+def _operand(place: Place, number: int, ty: Any) -> Operand:
+    if str(ty.dtype) not in ITEM_BYTES:
+        raise ExportError(f"the network has a tensor of {ty.dtype}, which has no form in C")
+    return Operand(place, number, _extents(ty), str(ty.dtype))
+
+
+def _extents(ty: Any) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, ty.shape))
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"the network has a tensor whose shape {ty.shape} is not fixed") from error

@@ -1,0 +1,194 @@
+"""Writes what is the network's own in C: its plan, and the tables of its tensors and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from anole.documents.build import TensorInfo
+from anole.export.arena import Plan, plan_buffers, rounded
+from anole.export.levels import Level
+from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, Place
+from anole.export.weights import Weights
+from anole.export.workspaces import Workspaces
+
+_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+
+_INSTANCE_BYTES, _TENSOR_BYTES, _ARGUMENT_BYTES = 192, 48, 16
+"""Bytes of an instance without its tensors and arguments, and of one of each; network.c checks their sum."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """Everything that a library consists of, apart from the kernels' code.
+
+    Attributes:
+        weights_inside: whether the weights are in the library, and not in a file.
+    """
+
+    title: str
+    model: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    kernels: KernelSequence
+    weights: Weights
+    weights_inside: bool
+    workspaces: Workspaces
+    levels: Sequence[Level]
+    threads: int
+
+    @cached_property
+    def buffers(self) -> Plan:
+        """Where the intermediate tensors lie."""
+        return plan_buffers(self.kernels)
+
+    @cached_property
+    def operands(self) -> list[Operand]:
+        """The distinct operands, those in the caller's memory first."""
+        used = [operand for step in self.kernels.steps for operand in step.operands]
+        used += [operand for operand, _ in self.kernels.copies]
+        return sorted(dict.fromkeys(used), key=lambda each: each.place > Place.OUTPUT)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where everything lies in the arena."""
+        arguments = sum(len(step.operands) for step in self.kernels.steps)
+        at = rounded(_INSTANCE_BYTES + _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1))
+        buffers_at = at
+        at += self.buffers.size_bytes
+        callers: list[int] = []
+        for info in (*self.inputs, *self.outputs):
+            callers.append(at)
+            at += rounded(size_bytes(info))
+        serial_at = at
+        chunks_at = serial_at + self.workspaces.serial_bytes
+        total = chunks_at + self.threads * self.workspaces.chunk_bytes
+        return Layout(buffers_at, callers, serial_at, chunks_at, total)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets in the arena, in bytes, and its size.
+
+    Attributes:
+        callers: where inputs and outputs are copied to that the caller has not aligned.
+    """
+
+    buffers: int
+    callers: Sequence[int]
+    serial: int
+    chunks: int
+    size_bytes: int
+
+
+def size_bytes(info: TensorInfo) -> int:
+    """Returns the size of an input or output."""
+    return Operand(Place.INPUT, 0, info.shape, info.dtype).size_bytes
+
+
+def plan_text(network: Network) -> str:
+    """Returns the sizes and offsets that the library is compiled with."""
+    layout, kernels = network.layout, network.kernels
+    callers = sum(operand.place <= Place.OUTPUT for operand in network.operands)
+    numbers = {
+        "LEVELS": len(network.levels),
+        "STEPS": len(kernels.steps),
+        "TENSORS": len(network.operands),
+        "CALLERS_TENSORS": callers,
+        "ARGUMENTS": sum(len(step.operands) for step in kernels.steps),
+        "COPIES": len(kernels.copies),
+    }
+    offsets = {
+        "INSTANCE_BYTES": layout.buffers,
+        "BUFFERS_AT": layout.buffers,
+        "SERIAL_AT": layout.serial,
+        "SERIAL_BYTES": network.workspaces.serial_bytes,
+        "CHUNKS_AT": layout.chunks,
+        "CHUNK_BYTES": network.workspaces.chunk_bytes,
+    }
+    return "".join(
+        [
+            "/* The network's numbers: how much there is of everything, and where it lies in the arena. */\n",
+            *(f"#define {name} {number}\n" for name, number in numbers.items()),
+            *(f"#define {name} ((size_t){number})\n" for name, number in offsets.items()),
+            f"#define WEIGHTS_CHECKSUM UINT64_C({network.weights.checksum})\n",
+            f"#define WEIGHTS_DIGEST {{{', '.join(map(str, network.weights.digest))}}}\n",
+        ]
+    )
+
+
+def tables_text(network: Network) -> str:
+    """Returns the tables: levels of instructions, tensors, steps, inputs, outputs and copies."""
+    layout, operands = network.layout, network.operands
+    numbers = {operand: number for number, operand in enumerate(operands)}
+    kernels = {name: number for number, name in enumerate(network.kernels.kernels)}
+    extents: list[int] = []
+    rows = [_tensor_row(network, operand, extents) for operand in operands]
+    steps: list[str] = []
+    arguments: list[str] = []
+    for step in network.kernels.steps:
+        steps.append(f"{{{kernels[step.kernel]}, {len(arguments)}, {len(step.operands)}}}, /* {step.kernel} */")
+        arguments += [f"{numbers[operand]}," for operand in step.operands]
+    callers = [
+        f"{{{size_bytes(info)}, {at}}},"
+        for info, at in zip((*network.inputs, *network.outputs), layout.callers, strict=True)
+    ]
+    copies = [f"{{{numbers[operand]}, {output}}}," for operand, output in network.kernels.copies]
+    count = len(network.inputs)
+    return "\n".join(
+        [
+            "/* The network: its levels of instructions, its tensors, and its kernels one after the other. */",
+            *(line for level in network.levels for line in _level_lines(level)),
+            _table("instruction_set", "levels", map(_level_row, network.levels)),
+            _table("int64_t", "extents", (f"{extent}," for extent in extents)),
+            _table("tensor_row", "tensor_rows", rows),
+            _table("uint32_t", "argument_rows", arguments),
+            _table("step_row", "step_rows", steps),
+            _table("caller_row", "input_rows", callers[:count]),
+            _table("caller_row", "output_rows", callers[count:]),
+            _table("copy_row", "copy_rows", copies),
+        ]
+    )
+
+
+def kernel_list_text(names: Iterable[str]) -> str:
+    """Returns the list of kernels, in the order of their numbers."""
+    return "".join(f"KERNEL({name})\n" for name in names)
+
+
+def table_name(level: Level) -> str:
+    """Returns the name of the table of a level's kernels."""
+    return f"kernels_{level.identifier}"
+
+
+def _tensor_row(network: Network, operand: Operand, extents: list[int]) -> str:
+    kind = operand.dtype.rstrip("0123456789")
+    bits = 8 * ITEM_BYTES[operand.dtype]
+    at = operand.number
+    if operand.place is Place.WEIGHTS:
+        at = network.weights.offsets[operand.number]
+    elif operand.place is Place.BUFFER:
+        at = network.buffers.offsets[operand.number]
+    first = len(extents)
+    extents += operand.shape
+    return f"{{{operand.place.name}, {_TYPE_CODES[kind]}, {bits}, {len(operand.shape)}, {first}, {at}}},"
+
+
+def _level_lines(level: Level) -> list[str]:
+    bits = [f"{{{leaf:#x}, {subleaf}, {register}, {bit}}}," for leaf, subleaf, register, bit in level.bits]
+    return [
+        f"extern const kernel {table_name(level)}[];",
+        _table("cpu_bit", f"bits_{level.identifier}", bits),
+    ]
+
+
+def _level_row(level: Level) -> str:
+    avx, avx_512 = (int(feature in level.features) for feature in ("avx", "avx512f"))
+    name = level.identifier
+    return f'{{"{level.name}", {table_name(level)}, bits_{name}, {len(level.bits)}, {avx}, {avx_512}}},'
+
+
+def _table(kind: str, name: str, rows: Iterable[str]) -> str:
+    """Returns a table in C, which is never empty: the standard has no empty arrays."""
+    return f"static const {kind} {name}[] = {{\n" + "".join(f"  {row}\n" for row in [*rows] or ["{0},"]) + "};\n"

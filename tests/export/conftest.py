@@ -1,0 +1,147 @@
+"""Tiny networks as exported C libraries, and programs that are linked with them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from anole.compile.build import BuildSettings, compile_build
+from anole.documents.build import read_build
+from anole.export.source import Network
+from anole.export.stage import export_build
+from anole.extract.tasks import extract_tasks
+from anole.spec.entries import ModelSpec
+from anole.targets import get_target
+from anole.targets.cpu.runtime import find_compiler
+from anole.targets.cpu.settings import describe_cpu
+
+HERE = Path(__file__).parent
+MODELS = {
+    name: ModelSpec(name, f"torch:tiny:{name}", inputs, dtypes=dtypes)
+    for name, inputs, dtypes in (
+        ("joined", {"x": (3, 6)}, {}),
+        ("mixed", {"x": (3, 6), "rows": (2, 3)}, {"rows": "int64"}),
+        ("ordered", {"x": (3, 6)}, {}),
+        ("nothing", {"x": (2, 3, 4)}, {}),
+        ("twins", {"input": (1, 8, 10, 10)}, {}),
+        ("varied", {"x": (2, 6, 11, 12)}, {}),
+    )
+} | {"file": ModelSpec("file", "onnx:net.onnx", {"x": (1, 3, 8, 8)})}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A library and the build that it was made from."""
+
+    build: Path
+    folder: Path
+    network: Network
+
+    @property
+    def inputs(self) -> list[np.ndarray]:
+        """Inputs that are the same in every call."""
+        drawn = np.random.default_rng(3)
+        return [(3 * drawn.random(info.shape)).astype(info.dtype) for info in read_build(self.build).inputs]
+
+    @property
+    def expected(self) -> list[np.ndarray]:
+        """What the build computes."""
+        return imported(self.build / "load.py").Model()(*self.inputs)
+
+    def python(self) -> Any:
+        """Returns the module that wraps the library."""
+        (path,) = self.folder.glob("*.py")
+        return imported(path)
+
+    def program(self, made: Path, *options: str, source: Path = HERE / "program.c") -> Path:
+        """Compiles a program with the static library."""
+        command = [find_compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{self.folder}"]
+        libraries = [*map(str, self.folder.glob("*.a")), "-lm", "-lpthread"]
+        subprocess.run([*command, str(source), "-o", str(made), *options, *libraries], check=True)
+        return made
+
+
+def write_onnx(path: Path, seed: int = 0) -> None:
+    """Writes a convolution and an activation."""
+    weight = np.random.default_rng(seed).standard_normal((5, 3, 3, 3)).astype(np.float32)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5, 6, 6])
+    nodes = [helper.make_node("Conv", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
+    graph = helper.make_graph(nodes, "net", [x], [y], [numpy_helper.from_array(weight, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def needs(tool: str) -> str:
+    """Returns the path of a tool, or skips the test."""
+    found = shutil.which(tool)
+    if found is None:
+        pytest.skip(f"there is no {tool} on PATH")
+    return found
+
+
+def imported(path: Path) -> Any:
+    """Returns the module in a file."""
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+Export = Callable[..., Exported]
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Builds a tiny network by its name, for two threads, in the working directory of all of them."""
+    home = tmp_path_factory.mktemp("builds")
+    shutil.copy(HERE.parent / "tiny_networks.py", home / "tiny.py")
+    write_onnx(home / "net.onnx")
+    target = get_target(describe_cpu(threads=2))
+
+    @cache
+    def made(name: str) -> Path:
+        model = MODELS[name]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(home)
+            manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
+            compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, home / name)
+        return home / name
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def export(build: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Export:
+    """Exports a tiny network by its name."""
+
+    def made(name: str, **settings: Any) -> Exported:
+        folder = tmp_path_factory.mktemp("exported") / name
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(build(name).parent)
+            return Exported(build(name), folder, export_build(build(name), folder, **settings))
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def varied(export: Export) -> Exported:
+    """A network with two outputs and attention, its weights in a file, at all levels of instructions."""
+    return export("varied", weights_inside=False)
+
+
+@pytest.fixture(scope="session")
+def program(varied: Exported, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program with the library of `varied`."""
+    return varied.program(tmp_path_factory.mktemp("program") / "program")

@@ -1,0 +1,50 @@
+"""The plan of the arena: tensors that are alive at once never share memory, and others do."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.export.arena import ALIGNMENT, plan_buffers, rounded
+from anole.export.sequence import KernelSequence, Operand, Place, Step
+
+
+def sequence(sizes: list[int], used: list[list[int]]) -> KernelSequence:
+    """A sequence whose steps use the buffers of these numbers."""
+    operands = [Operand(Place.BUFFER, number, (size,), "int8") for number, size in enumerate(sizes)]
+    steps = [Step("kernel", tuple(operands[number] for number in numbers)) for numbers in used]
+    return KernelSequence(steps, [], sizes, [])
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> KernelSequence:
+    sizes = draw(st.lists(st.integers(1, 500), min_size=1, max_size=8))
+    numbers = st.lists(st.integers(0, len(sizes) - 1), max_size=3)
+    return sequence(sizes, draw(st.lists(numbers, max_size=10)))
+
+
+@given(sequences())
+def test_what_is_alive_at_once_lies_apart(made: KernelSequence) -> None:
+    plan = plan_buffers(made)
+    uses = {number: [] for number in range(len(made.buffers))}
+    for position, step in enumerate(made.steps):
+        for operand in step.operands:
+            uses[operand.number].append(position)
+    for position in range(len(made.steps)):
+        alive = [number for number, at in uses.items() if at and at[0] <= position <= at[-1]]
+        spans = sorted((plan.offsets[number], plan.offsets[number] + made.buffers[number]) for number in alive)
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+        assert all(begin % ALIGNMENT == 0 and end <= plan.size_bytes for begin, end in spans)
+    assert plan.size_bytes <= sum(map(rounded, made.buffers))
+
+
+def test_a_chain_needs_two_buffers() -> None:
+    plan = plan_buffers(sequence([64, 640, 128, 64], [[0, 1], [1, 2], [2, 3]]))
+    assert plan.size_bytes == 640 + 128
+    assert plan.offsets[0] == plan.offsets[2]
+
+
+def test_buffers_that_nothing_uses_take_no_room() -> None:
+    assert plan_buffers(sequence([1000, 64], [[1]])).size_bytes == 64

@@ -1,0 +1,47 @@
+"""Levels of instructions: which a build can have, and what the processor must have for them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from anole.errors import ExportError
+from anole.export.levels import choose_levels
+from anole.targets.cpu.settings import describe_cpu
+
+
+def names(mcpu: str, *wanted: str) -> list[str]:
+    return [level.name for level in choose_levels(describe_cpu(mcpu, 1, "elsewhere"), wanted)]
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "expected"),
+    [
+        ("znver4", ["znver4", "x86-64-v4", "x86-64-v3", "x86-64-v2"]),
+        ("haswell", ["haswell", "x86-64-v3", "x86-64-v2"]),
+        ("x86-64-v4", ["x86-64-v4", "x86-64-v3", "x86-64-v2"]),
+        ("x86-64-v2", ["x86-64-v2"]),
+    ],
+)
+def test_lower_levels_are_those_that_the_tuned_processor_has(mcpu: str, expected: list[str]) -> None:
+    assert names(mcpu) == expected
+
+
+def test_each_level_needs_more_than_the_next() -> None:
+    levels = choose_levels(describe_cpu("sapphirerapids", 1, "elsewhere"))
+    for better, worse in pairwise(levels):
+        assert set(better.bits) > set(worse.bits)
+    assert {"avx512fp16", "avxvnni", "gfni"} <= levels[0].features
+    assert levels[-1].features == {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
+
+
+def test_levels_can_be_chosen() -> None:
+    assert names("znver4", "x86-64-v2", "tuned") == ["znver4", "x86-64-v2"]
+    with pytest.raises(ExportError, match="found level x86-64-v4; this build can have tuned and haswell, x86-64-v3"):
+        names("haswell", "x86-64-v4")
+
+
+def test_other_processors_are_refused() -> None:
+    with pytest.raises(ExportError, match="found a build for x86-64; only builds for x86-64-v2 and better"):
+        names("x86-64")

@@ -1,0 +1,235 @@
+"""Exported libraries, compiled and run: the build's outputs, threads, memory, instructions and errors."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.export.conftest import Export, Exported, needs
+
+from anole.export.levels import Level
+from anole.export.workspaces import Workspaces
+from anole.host.processor import processor
+
+HOME = Path(__file__).parents[2]
+SANITIZER = "-fsanitize=thread"
+TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
+
+
+def call(program: Path | Sequence[str], how: str, exported: Exported, weights: Path | None = None) -> bytes:
+    """Runs a program, which must succeed, and returns what it says."""
+    command = [str(program)] if isinstance(program, Path) else list(program)
+    path = weights or exported.folder / "network.weights"
+    given = b"".join(array.tobytes() for array in exported.inputs)
+    run = subprocess.run([*command, how, str(path)], input=given, capture_output=True)
+    assert run.returncode == 0, run.stdout[-500:] + run.stderr[-3000:]
+    return run.stdout
+
+
+def bits(arrays: Sequence[np.ndarray]) -> bytes:
+    return b"".join(array.tobytes() for array in arrays)
+
+
+@pytest.mark.parametrize("name", ["file", "joined", "mixed", "twins"])
+def test_outputs_are_the_builds_bit_by_bit(name: str, export: Export) -> None:
+    exported = export(name, levels=("tuned",))
+    with exported.python().Network() as network:
+        first, second = network(*exported.inputs), network(*exported.inputs)
+    assert bits(first) == bits(second) == bits(exported.expected)
+
+
+def test_lower_levels_round_a_little_differently(varied: Exported) -> None:
+    flags = processor().flags
+    python, names = varied.python(), [level.name for level in varied.network.levels]
+    assert names[-1] == "x86-64-v2" and len(set(names)) == len(names)
+    for name in names:
+        if name == "x86-64-v3" and "avx2" not in flags:
+            continue
+        with python.Network(level=name) as network:
+            assert network.level == name
+            for found, expected in zip(network(*varied.inputs), varied.expected, strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_c_program_gets_the_builds_outputs(varied: Exported, program: Path) -> None:
+    expected = bits(varied.expected)
+    assert call(program, "outputs", varied) == expected
+    assert call(program, "outputs-not-aligned", varied) == expected
+
+
+def test_instances_in_several_threads_do_not_disturb_each_other(varied: Exported, program: Path) -> None:
+    assert call(program, "threads", varied).split() == [b"0"]
+
+
+def test_a_second_thread_is_refused_while_an_instance_runs(varied: Exported, program: Path) -> None:
+    assert call(program, "one instance", varied) == b"1 0\n"
+
+
+def test_nothing_is_allocated_after_an_instance_was_made(varied: Exported, tmp_path: Path) -> None:
+    counting = varied.program(tmp_path / "counting", "-DCOUNT_ALLOCATIONS")
+    assert call(counting, "allocations", varied) == b"1 0\n"
+
+
+def test_wrong_calls_give_codes_and_texts(varied: Exported, program: Path) -> None:
+    lines = call(program, "errors", varied).decode().splitlines()
+    codes = [int(line.split(" ", 1)[0]) for line in lines]
+    names = error_names(varied)
+    assert [names.get(code, "?") for code in codes] == [
+        "NULL", "NULL", "WEIGHTS_MISSING", "WEIGHTS_DAMAGED", "LEVEL", "ARENA_TOO_SMALL", "ARENA_NOT_ALIGNED", "OK",
+        "NULL", "NULL", "NULL", "NULL", "SIZE", "SIZE", "OVERLAP", "OVERLAP", "OK", "?", "?",
+    ]  # fmt: skip
+    texts = dict(line.split(" ", 1) for line in lines)
+    assert len(set(texts.values())) == len(texts) - 1, "two codes are unknown"
+
+
+def error_names(exported: Exported) -> dict[int, str]:
+    header = (exported.folder / "network.h").read_text()
+    found = re.findall(r"^  NETWORK_(?:ERROR_)?(\w+?)(?: = 0)?,? ", header[header.index("typedef enum") :], re.M)
+    return dict(enumerate(["OK", *found] if found[0] != "OK" else found))
+
+
+@pytest.mark.parametrize("damage", ["a bit", "the header", "cut", "longer", "another's"])
+def test_damaged_weights_are_refused(damage: str, varied: Exported, tmp_path: Path) -> None:
+    content = bytearray((varied.folder / "network.weights").read_bytes())
+    if damage == "a bit":
+        content[len(content) // 2] ^= 4
+    elif damage == "the header":
+        content[30] ^= 1
+    elif damage == "cut":
+        del content[-64:]
+    elif damage == "longer":
+        content += bytes(64)
+    else:
+        content = bytearray(len(content))
+    path = tmp_path / "weights"
+    python = varied.python()
+    python.Network(weights=varied.folder / "network.weights", check=True).close()
+    path.write_bytes(content)
+    with pytest.raises(python.NetworkError, match="damaged"):
+        python.Network(weights=path, check=damage == "a bit")
+
+
+def test_a_processor_without_the_instructions_is_refused(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    impossible = Level("strange", "x86-64-v2", frozenset({"fma4", "xop", "avx512fp16"}))
+    monkeypatch.setattr("anole.export.stage.choose_levels", lambda *_: [impossible])
+    python = export("joined").python()
+    with pytest.raises(python.NetworkError, match="the processor lacks instructions"):
+        python.Network()
+
+
+def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anole.export.stage.largest", lambda _: Workspaces())
+    exported = export("twins", levels=("tuned",), check=False)
+    python = exported.python()
+    with python.Network() as network, pytest.raises(python.NetworkError, match="a kernel failed"):
+        network(*exported.inputs)
+
+
+def test_the_same_build_gives_the_same_bytes(export: Export) -> None:
+    one, other = (export("joined", levels=("tuned",)).folder for _ in range(2))
+    assert {path.name: path.read_bytes() for path in one.iterdir()} == {
+        path.name: path.read_bytes() for path in other.iterdir()
+    }
+
+
+def test_the_header_is_right_in_c_plus_plus(varied: Exported, tmp_path: Path) -> None:
+    (tmp_path / "program.cc").write_text(
+        "#include \"network.h\"\nint main() { return network_error_text(NETWORK_OK)[0] != 'n'; }\n"
+    )
+    command = [needs("g++"), "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{varied.folder}"]
+    libraries = [str(varied.folder / "libnetwork.a"), "-lm", "-lpthread"]
+    subprocess.run([*command, str(tmp_path / "program.cc"), "-o", str(tmp_path / "made"), *libraries], **TEXT)
+    subprocess.run([str(tmp_path / "made")], check=True)
+
+
+def test_several_libraries_can_be_linked_into_one_program(varied: Exported, export: Export, tmp_path: Path) -> None:
+    other = export("joined", levels=("tuned",), prefix="other_net")
+    source = tmp_path / "both.c"
+    source.write_text(
+        '#include "network.h"\n#include "other_net.h"\n#include <stdio.h>\n'
+        "int main(int argc, char** argv) {\n  (void)argc;\n"
+        "  network_instance* one;\n  other_net_instance* other;\n"
+        "  network_settings settings = {.weights = argv[2]};\n"
+        "  int failed = network_create(&one, &settings) || other_net_create(&other, NULL);\n"
+        '  printf("%s %d\\n", other_net_error_text(OTHER_NET_OK), failed);\n'
+        "  network_destroy(one);\n  other_net_destroy(other);\n  return 0;\n}\n"
+    )
+    made = varied.program(tmp_path / "both", f"-I{other.folder}", str(other.folder / "libother_net.a"), source=source)
+    assert call(made, "", varied) == b"no error 0\n"
+    symbols = subprocess.run([needs("nm"), "-g", "--defined-only", str(other.folder / "libother_net.a")], **TEXT).stdout
+    assert sorted(re.findall(r" [A-Z] (\w+)", symbols)) == [
+        f"other_net_{name}" for name in ("create", "destroy", "error_text", "level", "run")
+    ]
+
+
+def test_the_library_needs_the_c_library_alone(varied: Exported) -> None:
+    said = subprocess.run([needs("ldd"), str(varied.folder / "libnetwork.so")], **TEXT).stdout
+    names = {line.split()[0].rsplit("/")[-1].split(".so")[0] for line in said.splitlines()}
+    assert names <= {"libc", "libm", "libpthread", "linux-vdso", "ld-linux-x86-64"}
+    assert (
+        "stack"
+        not in subprocess.run([needs("readelf"), "-W", "-d", str(varied.folder / "libnetwork.so")], **TEXT).stdout
+    )
+
+
+def test_the_example_and_the_cmake_file_work(varied: Exported, tmp_path: Path) -> None:
+    cmake = needs("cmake")
+    source = varied.folder / "example.c"
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(example C)\n"
+        f"include({varied.folder}/network.cmake)\n"
+        f"add_executable(static {source})\ntarget_link_libraries(static PRIVATE network_static)\n"
+        f"add_executable(shared {source})\ntarget_link_libraries(shared PRIVATE network_shared)\n"
+    )
+    for command in ([cmake, "."], [cmake, "--build", "."]):
+        subprocess.run(command, cwd=tmp_path, **TEXT)
+    for name in ("static", "shared"):
+        said = subprocess.run([str(tmp_path / name), str(varied.folder / "network.weights")], **TEXT).stdout
+        assert "created in" in said
+
+
+def test_the_example_of_the_docs_works(export: Export, tmp_path: Path) -> None:
+    exported = export("nothing", levels=("tuned",))
+    (example,) = re.findall(r"```c\n(.*?)```", (HOME / "docs/export.md").read_text(), re.DOTALL)
+    (tmp_path / "program.c").write_text(example)
+    made = exported.program(tmp_path / "program", source=tmp_path / "program.c")
+    assert subprocess.run([str(made)], **TEXT).stdout == "no error, first output 0\n"
+
+
+def test_valgrind_finds_nothing(varied: Exported, program: Path) -> None:
+    command = [needs("valgrind"), "-q", "--error-exitcode=9", "--leak-check=full", str(program)]
+    assert call(command, "outputs", varied)
+    assert call(command, "errors", varied)
+
+
+def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tmp_path: Path) -> None:
+    try:
+        sanitized = export("varied", weights_inside=False, levels=("x86-64-v2",), options=(SANITIZER,), check=False)
+        made = sanitized.program(tmp_path / "sanitized", SANITIZER)
+    except Exception as error:
+        pytest.skip(f"the compiler has no ThreadSanitizer: {error}")
+    # With addresses drawn from a wider range than the sanitizer knows, its programs end at once.
+    command = [needs("setarch"), "-R", str(made)]
+    if subprocess.run([*command], capture_output=True).returncode != 2:
+        pytest.skip("programs with the ThreadSanitizer do not start here")
+    assert call(command, "threads", sanitized).split() == [b"0"]
+    assert call(command, "one instance", sanitized) == b"1 0\n"
+
+
+@pytest.mark.parametrize(("model", "level"), [("Haswell", "x86-64-v3"), ("Nehalem", "x86-64-v2"), ("core2duo", None)])
+def test_older_processors_are_served_or_refused(model: str, level: str | None, varied: Exported, program: Path) -> None:
+    qemu = needs("qemu-x86_64")
+    given = b"".join(array.tobytes() for array in varied.inputs)
+    command = [qemu, "-cpu", model, str(program), "outputs", str(varied.folder / "network.weights")]
+    run = subprocess.run(command, input=given, capture_output=True)
+    if level is None:
+        assert run.returncode == 3 and b"the processor lacks instructions" in run.stdout
+        return
+    assert run.returncode == 0, run.stderr
+    expected = np.concatenate([array.ravel() for array in varied.expected])
+    np.testing.assert_allclose(np.frombuffer(run.stdout, np.float32), expected, rtol=1e-4, atol=1e-5)

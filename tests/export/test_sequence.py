@@ -1,0 +1,80 @@
+"""Reading a lowered network: calls, views, outputs, and what has no form in C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax, te
+
+from anole.errors import ExportError
+from anole.export.sequence import KernelSequence, Place, lower_calls, read_sequence
+from anole.targets.cpu.device.builder import llvm_target
+
+Body = Callable[[relax.BlockBuilder, Any], Any]
+
+
+def read(body: Body, outputs: int = 1) -> KernelSequence:
+    """Reads a network whose input has shape (2, 3)."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 3), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            found = builder.emit_output(body(builder, x))
+        builder.emit_func_output(found)
+    target = llvm_target({"mcpu": "x86-64-v2", "threads": 1})
+    return read_sequence(lower_calls(builder.get(), target), outputs)
+
+
+def doubled(builder: relax.BlockBuilder, value: Any) -> Any:
+    return builder.emit_te(lambda data: te.compute(data.shape, lambda *at: data[at] * 2, name="doubled"), value)
+
+
+def test_views_share_memory_and_the_last_kernel_writes_the_output() -> None:
+    made = read(lambda builder, x: doubled(builder, builder.emit(relax.op.reshape(doubled(builder, x), (3, 2)))))
+    (first, second) = made.steps
+    assert [operand.place for operand in (*first.operands, *second.operands)] == [
+        Place.INPUT, Place.BUFFER, Place.BUFFER, Place.OUTPUT,
+    ]  # fmt: skip
+    assert first.operands[1].number == second.operands[0].number
+    assert (first.operands[1].shape, second.operands[0].shape) == ((2, 3), (3, 2))
+    assert made.buffers == [24, 0] and made.copies == []
+
+
+def test_what_no_kernel_writes_is_copied() -> None:
+    constant = relax.const(np.ones((2, 2), np.float32))
+
+    def several(builder: relax.BlockBuilder, x: Any) -> Any:
+        once = doubled(builder, x)
+        return builder.emit(relax.Tuple([once, x, constant, once]))
+
+    made = read(several, 4)
+    assert [(operand.place, number) for operand, number in made.copies] == [
+        (Place.INPUT, 1), (Place.WEIGHTS, 2), (Place.OUTPUT, 3),
+    ]  # fmt: skip
+    assert made.buffers == [0]
+
+
+def test_equal_constants_are_stored_once() -> None:
+    def sums(builder: relax.BlockBuilder, x: Any) -> Any:
+        for _ in range(2):
+            x = builder.emit(relax.op.add(x, relax.const(np.full((2, 3), 5, np.float32))))
+        return x
+
+    assert len(read(sums).constants) == 1
+
+
+def test_what_has_no_form_in_c_is_named() -> None:
+    def packed(builder: relax.BlockBuilder, x: Any) -> Any:
+        return builder.emit(relax.op.call_dps_packed("some.function", [x], relax.TensorType((2, 3), "float32")))
+
+    with pytest.raises(ExportError, match=r"some\.function.*, which has no form in C"):
+        read(packed)
+    with pytest.raises(ExportError, match="the network has 1 outputs, but the build describes 2"):
+        read(doubled, 2)
+
+
+def test_types_without_a_form_in_c_are_named() -> None:
+    with pytest.raises(ExportError, match="the network has a tensor of bfloat16"):
+        read(lambda builder, x: builder.emit(relax.op.astype(x, "bfloat16")))
