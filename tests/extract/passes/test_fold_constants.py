@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pytest
 from tvm import ir, relax
 
-from anole.extract.passes.fold_constants import fold_constants
+from anole.extract.passes.fold_constants import fold_constants, value_of
 
 from .building import drawn, module_of, operators, run
 
@@ -52,3 +53,28 @@ def test_what_depends_on_an_input_is_left() -> None:
         return relax.op.power(x, relax.const(2.0, "float32"))
 
     assert operators(fold_constants(module_of(build, X.shape))) == ["power"]
+
+
+def test_products_of_constants_are_evaluated_without_compiling() -> None:
+    """As a network makes positions that it does not learn: TVM would compute such a product in plain loops."""
+    left, right = drawn(2, 4, 5), drawn(5, 3)
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        product = builder.emit(relax.op.matmul(relax.const(left), relax.const(right)))
+        wide = builder.emit(relax.op.broadcast_to(relax.const(drawn(1, 3)), (4, 3)))
+        return relax.op.add(relax.op.add(x, product), wide)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(relax.transform, "FoldConstant")
+        after = fold_constants(module_of(build, (2, 4, 3)))
+    x = drawn(2, 4, 3)
+    assert set(operators(after)) == {"add"}
+    np.testing.assert_allclose(run(after, x), x + left @ right + drawn(1, 3), rtol=1e-5)
+
+
+def test_a_constant_is_not_copied_and_cannot_be_written_to() -> None:
+    constant = relax.const(drawn(3, 4))
+    value = value_of(constant)
+    assert value is not None and np.shares_memory(value, value_of(constant))
+    with pytest.raises(ValueError, match="read-only"):
+        value[0] = 0

@@ -29,6 +29,8 @@ _FOLDS: dict[str, _Fold] = {
     "relax.expand_dims": lambda call, a: np.expand_dims(a, tuple(int(axis) for axis in call.attrs.axis)),
     "relax.squeeze": lambda call, a: a.reshape([int(extent) for extent in call.ty.shape]),
     "relax.reshape": lambda call, a, shape: a.reshape(shape),
+    "relax.broadcast_to": lambda call, a, shape: np.broadcast_to(a, shape),
+    "relax.matmul": lambda call, a, b: np.matmul(a, b),
     "relax.less": lambda call, a, b: a < b,
     "relax.where": lambda call, a, b, c: np.asarray(np.where(a, b, c)),
     "relax.take": lambda call, a, b: np.take(a, b, call.attrs.axis, mode="wrap"),
@@ -51,9 +53,11 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if not isinstance(call.op, ir.Op):
             return call
-        operands = [value_behind(self, each) for arg in call.args for each in self._parts(arg)]
-        if call.op.name not in _FOLDS or any(operand is None for operand in operands):
+        if call.op.name not in _FOLDS:
             return self._evaluated(call)
+        operands = [value_behind(self, each) for arg in call.args for each in self._parts(arg)]
+        if any(operand is None for operand in operands):
+            return call
         call = self.builder_.normalize(call)
         with np.errstate(all="ignore"):
             value = _FOLDS[call.op.name](call, *operands)
@@ -99,11 +103,21 @@ def value_behind(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
 
 
 def value_of(expr: ir.Expr) -> NDArray[Any] | None:
-    """Returns the value of a constant or of a known shape; None for everything else."""
+    """Returns the value of a constant or of a known shape, not to be written to; None for everything else."""
     if isinstance(expr.ty, relax.ShapeType) and all(isinstance(extent, tirx.IntImm) for extent in expr.ty.values):
         return np.array([int(extent) for extent in expr.ty.values], np.int64)
     if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
         return np.array(expr.value, str(expr.ty.dtype))
     if isinstance(expr, ir.GenericConst) and isinstance(expr.value, tvm.runtime.Tensor):
-        return cast(NDArray[Any], expr.value.numpy())
+        return _shared(expr.value)
     return None
+
+
+def _shared(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
+    """Returns a tensor's memory as an array; a copy where NumPy lacks the type. Copies of all weights take minutes."""
+    try:
+        array = np.from_dlpack(tensor)
+    except (BufferError, RuntimeError):
+        return cast(NDArray[Any], tensor.numpy())
+    array.flags.writeable = False
+    return array
