@@ -74,8 +74,9 @@ def log_load(name: str, latencies: Sequence[LoadLatency]) -> None:
 def compared(own: LoadLatency, other: LoadLatency) -> str:
     """Returns in words the latencies of a build and of a reference beside the same neighbours."""
     ratios = (other.p50_s / own.p50_s, other.p95_s / own.p95_s, other.p99_s / own.p99_s)
+    processes = "process" if own.neighbours == 1 else "processes"
     return (
-        f"beside {own.neighbours} busy processes: p50/p95/p99 {_milliseconds(own)}, "
+        f"beside {own.neighbours} busy {processes}: p50/p95/p99 {_milliseconds(own)}, "
         f"against {_milliseconds(other)} of {other.engine} ({'/'.join(f'{ratio:.2f}x' for ratio in ratios)}), "
         f"{own.runs} and {other.runs} runs"
     )
