@@ -71,5 +71,5 @@ def test_engines_that_do_not_start_are_named_unless_required(caplog: pytest.LogC
     with ExitStack() as running, caplog.at_level(logging.WARNING):
         assert list(start_engines({"good": good, "bad": bad}, running, "net")) == ["good"]
         assert "net: bad does not run: " in caplog.text
-        with pytest.raises(EngineError):
+        with pytest.raises(EngineError, match="net: bad does not run: "):
             start_engines({"bad": bad, "good": good}, running, "net")

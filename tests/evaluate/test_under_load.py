@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from anole.documents.evaluation import LoadLatency, read_evaluation
+from anole.evaluate.engine_process import EngineError
 from anole.evaluate.engines import Engine
 from anole.evaluate.interleave import Pace
 from anole.evaluate.under_load import LOAD_PACE, load_latency, log_load, time_under_load
@@ -71,6 +72,13 @@ def test_every_engine_that_starts_is_timed_beside_each_number_of_neighbours() ->
         (1, "build", 6, 2),
         (1, "other", 6, 2),
     ]
+
+
+def test_an_engine_that_fails_during_its_turns_is_named() -> None:
+    good, bad = partial(np.arange, 3), partial(next, iter(["once"]))
+    starts = {"build": partial(Engine, "build", good, list), "other": partial(Engine, "other", bad, list)}
+    with pytest.raises(EngineError, match="net: other: StopIteration"):
+        time_under_load(starts, (1,), Site(), "net", PACE)  # type: ignore[arg-type]
 
 
 def test_a_line_tells_both_and_their_ratios(caplog: pytest.LogCaptureFixture) -> None:

@@ -120,7 +120,7 @@ def start_engines(
     Args:
         starts: creates each engine in its process, by the engine's name; the first one is required.
         running: ends the processes.
-        where: the network's build; begins each warning.
+        where: the network's build; begins each message.
         pinned: see `EngineProcess`.
 
     Raises:
@@ -132,7 +132,7 @@ def start_engines(
             engines[name] = running.enter_context(EngineProcess(start, pinned=pinned))
         except EngineError as error:
             if not engines:
-                raise
+                raise EngineError(f"{where}: {name} does not run: {error}") from error
             _log.warning("%s: %s does not run: %s", where, name, error)
     return engines
 

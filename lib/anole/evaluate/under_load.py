@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from anole.documents.evaluation import LoadLatency
-from anole.evaluate.engine_process import start_engines
+from anole.evaluate.engine_process import EngineError, EngineProcess, start_engines
 from anole.evaluate.engines import Engine
 from anole.evaluate.interleave import Pace, Times, take_turns
 from anole.evaluate.neighbours import busy_neighbours
@@ -34,7 +34,7 @@ def time_under_load(
         starts: creates each engine in its process, by the engine's name; the first one is required.
         counts: numbers of busy neighbours.
         site: where the engines run; holds the lock of all timing.
-        where: the network's build; begins each warning.
+        where: the network's build; begins each message.
         pace: length and number of the turns.
 
     Returns:
@@ -47,13 +47,21 @@ def time_under_load(
     latencies: list[LoadLatency] = []
     with ExitStack() as running:
         engines = start_engines(starts, running, where, pinned=False)
-        turns = {name: partial(engine.burst, pace.burst_s, pace.least_runs) for name, engine in engines.items()}
+        turns = {name: partial(_turn, engine, pace, f"{where}: {name}") for name, engine in engines.items()}
         with site.timing():
             for count in counts:
                 with busy_neighbours(count):
                     times = take_turns(turns, pace)
                 latencies += [load_latency(name, count, times_s) for name, times_s in times.items()]
     return latencies
+
+
+def _turn(engine: EngineProcess, pace: Pace, which: str) -> Times:
+    """Lets an engine take a turn; an error names it."""
+    try:
+        return engine.burst(pace.burst_s, pace.least_runs)
+    except EngineError as error:
+        raise EngineError(f"{which}: {error}") from error
 
 
 def load_latency(engine: str, neighbours: int, times: Sequence[Times]) -> LoadLatency:
