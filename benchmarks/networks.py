@@ -31,11 +31,11 @@ from anole.documents import layout
 from anole.documents.build import Build, read_build
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import relative_error
+from anole.evaluate.engine_process import Started, start_engines
 from anole.evaluate.interleave import Pace, Times, take_turns
 from anole.measure.site import site_of
 from anole.targets import get_target
 from anole.targets.base import Device, Place
-from engine_process import EngineError, EngineProcess, Started
 from protocol import chosen
 from rivals import OWN, PACKAGES, start_engine
 
@@ -73,7 +73,7 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
         AnoleError: the build cannot run on this machine, or an engine exits before its last turn.
     """
     build = read_build(folder)
-    device = _device(build)
+    device = device_of(build)
     started, times = _measure(folder, device, (OWN, *rivals), pace)
     common = {
         **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},
@@ -83,7 +83,7 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
     expected = started["torch" if "torch" in started else OWN].outputs
     return [
         _row(
-            {**common, "engine": name, "version": _version(PACKAGES.get(name, OWN))},
+            {**common, "engine": name, "version": version_of(PACKAGES.get(name, OWN))},
             {"relative_error": relative_error(engine.outputs, expected), "start_s": engine.start_s},
             times[name],
             times[OWN],
@@ -97,8 +97,9 @@ def _measure(
 ) -> tuple[dict[str, Started], dict[str, list[Times]]]:
     """Returns the reports of the engines that start, and the times of their turns."""
     with tempfile.TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
-        with _environment({**device.environment(), **site.environment()}):
-            engines = dict(_started(names, folder, Path(scratch), running))
+        with environment({**device.environment(), **site.environment()}):
+            starts = {name: partial(start_engine, name, folder, Path(scratch)) for name in names}
+            engines = start_engines(starts, running, folder)
         with site.timing():
             turns = {name: partial(engine.burst, pace.burst_s) for name, engine in engines.items()}
             times = take_turns(turns, pace)
@@ -123,20 +124,6 @@ def _row(
     return {column: f"{value:.4g}" if isinstance(value, float) else value for column, value in row.items()}
 
 
-def _started(
-    names: Sequence[str], folder: Path, scratch: Path, running: ExitStack
-) -> Iterator[tuple[str, EngineProcess]]:
-    """Yields the engines that start, one after another."""
-    for name in names:
-        engine = EngineProcess(partial(start_engine, name, folder, scratch))
-        try:
-            yield name, running.enter_context(engine)
-        except EngineError as error:
-            if name == OWN:
-                raise
-            logging.warning("%s: %s does not run: %s", folder, name, error)
-
-
 def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
     """Returns the effort of some tuning runs; empty if the database lacks one of them. A key of None is no run."""
     runs = sorted({key for key in run_keys if key is not None})
@@ -152,13 +139,13 @@ def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
     return {"tuning_s": tuning_s, "trials_measured": trials} if known == len(runs) else {}
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
     """Returns the version of a package; empty if it is used without being installed."""
     return next((found.version for found in metadata.distributions(name=package)), "")
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Sets environment variables for processes that are started within the block."""
     before = dict(os.environ)
     os.environ.update(variables)
@@ -169,7 +156,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _device(build: Build) -> Device:
+def device_of(build: Build) -> Device:
     """Returns the target of a build that runs on hardware of this machine."""
     target = get_target(build.target_description)
     if target.place is Place.SIMULATOR:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from anole.documents.build import Build, read_build
+from anole.evaluate.alone import onnx_file, start_reference, torch_network
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.engines import Engine, build_engine, export_onnx, onnxruntime_engine, torch_engine
+from anole.evaluate.engines import Engine, build_engine, torch_engine
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Device
@@ -42,12 +40,12 @@ def start_engine(name: str, folder: Path, scratch: Path) -> Engine:
     device: Device = get_target(build.target_description)
     model = build.model_spec
     match name:
-        case "onnxruntime":
-            return onnxruntime_engine(_onnx_file(model, inputs, scratch), inputs, device.threads)
+        case "onnxruntime" | "torch":
+            return start_reference(name, folder, scratch)
         case "openvino":
-            return _openvino(_onnx_file(model, inputs, scratch), inputs, device.threads)
-        case "torch" | "torch.compile":
-            return _torch(model, inputs, device, compiled=name == "torch.compile")
+            return _openvino(onnx_file(model, inputs, scratch), inputs, device.threads)
+        case "torch.compile":
+            return _torch_compile(model, inputs, device)
         case "untuned":
             folder = _compile_untuned(build, model, device, scratch / "untuned")
     return build_engine(folder, inputs, device.runs_on, device.threads)
@@ -65,49 +63,11 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
     return folder
 
 
-def _torch(model: ModelSpec, inputs: list[NDArray[Any]], device: Device, *, compiled: bool) -> Engine:
+def _torch_compile(model: ModelSpec, inputs: list[NDArray[Any]], device: Device) -> Engine:
     import torch
 
-    from anole.extract.torch import make_network
-
-    torch.set_num_threads(device.threads)
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    network = make_network(model).to(device.runs_on)
-    arguments = tuple(torch.from_numpy(array).to(device.runs_on) for array in inputs)
-    if not compiled:
-        return torch_engine(network, arguments)
+    network, arguments = torch_network(model, inputs, device)
     return torch_engine(torch.compile(network, mode="max-autotune"), arguments, "torch.compile")
-
-
-def _onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:
-    """Returns the network's ONNX file.
-
-    That of a torch network is exported in a separate process, so that this one does not import torch.
-    """
-    path = scratch / "model.onnx"
-    if model.scheme == "onnx":
-        import onnx
-
-        from anole.extract.onnx.selection import selected_part
-
-        part = selected_part(model)
-        if part is None:
-            return Path(model.location)
-        proto = onnx.load_from_string(part)
-        onnx.external_data_helper.load_external_data_for_model(proto, str(Path(model.location).parent))
-        onnx.save(proto, path)
-    elif not path.exists():
-        with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-            apart.submit(_export, model, inputs, path).result()
-    return path
-
-
-def _export(model: ModelSpec, inputs: Sequence[NDArray[Any]], path: Path) -> None:
-    import torch
-
-    from anole.extract.torch import make_network
-
-    export_onnx(make_network(model), tuple(map(torch.from_numpy, inputs)), path)
 
 
 def _openvino(path: Path, inputs: list[NDArray[Any]], threads: int) -> Engine:

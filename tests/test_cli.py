@@ -82,6 +82,14 @@ def test_wrong_usage_is_told_by_click() -> None:
     assert "is not a JSON object" in run("tune", "x.json", "--tuner", "[1]").stderr
 
 
+@pytest.mark.parametrize("text", ["1,x", "-1", "", "1,,2", "1,1", "0,257", "0 1"])
+def test_numbers_of_neighbours_are_checked_before_anything_is_read(text: str) -> None:
+    result = run("evaluate", "builds/absent", "--neighbours", text)
+    assert result.exit_code == 2
+    problem = f"found {text!r}; different numbers from 0 to 256 are expected, such as 0,1,2"
+    assert f"Invalid value for '--neighbours': {problem}" in result.stderr
+
+
 def test_a_place_to_measure_is_checked_before_anything_is_read() -> None:
     result = run("tune", "x.json", "--measure", '{"rpc": "here"}')
     assert result.exit_code == 2

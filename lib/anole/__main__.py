@@ -48,6 +48,22 @@ class _Commands(click.Group):
         context.exit(2)
 
 
+class _Counts(click.ParamType[tuple[int, ...]]):
+    """Different numbers of processes, separated by commas."""
+
+    name = "counts"
+    _most = 256
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        words = [word.strip() for word in value.split(",")]
+        counts = tuple(int(word) for word in words if word.isdecimal() and int(word) <= self._most)
+        if len(counts) < len(words) or len(set(counts)) < len(counts):
+            self.fail(f"found {value!r}; different numbers from 0 to {self._most} are expected, such as 0,1,2", param)
+        return counts
+
+
 class _Json(click.ParamType[dict[str, Any]]):
     """A JSON object."""
 
@@ -264,10 +280,17 @@ def compile_(
 @click.argument("folder", type=_PATH)
 @click.option("--output", type=_PATH, help="Where the evaluation is written.")
 @click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns of each engine.")
-def evaluate(folder: Path, output: Path | None, rounds: int) -> None:
+@click.option(
+    "--neighbours",
+    type=_Counts(),
+    default=(),
+    help="Also time it beside busy processes: their numbers, such as 0,1,2.",
+)
+def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[int, ...]) -> None:
     """Check and time the build in FOLDER.
 
-    The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network.
+    The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network. Beside busy
+    processes, each engine takes six turns of at least a second and eight runs, whatever --rounds says.
     """
     _guard(f"build {folder.name}")
     from anole.compile.redrawn import compile_redrawn
@@ -276,7 +299,8 @@ def evaluate(folder: Path, output: Path | None, rounds: int) -> None:
     from anole.evaluate.stage import evaluate_network
 
     _spare_torch(read_build(folder).model_spec)
-    evaluate_network(folder, output or layout.evaluation_path(folder.name), compile_redrawn, Pace(rounds=rounds))
+    evaluation = output or layout.evaluation_path(folder.name)
+    evaluate_network(folder, evaluation, compile_redrawn, Pace(rounds=rounds), neighbours)
 
 
 @main.command()

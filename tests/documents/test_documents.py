@@ -165,3 +165,18 @@ def test_a_damaged_receipt_names_the_rule_that_writes_it(tmp_path: Path, place: 
     (tmp_path / place).write_text("{")
     with pytest.raises(DocumentError, match=rf"; `snakemake --forcerun {rule}` writes it again$"):
         read_receipts([tmp_path / place])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_evaluation_tells_latencies_under_load_if_they_were_asked(project, asked: bool) -> None:
+    path = project.evaluate("resnet18-cpu", loads=project.LOADS if asked else None)
+    assert path.read_text() == checked_text(with_schema(read_evaluation(path)))
+    assert read_evaluation(path).load_latencies == (project.LOADS if asked else None)
+
+
+def test_an_evaluation_of_before_latencies_under_load_is_read(project) -> None:
+    path = project.evaluate("resnet18-cpu")
+    plain = json.loads(path.read_text())
+    del plain["crc"], plain["load_latencies"]
+    path.write_text(checked_text(plain))
+    assert read_evaluation(path).load_latencies is None

@@ -264,6 +264,13 @@ def test_a_folder_that_is_no_build(tmp_path: Path, text: str | None, words: str)
     assert str(caught.value).endswith("; `snakemake --forcerun compile` writes it again")
 
 
+def test_a_simulator_has_no_latency_under_load(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[1] / "old_records/builds/residual-accelerator-dcoc"
+    with pytest.raises(BuildError, match="is for a simulator, which has no latency under load; leave out the neigh"):
+        evaluate_build(folder, tmp_path / "evaluation.json", neighbours=(0, 1))
+    assert not (tmp_path / "evaluation.json").exists()
+
+
 def test_relative_errors() -> None:
     one, two = np.ones(4, np.float32), np.full(4, 2, np.float32)
     assert relative_error([one, two], [one, two]) == 0

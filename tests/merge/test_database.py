@@ -74,6 +74,13 @@ def test_documents_are_told_in_full(project) -> None:
     assert [row["reference"] for row in evaluations] == ["onnxruntime", "torch"]
     assert [row["speedup"] for row in evaluations] == [1.0, 0.0244 / 0.017]
     assert {row["rounds"] for row in evaluations} == {50}
+    under_load = project.rows("select * from load_latency order by neighbours, engine")
+    assert [(row["neighbours"], row["engine"]) for row in under_load] == [
+        *((0, "build"), (0, "onnxruntime"), (0, "torch")),
+        *((2, "build"), (2, "onnxruntime"), (2, "torch")),
+    ]
+    of_build = {"build": "resnet18-cpu", "neighbours": 2, "engine": "build", "created_at": "2026-11-21T12:00:00.000Z"}
+    assert under_load[3] == {**of_build, "p50_s": 0.16, "p95_s": 0.2, "p99_s": 0.25, "runs": 48, "rounds": 6}
 
 
 def test_an_empty_project_gives_an_empty_database(project) -> None:
@@ -324,6 +331,36 @@ def test_an_evaluation_of_a_former_build_is_not_shown(project) -> None:
     project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z")
     project.merge()
     assert {row["build"] for row in project.rows("select * from model_latency")} == {"resnet34-cpu"}
+    assert project.rows("select * from model_load_latency") == []
+
+
+def test_latencies_under_load_go_with_their_evaluation(project) -> None:
+    project.fill()
+    project.merge()
+    project.evaluate("resnet18-cpu", loads=project.LOADS[:2], created_at="2026-11-21T13:00:00.000Z")
+    project.merge()
+    assert [row["engine"] for row in project.rows("select * from load_latency")] == ["build", "torch"]
+    project.evaluate("resnet18-cpu", created_at="2026-11-21T14:00:00.000Z")
+    project.merge()
+    assert project.rows("select * from load_latency") == []
+
+
+def test_a_build_that_replaces_a_newer_one_has_not_its_latencies_under_load(project) -> None:
+    project.fill()
+    project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z")
+    evaluation = project.evaluate("resnet18-cpu", created_at="2026-11-22T01:00:00.000Z", loads=project.LOADS)
+    project.merge()
+    project.compile("resnet18", [(project.CONV, 4, None)])
+    evaluation.unlink()
+    project.merge()
+    assert project.rows("select * from load_latency") == []
+
+
+def test_percentiles_that_fall_are_refused(project) -> None:
+    project.fill()
+    project.evaluate("resnet18-cpu", loads=(replace(project.LOADS[0], p95_s=1e-3),))
+    with pytest.raises(StoreError, match="does not fit into the database: CHECK constraint failed: p95_s >= p50_s"):
+        project.merge()
 
 
 def test_what_the_user_made_survives(project) -> None:

@@ -137,3 +137,17 @@ def test_the_latency_of_a_model_has_how_much_its_outputs_vary(project) -> None:
         ("resnet34-cpu", "onnxruntime", 4e-6, None),
         ("resnet34-cpu", "torch", 4e-6, None),
     ]
+
+
+def test_latencies_under_load_stand_beside_those_of_each_reference(project) -> None:
+    project.fill()
+    project.merge()
+    rows = project.rows("select * from model_load_latency order by neighbours, reference")
+    assert [(row["neighbours"], row["reference"], row["p50_speedup"], row["p95_speedup"]) for row in rows] == [
+        (0, "onnxruntime", pytest.approx(1.8), pytest.approx(2.5)),
+        (0, "torch", pytest.approx(2.4), pytest.approx(1.5)),
+        (2, "onnxruntime", pytest.approx(0.375), pytest.approx(0.45)),
+        (2, "torch", pytest.approx(1.25), pytest.approx(1.25)),
+    ]
+    assert (rows[2]["build"], rows[2]["p99_s"], rows[2]["reference_p99_s"]) == ("resnet18-cpu", 0.25, 0.1)
+    assert (rows[2]["runs"], rows[2]["reference_runs"]) == (48, 102)

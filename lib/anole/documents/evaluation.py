@@ -42,6 +42,29 @@ class Latency:
 
 
 @dataclass(frozen=True)
+class LoadLatency:
+    """The latency of one engine while other processes keep the processor busy, over all its timed runs.
+
+    Attributes:
+        engine: ``build``, or a reference as in `Latency`.
+        neighbours: how many busy processes ran beside it.
+        p50_s: the median of single runs.
+        p95_s: the 95th percentile.
+        p99_s: the 99th percentile; of at most 100 runs, the slowest or the one before it.
+        runs: how many runs were timed.
+        rounds: in how many turns.
+    """
+
+    engine: str
+    neighbours: int
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    runs: int
+    rounds: int
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What evaluating a build found.
 
@@ -60,6 +83,7 @@ class Evaluation:
         nearby_error: that of the build beside the reference on the same inputs.
         averaged_error: the same error of the means of both over such inputs.
         averaged_draws: over how many inputs these means are.
+        load_latencies: one for each number of busy neighbours and each engine; None where none was asked.
     """
 
     build: str
@@ -77,6 +101,7 @@ class Evaluation:
     nearby_error: float | None = None
     averaged_error: float | None = None
     averaged_draws: int | None = None
+    load_latencies: tuple[LoadLatency, ...] | None = None
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.documents.build import Build
-from anole.documents.evaluation import Latency
+from anole.documents.evaluation import Latency, LoadLatency
+from anole.evaluate.alone import start_deployed, start_reference
 from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
 from anole.evaluate.double_precision import compute_in_double
 from anole.evaluate.engines import build_engine, reference_engines, torch_engine
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.evaluate.perturbed import AveragedComparison, compare_means
+from anole.evaluate.under_load import log_load, time_under_load
 from anole.measure.site import Site, site_of
 from anole.targets.base import Device
 
@@ -36,6 +40,8 @@ class DeviceRunner:
 
     def __init__(self, target: Device) -> None:
         self._target, self.threads = target, target.threads
+        # TVM's thread pool gives the thread that starts it all cores, also those that were taken from this process.
+        self._cores = os.sched_getaffinity(0)
 
     def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
         """Returns a build's relative error and speedup against each reference."""
@@ -55,6 +61,20 @@ class DeviceRunner:
                 *(latency.speedup, latency.relative_error),
             )
         _warn_of_constant_outputs(build, next(iter(compared.values())))
+        return latencies
+
+    def time_under_load(
+        self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int], pace: Pace
+    ) -> list[LoadLatency]:
+        """Returns the latencies of a build and of its references beside busy neighbours."""
+        os.sched_setaffinity(0, self._cores)
+        folder = folder.resolve()
+        with self._prepared() as site, tempfile.TemporaryDirectory() as scratch:
+            starts = {name: partial(start_reference, name, folder, Path(scratch)) for name in references}
+            latencies = time_under_load(
+                {"build": partial(start_deployed, folder), **starts}, counts, site, folder, pace
+            )
+        log_load(build.name, latencies)
         return latencies
 
     def check_redrawn(self, folder: Path, build: Build) -> Comparison:

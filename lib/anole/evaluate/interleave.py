@@ -22,16 +22,18 @@ class Pace:
 
     Attributes:
         rounds: number of turns of each engine.
-        burst_s: timed seconds of one turn, at least one run.
+        burst_s: least timed seconds of one turn.
         pause_s: seconds of rest before every turn. An engine's threads spin for a while after its last run and would
             otherwise take the cores from the next engine.
         limit_s: no new round begins after this many seconds, once there have been three.
+        least_runs: least timed runs of one turn.
     """
 
     rounds: int = 30
     burst_s: float = 0.05
     pause_s: float = 0.05
     limit_s: float = 60.0
+    least_runs: int = 1
 
 
 def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[Times]]:
@@ -47,7 +49,9 @@ def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) ->
     for run in engines.values():
         spread_busy_threads(run)
     with caller_apart():
-        return take_turns({name: partial(burst, run, pace.burst_s) for name, run in engines.items()}, pace)
+        return take_turns(
+            {name: partial(burst, run, pace.burst_s, pace.least_runs) for name, run in engines.items()}, pace
+        )
 
 
 def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str, list[Times]]:
@@ -72,18 +76,19 @@ def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str
     return times
 
 
-def burst(run: Callable[[], object], burst_s: float) -> Times:
-    """Runs an engine repeatedly after two warm-up runs, and at least once.
+def burst(run: Callable[[], object], burst_s: float, least_runs: int = 1) -> Times:
+    """Runs an engine repeatedly after two warm-up runs.
 
     Args:
         run: runs the network once.
         burst_s: least timed seconds.
+        least_runs: least timed runs, at least one.
     """
     run()
     run()
     taken: list[float] = []
     total_s = 0.0
-    while not taken or total_s < burst_s:
+    while len(taken) < least_runs or total_s < burst_s:
         before_s = time.perf_counter()
         run()
         taken.append(time.perf_counter() - before_s)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from anole.documents.build import Build
-from anole.documents.evaluation import Latency
+from anole.documents.evaluation import Latency, LoadLatency
 from anole.evaluate.comparison import Comparison
 from anole.evaluate.interleave import Pace
 from anole.evaluate.perturbed import AveragedComparison
@@ -41,6 +41,22 @@ class NetworkRunner(Protocol):
         Raises:
             BuildError: the build cannot be run or, if `is_exact`, is wrong.
             ExtractError: the model, which is a reference, cannot be loaded.
+        """
+
+    def time_under_load(
+        self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int], pace: Pace
+    ) -> list[LoadLatency]:
+        """Returns the latencies of a build and of its references beside busy processes; not called if `is_exact`.
+
+        Args:
+            folder: folder of the build.
+            build: the build's description.
+            references: names of the references that `compare` returned.
+            counts: numbers of busy processes.
+            pace: length and number of the turns.
+
+        Raises:
+            AnoleError: the build cannot be run, or an engine or a busy process ended too early.
         """
 
     def check_redrawn(self, folder: Path, build: Build) -> Comparison:

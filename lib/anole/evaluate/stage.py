@@ -16,6 +16,7 @@ from anole.evaluate.interleave import Pace
 from anole.evaluate.network_runner import NetworkRunner
 from anole.evaluate.perturbed import LARGEST_CHANCE, MOST_SENSITIVE, chance
 from anole.evaluate.slow_kernels import warn_of_slow_kernels
+from anole.evaluate.under_load import LOAD_PACE
 from anole.host.machine import host_facts, software_versions
 from anole.record import utc_now
 from anole.targets import get_target
@@ -39,12 +40,18 @@ _MOST_INEXACT = 3e-3
 """The error of a reference beyond which it allows nothing: noise in a layer's weights would not be found any more."""
 
 
-def evaluate_network(folder: Path, output: Path, compile_redrawn: CompileRedrawn, pace: Pace | None = None) -> None:
+def evaluate_network(
+    folder: Path,
+    output: Path,
+    compile_redrawn: CompileRedrawn,
+    pace: Pace | None = None,
+    neighbours: Sequence[int] = (),
+) -> None:
     """Evaluates a build, and then warns of its kernels that are far from the machine's roofline.
 
     Args and errors are those of `evaluate_build`.
     """
-    evaluate_build(folder, output, pace=pace, compile_redrawn=compile_redrawn)
+    evaluate_build(folder, output, pace=pace, compile_redrawn=compile_redrawn, neighbours=neighbours)
     warn_of_slow_kernels(folder)
 
 
@@ -54,6 +61,8 @@ def evaluate_build(
     max_relative_error: float = MAX_RELATIVE_ERROR,
     pace: Pace | None = None,
     compile_redrawn: CompileRedrawn | None = None,
+    neighbours: Sequence[int] = (),
+    load_pace: Pace = LOAD_PACE,
 ) -> Evaluation:
     """Compares a build with its references, on the same inputs and threads, and times all of them in turns.
 
@@ -66,6 +75,9 @@ def evaluate_build(
         pace: how long to measure.
         compile_redrawn: compiles a build once more with other weights, see `anole.compile.redrawn`; called for torch
             models whose outputs do not depend on their input, and None if it shall not be.
+        neighbours: numbers of busy processes beside which a build that is right is timed once more, see
+            `anole.evaluate.under_load`.
+        load_pace: how long to measure beside each number of them.
 
     Returns:
         The evaluation, as in the file; if the device is absent, it gives the reason and no measurements.
@@ -78,6 +90,8 @@ def evaluate_build(
     build = read_build(folder)
     target = get_target(build.target_description)
     runner: NetworkRunner = named_object(target.networks.runner)(target)
+    if neighbours and runner.is_exact:
+        raise BuildError(f"{folder}: is for a simulator, which has no latency under load; leave out the neighbours")
     if (absence := target.absence()) is not None:
         _log.warning("%s: is compiled but neither checked nor timed: %s", build.name, absence)
         evaluation = _evaluation(build, runner.threads, [], absence)
@@ -97,6 +111,11 @@ def evaluate_build(
     _log.info("%s: %.1f %% of the work is tuned", build.name, 100 * build.coverage.share)
     if not runner.is_exact:
         _refuse_errors(folder, evaluation, max_relative_error)
+    if neighbours:
+        references = [latency.reference for latency in latencies]
+        under_load = runner.time_under_load(folder, build, references, neighbours, load_pace)
+        evaluation = replace(evaluation, load_latencies=tuple(under_load))
+        write_evaluation(output, evaluation)
     return evaluation
 
 

@@ -29,7 +29,10 @@ KINDS = {
         "build_task": "build = ? order by position",
         "refinement": "build = ? order by task_key, number",
     },
-    "evaluation": {"evaluation": "build = ? order by reference"},
+    "evaluation": {
+        "evaluation": "build = ? order by reference",
+        "load_latency": "build = ? order by neighbours, engine",
+    },
 }
 """The rows of each kind of entity, by table; a kind refers only to kinds before it."""
 

@@ -129,6 +129,7 @@ def fold_build(db: Database, folder: Path, changes: Changes) -> None:
         changes.replaced.append(f"{folder / FILE}: the database held a build of this name that was compiled later")
         changes.entities.add(("evaluation", build.name))
         _replace(db, "evaluation", {"build": build.name}, ())
+        _replace(db, "load_latency", {"build": build.name}, ())
     _upsert(db, "build", row, key="name")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
     _replace(db, "build_task", {"build": build.name}, rows)
@@ -165,6 +166,11 @@ def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
         changes.replaced.append(f"{path}: the database held a later evaluation of this build")
     rows = ({**whole, **row_of(latency)} for latency in evaluation.latencies)
     _replace(db, "evaluation", {"build": evaluation.build}, rows)
+    under_load = (
+        {"build": evaluation.build, **row_of(latency), "created_at": evaluation.created_at}
+        for latency in evaluation.load_latencies or ()
+    )
+    _replace(db, "load_latency", {"build": evaluation.build}, under_load)
 
 
 @contextmanager

@@ -322,6 +322,28 @@ def averaged_errors(db: Database) -> None:
         _execute(db, f"alter table evaluation add column {column};")
 
 
+@migrations()
+def load_latencies(db: Database) -> None:
+    """Adds the latencies of builds and references beside busy processes."""
+    _execute(
+        db,
+        """
+        create table load_latency (
+            build text not null references build (name),
+            neighbours integer not null check (neighbours >= 0),
+            engine text not null,
+            p50_s real not null,
+            p95_s real not null check (p95_s >= p50_s),
+            p99_s real not null check (p99_s >= p95_s),
+            runs integer not null check (runs > 0),
+            rounds integer not null check (rounds > 0),
+            created_at text not null,
+            primary key (build, neighbours, engine)
+        ) strict;
+        """,
+    )
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):

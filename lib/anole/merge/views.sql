@@ -118,6 +118,32 @@ from evaluation
 join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at;
 
+create view model_load_latency as
+-- One row per build, number of busy neighbours and reference, which took turns beside these neighbours. Evaluations of
+-- an earlier build of the same name are left out.
+select
+    build.model,
+    build.target,
+    build.preset,
+    own.neighbours,
+    own.p50_s,
+    own.p95_s,
+    own.p99_s,
+    own.runs,
+    reference.engine as reference,
+    reference.p50_s as reference_p50_s,
+    reference.p95_s as reference_p95_s,
+    reference.p99_s as reference_p99_s,
+    reference.runs as reference_runs,
+    reference.p50_s / own.p50_s as p50_speedup,
+    reference.p95_s / own.p95_s as p95_speedup,
+    reference.p99_s / own.p99_s as p99_speedup,
+    build.name as build
+from load_latency as own
+join load_latency as reference on reference.build = own.build and reference.neighbours = own.neighbours
+join build on build.name = own.build
+where own.engine = 'build' and reference.engine <> 'build' and own.created_at >= build.created_at;
+
 create view task_usage as
 -- The models that use each task, and how often it occurs in all of them together.
 select

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import subprocess
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from anole.evaluate.engine_process import EngineError, EngineProcess, start_engines
 from anole.evaluate.engines import Engine
-from engine_process import EngineError, EngineProcess
 
 
 def test_an_engine_answers_once_and_takes_turns() -> None:
@@ -45,3 +49,27 @@ def test_an_engine_whose_process_ends_is_found_out() -> None:
     process = EngineProcess(partial(Engine, "gone", partial(os._exit, 7), list))
     with pytest.raises(EngineError, match="its process exited with 7"), process:
         pass
+
+
+def test_a_turn_has_as_many_runs_as_asked() -> None:
+    with EngineProcess(partial(Engine, "range", partial(np.arange, 3), list)) as engine:
+        assert len(engine.burst(0.0, 5)) == 5
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is only one core")
+@pytest.mark.parametrize("pinned", [True, False])
+def test_an_engine_is_kept_on_a_core_only_if_asked(tmp_path: Path, pinned: bool) -> None:
+    tell_cores = partial(subprocess.run, f"nproc >> {tmp_path}/cores", shell=True)
+    with EngineProcess(partial(Engine, "cores", tell_cores, repr), pinned=pinned) as engine:
+        engine.burst(0.0)
+    last = (tmp_path / "cores").read_text().split()[-1]
+    assert int(last) == (1 if pinned else len(os.sched_getaffinity(0)))
+
+
+def test_engines_that_do_not_start_are_named_unless_required(caplog: pytest.LogCaptureFixture) -> None:
+    good, bad = (partial(Engine, "range", partial(np.arange, limit), list) for limit in (3, "three"))
+    with ExitStack() as running, caplog.at_level(logging.WARNING):
+        assert list(start_engines({"good": good, "bad": bad}, running, "net")) == ["good"]
+        assert "net: bad does not run: " in caplog.text
+        with pytest.raises(EngineError, match="net: bad does not run: "):
+            start_engines({"bad": bad, "good": good}, running, "net")

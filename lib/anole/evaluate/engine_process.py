@@ -6,11 +6,12 @@ OpenVINO, ONNX Runtime drops to a quarter of its speed on small networks. A wait
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anole.evaluate.engines import Engine
+
+_log = logging.getLogger(__name__)
 
 _FAREWELL_S = 10.0
 """Seconds that a process may take to exit before it is killed."""
@@ -52,12 +55,14 @@ class EngineProcess:
 
     Args:
         start: called in the new process to create the engine; must be picklable.
+        pinned: whether the engine's threads are kept on a core each, so that all engines are timed at their best.
+            Otherwise they run where the engine and the system put them, as in a service.
     """
 
-    def __init__(self, start: Callable[[], Engine]) -> None:
+    def __init__(self, start: Callable[[], Engine], *, pinned: bool = True) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, self._theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(self._theirs, start))
+        self._process = context.Process(target=_serve, args=(self._theirs, start, pinned))
         self.started: Started
 
     def __enter__(self) -> Self:
@@ -78,7 +83,7 @@ class EngineProcess:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def burst(self, burst_s: float) -> Times:
+    def burst(self, burst_s: float, least_runs: int = 1) -> Times:
         """Runs the engine for one turn, see `anole.evaluate.interleave.burst`.
 
         Raises:
@@ -86,7 +91,7 @@ class EngineProcess:
         """
         # If the process has exited, `_receive` reports it with the reason.
         with suppress(BrokenPipeError):
-            self._connection.send(burst_s)
+            self._connection.send((burst_s, least_runs))
         times_s: Times = self._receive()
         return times_s
 
@@ -107,7 +112,32 @@ class EngineProcess:
         self._process.join()
 
 
-def _serve(connection: Connection, start: Callable[[], Engine]) -> None:
+def start_engines(
+    starts: Mapping[str, Callable[[], Engine]], running: ExitStack, where: object, *, pinned: bool = True
+) -> dict[str, EngineProcess]:
+    """Starts engines one after another, each in a separate process; a warning names those that do not start.
+
+    Args:
+        starts: creates each engine in its process, by the engine's name; the first one is required.
+        running: ends the processes.
+        where: the network's build; begins each message.
+        pinned: see `EngineProcess`.
+
+    Raises:
+        EngineError: the first engine does not start.
+    """
+    engines: dict[str, EngineProcess] = {}
+    for name, start in starts.items():
+        try:
+            engines[name] = running.enter_context(EngineProcess(start, pinned=pinned))
+        except EngineError as error:
+            if not engines:
+                raise EngineError(f"{where}: {name} does not run: {error}") from error
+            _log.warning("%s: %s does not run: %s", where, name, error)
+    return engines
+
+
+def _serve(connection: Connection, start: Callable[[], Engine], pinned: bool) -> None:
     """Starts an engine, sends its `Started`, and then the times of a turn for each duration received."""
     # Standard output is the parent's CSV; redirect whatever an engine prints.
     os.dup2(2, 1)
@@ -115,13 +145,14 @@ def _serve(connection: Connection, start: Callable[[], Engine]) -> None:
     try:
         engine = start()
         connection.send(Started(engine.compute(), time.perf_counter() - began_s))
-        spread_busy_threads(engine.run)
+        if pinned:
+            spread_busy_threads(engine.run)
         while True:
-            burst_s = connection.recv()
-            with caller_apart():
-                times_s = burst(engine.run, burst_s)
+            burst_s, least_runs = connection.recv()
+            with caller_apart() if pinned else nullcontext():
+                times_s = burst(engine.run, burst_s, least_runs)
             connection.send(times_s)
-    except EOFError:
+    except (EOFError, BrokenPipeError):
         return
     except Exception as error:
         connection.send(EngineError(f"{type(error).__name__}: {str(error).strip()[:200]}"))

@@ -1,0 +1,112 @@
+"""Starts an engine that runs a build's network in the calling process, which holds no other engine."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from anole.documents.build import read_build
+from anole.errors import BuildError
+from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.engines import Engine, export_onnx, onnxruntime_engine, torch_engine
+from anole.spec.entries import ModelSpec
+from anole.targets import get_target
+from anole.targets.base import Device, Place
+
+if TYPE_CHECKING:
+    import torch
+
+
+def start_deployed(folder: Path) -> Engine:
+    """Returns an engine that runs a build as its users do: with its own ``load.py``, from arrays to arrays.
+
+    Args:
+        folder: the build's folder.
+
+    Raises:
+        BuildError: the build cannot be loaded.
+    """
+    inputs = draw_inputs(read_build(folder))
+    # Programs that only run a build have no torch, which TVM would import.
+    if "torch" not in sys.modules:
+        import_module("anole.measure.without_torch")
+    try:
+        model = runpy.run_path(str(folder / "load.py"))["Model"]()
+    except Exception as error:
+        raise BuildError(f"{folder}: load.py cannot load it: {error}") from error
+    return Engine("build", partial(model, *inputs), list)
+
+
+def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
+    """Returns a reference of a build, on the same inputs and threads.
+
+    Args:
+        name: ``torch`` or ``onnxruntime``.
+        folder: the build's folder.
+        scratch: folder for files that several engines share.
+
+    Raises:
+        BuildError: the build is for a simulator, or ONNX Runtime cannot load the network.
+        ExtractError: the model cannot be loaded.
+    """
+    build = read_build(folder)
+    inputs, device = draw_inputs(build), get_target(build.target_description)
+    if device.place is Place.SIMULATOR:
+        raise BuildError("a simulated network has no rivals")
+    if name == "onnxruntime":
+        return onnxruntime_engine(onnx_file(build.model_spec, inputs, scratch), inputs, device.threads)
+    return torch_engine(*torch_network(build.model_spec, inputs, device))
+
+
+def torch_network(
+    model: ModelSpec, inputs: Sequence[NDArray[Any]], device: Device
+) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """Returns a torch network and its inputs, on a device without TF32, with the device's number of threads."""
+    import torch
+
+    from anole.extract.torch import make_network
+
+    torch.set_num_threads(device.threads)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    network = make_network(model).to(device.runs_on)
+    return network, tuple(torch.from_numpy(array).to(device.runs_on) for array in inputs)
+
+
+def onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:
+    """Returns the network's ONNX file.
+
+    That of a torch network is exported in a separate process, so that this one does not import torch.
+    """
+    path = scratch / "model.onnx"
+    if model.scheme == "onnx":
+        import onnx
+
+        from anole.extract.onnx.selection import selected_part
+
+        part = selected_part(model)
+        if part is None:
+            return Path(model.location)
+        proto = onnx.load_from_string(part)
+        onnx.external_data_helper.load_external_data_for_model(proto, str(Path(model.location).parent))
+        onnx.save(proto, path)
+    elif not path.exists():
+        with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+            apart.submit(_export, model, inputs, path).result()
+    return path
+
+
+def _export(model: ModelSpec, inputs: Sequence[NDArray[Any]], path: Path) -> None:
+    import torch
+
+    from anole.extract.torch import make_network
+
+    export_onnx(make_network(model), tuple(map(torch.from_numpy, inputs)), path)

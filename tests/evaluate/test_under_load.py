@@ -1,0 +1,104 @@
+"""Engines are timed beside busy neighbours, and every run counts."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anole.documents.evaluation import LoadLatency, read_evaluation
+from anole.evaluate.engine_process import EngineError
+from anole.evaluate.engines import Engine
+from anole.evaluate.interleave import Pace
+from anole.evaluate.under_load import LOAD_PACE, load_latency, log_load, time_under_load
+
+from ..tiny_builds import run_python
+
+PACE = Pace(rounds=2, burst_s=0.0, pause_s=0.0, least_runs=3)
+
+SCRIPT = """
+import logging, os
+from pathlib import Path
+from anole.evaluate import under_load
+from anole.evaluate.interleave import Pace
+from anole.evaluate.stage import evaluate_build
+
+def noted(count, before=under_load.busy_neighbours):
+    print("neighbours", count)
+    return before(count)
+
+under_load.busy_neighbours = noted
+logging.basicConfig(filename="load.txt", level=logging.INFO)
+pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0)
+load_pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0, least_runs=4)
+evaluate_build(Path("net"), Path("load.json"), pace=pace, neighbours=(1,), load_pace=load_pace)
+"""
+
+
+def test_percentiles_are_those_of_all_runs() -> None:
+    times = [np.arange(1, 51) / 1e3, np.arange(51, 101) / 1e3]
+    assert load_latency("build", 2, times) == LoadLatency("build", 2, 0.05, 0.095, 0.099, runs=100, rounds=2)
+    assert load_latency("build", 0, [np.array([0.3, 0.1])]) == LoadLatency("build", 0, 0.1, 0.3, 0.3, runs=2, rounds=1)
+
+
+def test_no_engine_has_fewer_than_48_runs() -> None:
+    assert LOAD_PACE.rounds * LOAD_PACE.least_runs >= 48
+    assert LOAD_PACE.rounds * LOAD_PACE.burst_s >= 6
+
+
+class Site:
+    """A place that says when it is held."""
+
+    environment = building = dict
+    is_disturbed, remote = False, None
+
+    def timing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def test_every_engine_that_starts_is_timed_beside_each_number_of_neighbours() -> None:
+    starts = {
+        name: partial(Engine, name, partial(np.arange, limit), list)
+        for name, limit in (("build", 3), ("broken", "three"), ("other", 4))
+    }
+    found = time_under_load(starts, (0, 1), Site(), "net", PACE)  # type: ignore[arg-type]
+    assert [(latency.neighbours, latency.engine, latency.runs, latency.rounds) for latency in found] == [
+        (0, "build", 6, 2),
+        (0, "other", 6, 2),
+        (1, "build", 6, 2),
+        (1, "other", 6, 2),
+    ]
+
+
+def test_an_engine_that_fails_during_its_turns_is_named() -> None:
+    good, bad = partial(np.arange, 3), partial(next, iter(["once"]))
+    starts = {"build": partial(Engine, "build", good, list), "other": partial(Engine, "other", bad, list)}
+    with pytest.raises(EngineError, match="net: other: StopIteration"):
+        time_under_load(starts, (1,), Site(), "net", PACE)  # type: ignore[arg-type]
+
+
+def test_a_line_tells_both_and_their_ratios(caplog: pytest.LogCaptureFixture) -> None:
+    own, other = LoadLatency("build", 2, 0.01, 0.02, 0.04, 600, 6), LoadLatency("torch", 2, 0.02, 0.03, 0.05, 300, 6)
+    with caplog.at_level(logging.INFO):
+        log_load("net", [own, other])
+    assert caplog.messages == [
+        "net: beside 2 busy processes: p50/p95/p99 10.000/20.000/40.000 ms, against 20.000/30.000/50.000 ms of torch "
+        "(2.00x/1.50x/1.25x), 600 and 300 runs"
+    ]
+
+
+def test_a_build_is_evaluated_beside_a_neighbour(tiny_project: Path) -> None:
+    before = sorted((tiny_project / "net").rglob("*"))
+    assert run_python(tiny_project, "-c", SCRIPT).stdout.splitlines() == ["neighbours 1"]
+    evaluation = read_evaluation(tiny_project / "load.json")
+    engines = [(latency.engine, latency.neighbours, latency.runs) for latency in evaluation.load_latencies or ()]
+    assert engines == [("build", 1, 8), ("torch", 1, 8), ("onnxruntime", 1, 8)]
+    assert all(0 < latency.p50_s <= latency.p95_s <= latency.p99_s for latency in evaluation.load_latencies or ())
+    assert len(evaluation.latencies) == 2
+    lines = [line for line in (tiny_project / "load.txt").read_text().splitlines() if "beside 1 busy" in line]
+    assert len(lines) == 2
+    assert sorted((tiny_project / "net").rglob("*")) == before
