@@ -109,7 +109,8 @@ class Confirmation:
 
     Attributes:
         after_trials: number of trials that the run had when it was confirmed.
-        rank: rank within this round of confirmations; 0 for the fastest.
+        rank: rank within this round of confirmations; 0 for the chosen one, which is the fastest or ties with it, and
+            then by latency.
     """
 
     config: Config = field(hash=False)

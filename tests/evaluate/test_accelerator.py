@@ -14,7 +14,7 @@ import pytest
 from anole.documents.build import read_build, write_build
 from anole.documents.document import with_schema
 from anole.documents.evaluation import read_evaluation
-from anole.errors import AnoleError, BuildError
+from anole.errors import AnoleError, BuildError, DocumentError
 from anole.evaluate.stage import evaluate_build
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole.targets.vta.isa import Alu, AluOpcode, decode, encode
@@ -24,8 +24,12 @@ PLUS = Geometry(variant="vta++")
 
 @pytest.fixture
 def net(accelerated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of a build, its project the working directory."""
+    """A copy of a build, its project the working directory.
+
+    It has no SHA-256, as builds of older versions, so that it is evaluated whatever a test changes.
+    """
     shutil.copytree(accelerated / "net", tmp_path / "net")
+    write_build(tmp_path / "net", replace(read_build(tmp_path / "net"), sha256=None))
     monkeypatch.chdir(accelerated)
     return tmp_path / "net"
 
@@ -157,3 +161,10 @@ def test_the_weights_of_another_network_are_no_match(net: Path) -> None:
     build = read_build(net)
     write_build(net, replace(build, entry={**build.entry, "source": "torch:tiny:residual_of_other_weights"}))
     assert evaluate(net)["snr_db"] < 6
+
+
+def test_files_that_the_description_does_not_describe_are_refused(accelerated: Path, net: Path) -> None:
+    shutil.copy(accelerated / "net/build.json", net)
+    stream_of(net, "first.0").write_bytes(b"other")
+    with pytest.raises(DocumentError, match=r"net/steps/.*: is not the file that build.json describes: its SHA-256"):
+        evaluate(net)

@@ -52,6 +52,11 @@ def test_of_a_round_that_was_interrupted_and_repeated_the_repetition_counts(proj
     assert best(project) == [(3, 1.9e-3, 1)]
 
 
+def test_of_a_tie_the_chosen_config_is_best_and_not_the_fastest(project, run) -> None:
+    confirm(project, run, {3: 1.05e-3, 2: 1.0e-3})
+    assert best(project) == [(3, 1.05e-3, 1)]
+
+
 def test_a_config_whose_confirmation_failed_is_not_best(project, run) -> None:
     confirm(project, run, {2: None})
     assert best(project) == [(3, 2e-3, 0)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +84,27 @@ def test_a_layer_of_a_build_is_reported_and_drawn(net: Path, tmp_path: Path) -> 
         invoke("vta", "report", "--build", net, "--step", "tail").output
     )
     assert invoke("vta", "report", "--build", net).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (
+            lambda path: path.write_bytes(b"other"),
+            "is not the file that build.json describes: its SHA-256 is d9298a10d1b0...",
+        ),
+        (lambda path: path.unlink(), "cannot be read: No such file or directory"),
+    ],
+)
+def test_another_library_than_the_description_tells_of_is_refused(
+    net: Path, array: np.ndarray, tmp_path: Path, spoil: Callable[[Path], None], said: str
+) -> None:
+    copy = tmp_path / "net"
+    shutil.copytree(net, copy)
+    (copy / "build.txt").write_text("a note of the user's")
+    np.save(tmp_path / "x.npy", array)
+    assert invoke("run", copy, "--input", tmp_path / "x.npy").exit_code == 0
+    spoil(copy / "host.so")
+    outcome = invoke("run", copy, "--input", tmp_path / "x.npy")
+    assert outcome.exit_code == 2 and f"anole: {copy}/host.so: {said}" in outcome.output
+    assert outcome.output.endswith("; `snakemake --forcerun compile` writes it again\n")

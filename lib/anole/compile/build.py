@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from anole.compile.folder import new_folder, write_description
 from anole.compile.matching import coverage, match_tasks, warn_of_untuned
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
-from anole.documents.build import Build
+from anole.documents.build import Build, digests
 from anole.documents.manifest import Manifest
 from anole.documents.order import Order
 from anole.documents.receipt import Receipts
@@ -82,7 +82,7 @@ def compile_build(
         warn_of_untuned(settings.name, compiled.matches)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
         size_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
-        build = replace(build, size_bytes=size_bytes)
+        build = replace(build, size_bytes=size_bytes, sha256=digests(made))
         write_description(made, build, compiled.cpp_runtime)
     return build
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 
 from anole.documents.document import read_document, text_of
 from anole.documents.receipt import TriedConfig
+from anole.errors import DocumentError
 from anole.keys import Key, Time
 from anole.record import LATER, Config
 from anole.spec.entries import ModelSpec
@@ -160,6 +162,8 @@ class Build:
         kernels: in the order of their first call; None where they are not known.
         accelerator: what is known of a simulated accelerator; None for a device.
         size_bytes: bytes of all files in the folder, without ``build.json``.
+        sha256: SHA-256 of each file that the network is loaded from, by its path in the folder; None for builds of
+            older versions. Another compilation with the same configs and versions has the same.
     """
 
     name: str
@@ -183,6 +187,7 @@ class Build:
     kernels: tuple[BuiltKernel, ...] | None = None
     accelerator: Accelerator | None = None
     size_bytes: int | None = None
+    sha256: Annotated[Mapping[str, str] | None, LATER] = field(default=None, hash=False)
 
     @property
     def model_spec(self) -> ModelSpec:
@@ -202,3 +207,33 @@ def read_build(folder: Path) -> Build:
 def write_build(folder: Path, build: Build) -> None:
     """Writes the description of a build into its folder, which is new."""
     (folder / FILE).write_text(text_of(build), encoding="utf-8")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Returns the SHA-256 of each file in a folder, by its path there."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
+
+
+def refuse_other_files(folder: Path, build: Build) -> None:
+    """Raises an error if a build's files are not those that its description was written with.
+
+    What is measured or computed with such files would be told of other configs.
+
+    Raises:
+        DocumentError: a file is missing or another one.
+    """
+    for name, expected in (build.sha256 or {}).items():
+        path = folder / name
+        try:
+            found = _sha256(path)
+        except OSError as error:
+            raise DocumentError(path, f"cannot be read: {error.strerror}", "compile") from error
+        if found != expected:
+            problem = f"is not the file that {FILE} describes: its SHA-256 is {found[:12]}..., not {expected[:12]}..."
+            raise DocumentError(path, problem, "compile")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

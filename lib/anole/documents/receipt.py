@@ -45,10 +45,10 @@ class Receipt:
 
     Attributes:
         trials: the budget.
-        config: the fastest config; None when no candidate worked.
-        latency_s: seconds of one call of the fastest config.
+        config: the best config, which is the fastest or ties with it; None when no candidate worked.
+        latency_s: seconds of one call of the best config.
         designs: the fastest config of every hardware that was tried, where the hardware is searched.
-        rivals: the best configs, the fastest first.
+        rivals: the best configs, the best first.
         refined: the configs that were tried within a network; none before that.
     """
 
@@ -70,7 +70,7 @@ class TuningReceipt(Receipt):
         measured: the number of trials that were measured.
         status: ``tuned``, or ``failed`` when no candidate worked.
         confirmed: whether the latency was measured again beside its rivals, or is exact.
-        gflops: billions of floating-point operations a second of the fastest config.
+        gflops: billions of floating-point operations a second of the best config.
         statuses: the number of trials that ended in each status.
         elapsed_s: seconds of tuning.
     """

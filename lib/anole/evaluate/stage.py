@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anole.documents.build import Build, read_build
+from anole.documents.build import Build, read_build, refuse_other_files
 from anole.documents.evaluation import Evaluation, Latency, write_evaluation
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, draw_inputs
@@ -83,11 +83,12 @@ def evaluate_build(
         The evaluation, as in the file; if the device is absent, it gives the reason and no measurements.
 
     Raises:
-        DocumentError: the folder does not hold a build.
+        DocumentError: the folder does not hold a build, or other files than its description tells of.
         BuildError: the build cannot run on this machine, or its outputs are wrong.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
     build = read_build(folder)
+    refuse_other_files(folder, build)
     target = get_target(build.target_description)
     runner: NetworkRunner = named_object(target.networks.runner)(target)
     if neighbours and runner.is_exact:

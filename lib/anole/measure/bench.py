@@ -21,6 +21,7 @@ from anole.measure.site import Site
 from anole.measure.worker import CallFailed, WorkerDied, WorkerTimeout
 from anole.record import Measurement, Status
 from anole.search.roles import Evaluator
+from anole.search.ties import Compared
 from anole.targets.base import Device
 from anole.task import Workload
 
@@ -135,7 +136,7 @@ class Bench:
         self._submit(able, seconds, seconds + self._limits.run_s * max(1, len(able)))
         timed = iter(self._process.result())
         run_s = (time.perf_counter() - began_s) / max(1, len(able))
-        return [candidate.failure or self._judge(candidate, next(timed), run_s) for candidate in candidates]
+        return [candidate.failure or self._compared(candidate, next(timed), run_s) for candidate in candidates]
 
     def abandon(self) -> None:
         """Abandons the running candidate."""
@@ -146,6 +147,9 @@ class Bench:
     def _submit(self, candidates: Sequence[Built], seconds: float | None, limit_s: float) -> None:
         artifacts = [(str(candidate.artifact), dict(candidate.config)) for candidate in candidates]
         self._process.submit(artifacts, self._best_s, seconds, timeout_s=limit_s)
+
+    def _compared(self, candidate: Built, timed: Timed, run_s: float) -> Compared:
+        return Compared(**vars(self._judge(candidate, timed, run_s)), least_ratio=timed.least_ratio)
 
     def _judge(self, candidate: Built, timed: Timed, run_s: float) -> Measurement:
         error = timed.relative_error if math.isfinite(timed.relative_error) else None

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from anole.host.cores import caller_apart
 from anole.record import Config
 from anole.search.roles import Evaluator, Timing
+from anole.search.ties import least_ratios
 from anole.targets.base import Device, Runner, Timeable
 from anole.targets.rpc.address import Remote
 from anole.task import Workload
@@ -31,10 +32,12 @@ class Timed:
     Attributes:
         relative_error: its result's L2 distance from the reference; NaN if it left some of the output unwritten.
         timing: None if the error is too large for the candidate to be timed.
+        least_ratio: see `anole.search.ties.Compared`; None without rivals, too.
     """
 
     relative_error: float
     timing: Timing | None
+    least_ratio: float | None = None
 
 
 def start_building(target: Device, workload: Workload) -> Callable[[Config, str], float]:
@@ -105,8 +108,10 @@ def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: flo
     with caller_apart():
         while right and len(turns) < (_MOST_TURNS if time.perf_counter() < ends_s else _FEWEST_TURNS):
             turns.append([_turn(kernel) for kernel in right])
-    timings = iter(_median_timing(latencies_s) for latencies_s in zip(*turns, strict=True))
-    return [Timed(error, next(timings) if error <= tolerance else None) for error in errors]
+    by_kernel = list(zip(*turns, strict=True))
+    ratios = least_ratios(by_kernel)
+    found = iter(zip(map(_median_timing, by_kernel), ratios, strict=True))
+    return [Timed(error, *next(found)) if error <= tolerance else Timed(error, None) for error in errors]
 
 
 def _turn(kernel: Timeable) -> float:

@@ -8,18 +8,18 @@ with last_confirmation as (
     where after_trials = (select max(after_trials) from confirmation where run_key = c.run_key)
 ),
 measured as (
-    select run_key, config, latency_s, latency_std_s, 1 as confirmed
+    select run_key, config, latency_s, latency_std_s, 1 as confirmed, rank, number
     from last_confirmation
     where age = 1 and status = 'ok'
     union all
-    select run_key, config, latency_s, latency_std_s, 0
+    select run_key, config, latency_s, latency_std_s, 0, null, null
     from trial as t
     where status = 'ok' and not exists (
         select 1 from confirmation as c where c.run_key = t.run_key and c.config = t.config and c.status <> 'ok'
     )
 ),
 ranked as (
-    select *, row_number() over (partition by run_key order by confirmed desc, latency_s, config) as place
+    select *, row_number() over (partition by run_key order by confirmed desc, rank, number desc, latency_s, config) as place
     from measured
 )
 select

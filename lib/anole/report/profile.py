@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anole.documents.build import Build, read_build
+from anole.documents.build import Build, read_build, refuse_other_files
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import time_kernels
@@ -52,9 +52,11 @@ def profile_build(folder: Path, seconds: float) -> Profile:
         seconds: minimal measuring time.
 
     Raises:
-        BuildError: the folder does not hold a build that can be profiled on this machine.
+        DocumentError: the folder does not hold a build, or other files than its description tells of.
+        BuildError: the build cannot be profiled on this machine.
     """
     build = read_build(folder)
+    refuse_other_files(folder, build)
     target = _observable(folder, build)
     if build.kernels is None:
         raise BuildError(f"{folder}: build.json lacks kernels; compile it again")

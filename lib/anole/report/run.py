@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.documents.build import TensorInfo, read_build
+from anole.documents.build import TensorInfo, read_build, refuse_other_files
 from anole.errors import BuildError
 from anole.evaluate.network_runner import NetworkRunner
 from anole.targets import get_target
@@ -25,9 +25,11 @@ def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = N
         output: where to write the outputs: ``.npz`` by name, or ``.npy`` for a single output; None writes nothing.
 
     Raises:
-        BuildError: the folder does not hold a build that can run on this machine, or the inputs do not match it.
+        DocumentError: the folder does not hold a build, or other files than its description tells of.
+        BuildError: the build cannot run on this machine, or the inputs do not match it.
     """
     build = read_build(folder)
+    refuse_other_files(folder, build)
     inputs = _read_inputs(build.inputs, input_paths)
     target = get_target(build.target_description)
     if (absence := target.absence()) is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 
 from anole.keys import canonical_json
 from anole.record import Config, Confirmation, Measurement, Trial, utc_now
 from anole.search.roles import Measure
 from anole.search.settings import TunerSettings
+from anole.search.ties import Compared, Prefer
 from anole.search.watch import NOBODY, Watch
 
 Worth = Callable[[Config], float]
@@ -26,6 +28,7 @@ def settle(
     worth: Worth,
     watch: Watch = NOBODY,
     default: Config | None = None,
+    prefer: Prefer = lambda _: 0,
 ) -> list[Trial | Confirmation]:
     """Confirms the fastest trials of a run, unless that is already done, and returns all that worked, best first.
 
@@ -41,11 +44,12 @@ def settle(
         watch: the callback for new confirmations.
         default: the config that is built without tuning. It competes, because a search may have missed it and
             must not end with a slower one. None if it does not compete.
+        prefer: chooses among the confirmed configs that are as fast as the fastest, which are given the fastest first.
     """
     configs = rivals(trials, settings.n_confirm, default, worth)
     confirmations = last_round(confirmed, len(trials))
     if confirm_with is not None and not _holds(confirmations, configs):
-        confirmations = confirm(configs, confirm_with, len(trials))
+        confirmations = confirm(configs, confirm_with, len(trials), prefer)
         for confirmation in confirmations:
             watch.confirmation(confirmation)
     return ranked(trials, confirmations, worth)
@@ -55,7 +59,7 @@ def last_round(confirmed: Sequence[Confirmation], after_trials: int) -> list[Con
     """Returns the last round of confirmations after a number of trials, which may be incomplete.
 
     Args:
-        confirmed: all confirmations of the run, the oldest first; those of a round are stored the fastest first.
+        confirmed: all confirmations of the run, the oldest first; those of a round are stored by their rank.
         after_trials: the number of trials.
     """
     found: list[Confirmation] = []
@@ -97,19 +101,26 @@ def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth
     return found
 
 
-def confirm(configs: Sequence[Config], measure: Measure, after_trials: int) -> list[Confirmation]:
-    """Measures some configs again, against each other, and ranks them.
+def confirm(
+    configs: Sequence[Config], measure: Measure, after_trials: int, prefer: Prefer = lambda _: 0
+) -> list[Confirmation]:
+    """Measures some configs again, against each other, and ranks them: the chosen one first, the others by latency.
 
     Args:
         configs: the configs to measure.
         measure: measures them, more carefully than a trial.
         after_trials: number of trials of the run.
+        prefer: see `settle`.
     """
     measured = zip(configs, measure(configs) if configs else (), strict=True)
     ranking = sorted(measured, key=lambda pair: _cost_s(pair[1]))
+    tied = [at for at, (_, measurement) in enumerate(ranking) if _is_tied(measurement)]
+    if tied:
+        ranking.insert(0, ranking.pop(tied[prefer([ranking[at][0] for at in tied])]))
     now = utc_now()
     return [
-        Confirmation(config, measurement, after_trials, rank, now) for rank, (config, measurement) in enumerate(ranking)
+        Confirmation(config, _plain(measurement), after_trials, rank, now)
+        for rank, (config, measurement) in enumerate(ranking)
     ]
 
 
@@ -135,6 +146,16 @@ def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: in
         leaders.setdefault(canonical_json([each.config.get(name) for name in knobs]), each)
     places = {id(leader) for leader in leaders.values()}
     return [*leaders.values(), *(each for each in near if id(each) not in places)][:n]
+
+
+def _is_tied(measurement: Measurement) -> bool:
+    """Whether a config may be as fast as the fastest of its rivals."""
+    return isinstance(measurement, Compared) and measurement.least_ratio is not None and measurement.least_ratio <= 1.0
+
+
+def _plain(measurement: Measurement) -> Measurement:
+    """Returns a measurement as it is recorded."""
+    return Measurement(**{each.name: getattr(measurement, each.name) for each in fields(Measurement)})
 
 
 def _holds(confirmations: Sequence[Confirmation], configs: Sequence[Config]) -> bool:

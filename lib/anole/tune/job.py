@@ -25,6 +25,7 @@ from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
 from anole.search.settings import TunerSettings
 from anole.search.state import Search, Subject
+from anole.search.ties import prefer_merit
 from anole.search.watch import NOBODY, Watch
 from anole.space import Space
 from anole.store.shard import Shard
@@ -191,7 +192,14 @@ class TaskTuning:
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
         with self._telling_what_is_kept():
             ranking = settle(
-                trials, self._settings, self._shard.confirmations, confirm, space.worth, self._watch, default
+                trials,
+                self._settings,
+                self._shard.confirmations,
+                confirm,
+                space.worth,
+                self._watch,
+                default,
+                prefer_merit(space, default),
             )
         best = next(iter(ranking), None)
         latency_s = best.measurement.latency_s if best is not None else None

@@ -1,0 +1,118 @@
+"""Configs that a comparison in turns cannot tell apart are a tie, which merit decides and chance does not."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.record import Confirmation, Measurement, Status
+from anole.search.confirm import confirm
+from anole.search.ties import Compared, least_ratios, prefer_merit
+from anole.space.knob import ALGORITHM, option_knob
+from anole.space.space import Space
+from anole.space.union import union
+
+TILES = [1, 2, 4, 8, 16]
+
+
+def space_of(merit: Callable[[Any], Any] | None = None, tiles: Sequence[int] = TILES) -> Space:
+    return Space([option_knob("tile", list(tiles))], merit=merit)
+
+
+BY_TILE = space_of(lambda columns: columns["tile"].astype(np.float64))
+
+
+def turns_of(seconds: Sequence[float], seed: int, turns: int = 40, noise: float = 0.03) -> list[list[float]]:
+    """Returns the latencies of kernels in turns: their own noise, a drift that they share, and now and then a pause."""
+    rng = random.Random(seed)
+    drifts = [rng.lognormvariate(0, 0.2) for _ in range(turns)]
+    return [
+        [each * drift * rng.lognormvariate(0, noise) * (5.0 if rng.random() < 0.05 else 1.0) for drift in drifts]
+        for each in seconds
+    ]
+
+
+def confirmed(
+    latencies: Mapping[int, float], seed: int, space: Space = BY_TILE, default: int | None = None, **noise: Any
+) -> list[Confirmation]:
+    """Confirms configs by their tile and true latency, with noise."""
+
+    def measure(configs: Sequence[Mapping[str, Any]]) -> list[Measurement]:
+        measured = turns_of([latencies[config["tile"]] for config in configs], seed, **noise)
+        return [
+            Compared(Status.OK, latency_s=float(np.median(each)), least_ratio=ratio)
+            for each, ratio in zip(measured, least_ratios(measured), strict=True)
+        ]
+
+    prefer = prefer_merit(space, None if default is None else {"tile": default})
+    return confirm([{"tile": tile} for tile in latencies], measure, 64, prefer)
+
+
+def test_a_tie_goes_to_merit_and_noisy_repetitions_choose_the_same() -> None:
+    rounds = [confirmed({1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0, 16: 1.1}, seed) for seed in range(50)]
+    chosen = [each[0].config["tile"] for each in rounds]
+    assert chosen.count(8) >= 48 and 16 not in chosen
+    # By latency alone, chance would choose each of them.
+    fastest = {min(each, key=lambda one: one.measurement.latency_s or math.inf).config["tile"] for each in rounds}
+    assert fastest == {1, 2, 4, 8}
+    for each in rounds:
+        assert [one.rank for one in each] == [0, 1, 2, 3, 4]
+        latencies = [one.measurement.latency_s for one in each[1:]]
+        assert latencies == sorted(latencies) and {type(one.measurement) for one in each} == {Measurement}
+
+
+def test_a_clear_winner_wins_whatever_the_merit_of_the_others() -> None:
+    assert {confirmed({1: 1.0, 8: 1.05, 16: 1.1}, seed)[0].config["tile"] for seed in range(50)} == {1}
+    assert {confirmed({1: 1.0, 8: 2.0}, seed, turns=5)[0].config["tile"] for seed in range(50)} == {1}
+
+
+def test_less_noise_tells_less_apart() -> None:
+    assert confirmed({1: 1.0, 16: 1.01}, 0, noise=0.1)[0].config["tile"] == 16
+    assert confirmed({1: 1.0, 16: 1.01}, 0, noise=0.001)[0].config["tile"] == 1
+
+
+def test_the_fastest_is_as_fast_as_itself_and_others_by_their_ratio() -> None:
+    low, same, high = least_ratios([[1.0] * 5, [1.0] * 5, [1.5] * 5])
+    assert (low, same) == (1.0, 1.0) and high == pytest.approx(1.5)
+    assert least_ratios([]) == [] and least_ratios([[2.0, 3.0]]) == [1.0]
+
+
+def test_a_drift_that_all_share_is_no_noise() -> None:
+    drift = np.random.default_rng(0).lognormal(0, 0.5, 40)
+    assert least_ratios([list(drift), list(1.01 * drift)])[1] == pytest.approx(1.01)
+
+
+@pytest.mark.parametrize(("default", "chosen"), [(None, 2), (8, 8), (16, 2)])
+def test_without_merit_it_is_the_default_or_the_first_of_the_space(default: int | None, chosen: int) -> None:
+    for space in (space_of(), space_of(lambda columns: np.ones(len(columns["tile"])))):
+        rounds = [confirmed(dict.fromkeys((8, 4, 2), 1.0), seed, space, default) for seed in range(9)]
+        assert {each[0].config["tile"] for each in rounds} == {chosen}
+
+
+@pytest.mark.parametrize(("default", "chosen"), [("far", ("far", 4)), ("near", ("near", 2)), (None, ("near", 2))])
+def test_merits_of_different_algorithms_are_not_compared(default: str | None, chosen: tuple[str, int]) -> None:
+    spaces = {
+        "near": space_of(lambda columns: columns["tile"].astype(np.float64)),
+        "far": space_of(lambda columns: 1e6 - columns["tile"].astype(np.float64)),
+    }
+    prefer = prefer_merit(union(spaces), None if default is None else {ALGORITHM: default, "tile": 1})
+    configs = [{ALGORITHM: name, "tile": tile} for name, tile in (("far", 8), ("far", 4), ("near", 1), ("near", 2))]
+    for ordered in (configs, configs[::-1]):
+        found = ordered[prefer(ordered)]
+        assert (found[ALGORITHM], found["tile"]) == chosen
+
+
+def test_what_failed_or_was_not_measured_in_turns_ties_with_nothing() -> None:
+    alone = [Measurement(Status.OK, latency_s=2.0), Measurement(Status.OK, latency_s=1.0)]
+    found = confirm([{"tile": 16}, {"tile": 1}], lambda _: alone, 2, prefer_merit(BY_TILE, None))
+    assert [each.config["tile"] for each in found] == [1, 16]
+    failed = [Compared(Status.OK, latency_s=1.0, least_ratio=1.0), Compared(Status.RUN_ERROR, error="no")]
+    found = confirm([{"tile": 1}, {"tile": 16}], lambda _: failed, 2, prefer_merit(BY_TILE, None))
+    assert [each.config["tile"] for each in found] == [1, 16]
+    failed = [Measurement(Status.RUN_ERROR, error="no"), Measurement(Status.RUN_ERROR, error="no")]
+    assert len(confirm([{"tile": 1}, {"tile": 16}], lambda _: failed, 2, prefer_merit(BY_TILE, None))) == 2
