@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anole.documents.build import read_build
 from anole.documents.evaluation import Evaluation, Latency, read_evaluation
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison, relative_error
 from anole.evaluate.device import _latency
-from anole.evaluate.stage import _refuse_errors, evaluate_build
+from anole.evaluate.stage import _refuse_errors, _remedy, evaluate_build
 
 from ..tiny_builds import run_python
 
@@ -238,6 +239,13 @@ def test_a_sensitive_reference_allows_what_may_be_chance(averaged: dict[str, flo
         return
     with pytest.raises(BuildError, match=re.escape(message)):
         _refuse_errors(Path("net"), evaluation, 1e-4)
+
+
+@pytest.mark.parametrize(("algorithm", "is_told"), [("winograd", True), ("direct", False)])
+def test_a_refusal_tells_of_the_method_that_rounds_more(tiny_project: Path, algorithm: str, is_told: bool) -> None:
+    build = read_build(tiny_project / "net")
+    tasks = tuple(replace(task, config={**(task.config or {}), "algorithm": algorithm}) for task in build.tasks)
+    assert ("with `exact: true`" in _remedy(replace(build, tasks=tasks))) is is_told
 
 
 def test_noise_of_one_percent_is_refused_beside_an_inexact_reference(evaluated: tuple[Path, dict[str, str]]) -> None:

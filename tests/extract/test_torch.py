@@ -57,7 +57,7 @@ def test_no_weights_are_fetched_for_what_a_network_is_built_on(monkeypatch: pyte
     [
         ("torchvision:resnet19", X, ["torchvision:resnet19", "resnet18"]),
         ("torch:nowhere:net", X, ["cannot import nowhere", "No module named 'nowhere'"]),
-        ("torch:tiny:nothing", X, ["found nothing at tiny:nothing", "callable"]),
+        ("torch:tiny:missing", X, ["found nothing at tiny:missing", "callable"]),
         ("torch:tiny:__doc__", X, ["found a str at tiny:__doc__", "callable"]),
         ("torch:tiny:number", X, ["returned a int", "torch.nn.Module"]),
         ("torch:tiny:broken", X, ["tiny:broken() failed", "no weights today"]),

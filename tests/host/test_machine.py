@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,17 @@ def test_hyper_threads_and_quotas_count(monkeypatch: pytest.MonkeyPatch) -> None
     assert machine.available_cores() == 2
     monkeypatch.setattr(machine, "_cgroup_quota", lambda root: 0.5)
     assert machine.available_cores() == 1
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="no thread can be bound")
+def test_a_bound_thread_does_not_bind_the_process() -> None:
+    code = (
+        "import os, threading; from anole.host.machine import affinity; before = affinity(); "
+        "threading.Thread(target=threading.Event().wait, daemon=True).start(); "
+        "os.sched_setaffinity(0, {min(before)}); print(affinity() == before, len(before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "True" and int(done.stdout.split()[1]) > 1
 
 
 def test_host_facts_are_plain() -> None:

@@ -21,6 +21,7 @@ from anole.host.machine import host_facts, software_versions
 from anole.record import utc_now
 from anole.targets import get_target
 from anole.targets.base import named_object
+from anole.targets.shared.algorithm_names import WINOGRAD
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ def evaluate_build(
     write_evaluation(output, evaluation)
     _log.info("%s: %.1f %% of the work is tuned", build.name, 100 * build.coverage.share)
     if not runner.is_exact:
-        _refuse_errors(folder, evaluation, max_relative_error)
+        _refuse_errors(folder, evaluation, max_relative_error, _remedy(build))
     if neighbours:
         references = [latency.reference for latency in latencies]
         under_load = runner.time_under_load(folder, build, references, neighbours, load_pace)
@@ -228,7 +229,15 @@ def _allowed(evaluation: Evaluation, most: float) -> float:
     return max(most, _AS_INEXACT * of_reference) if of_reference <= _MOST_INEXACT else most
 
 
-def _refuse_errors(folder: Path, evaluation: Evaluation, most: float) -> None:
+def _remedy(build: Build) -> str:
+    """Returns what a user can do if it is rounding that makes outputs differ; empty if nothing."""
+    rounds_more = any(task.config is not None and task.config.get("algorithm") == WINOGRAD for task in build.tasks)
+    if not rounds_more or build.runs_on != "cpu":
+        return ""
+    return "; with `exact: true`, a target's convolutions are computed without Winograd's method, which rounds more"
+
+
+def _refuse_errors(folder: Path, evaluation: Evaluation, most: float, remedy: str = "") -> None:
     """Raises a `BuildError` if outputs are too far from a reference's, and not near those in double precision."""
     for latency in _far_references(evaluation, most):
         errors = _errors(latency)
@@ -251,7 +260,7 @@ def _refuse_errors(folder: Path, evaluation: Evaluation, most: float) -> None:
         kind = next(kind for kind, error in errors.items() if not error <= most)
         raise BuildError(
             f"{folder}: the outputs differ from those of {latency.reference}: "
-            f"{kind} {errors[kind]:.2g}; at most {most:g} is allowed{_doubt(evaluation)}"
+            f"{kind} {errors[kind]:.3g}; at most {most:g} is allowed{_doubt(evaluation)}{remedy}"
         )
     if not (evaluation.redrawn_error or 0.0) <= most:
         raise BuildError(

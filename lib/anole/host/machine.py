@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,15 @@ def available_cores() -> int:
 
 
 def affinity() -> set[int]:
-    """Returns the numbers of the logical processors that this process may use."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    """Returns the numbers of the logical processors that this process may use.
+
+    What any of its threads may use counts, since a library may have bound the calling one, as TVM's thread pool does.
+    """
+    found: set[int] = set()
+    for thread in map(int, os.listdir("/proc/self/task")):
+        with suppress(ProcessLookupError):  # it has ended
+            found |= os.sched_getaffinity(thread)
+    return found
 
 
 def host_facts() -> dict[str, Any]:

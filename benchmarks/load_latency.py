@@ -1,7 +1,7 @@
 """Times compiled networks and other engines in turns beside busy processes, as a shared machine has them, as CSV.
 
-    python benchmarks/neighbours.py builds/* > neighbours.csv
-    python benchmarks/neighbours.py builds/* --neighbours 0,2 --rivals onnxruntime
+    python benchmarks/load_latency.py builds/* > load_latency.csv
+    python benchmarks/load_latency.py builds/* --neighbours 0,2 --rivals onnxruntime
 
 Rivals are those of networks.py. A build runs through its own ``load.py``, every engine in a process of its own, which
 sleeps except during its turns; nothing is pinned to a core by the benchmark. Percentiles are those of all single runs.

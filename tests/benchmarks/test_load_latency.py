@@ -6,12 +6,12 @@ import csv
 from collections.abc import Callable
 from typing import Any
 
-from neighbours import COLUMNS
+from load_latency import COLUMNS
 
 
 def test_builds_and_rivals_are_timed_beside_neighbours(benchmark: Callable[..., Any]) -> None:
     short = ("--rounds", "1", "--turn", "0")
-    run = benchmark("neighbours", "net", "elsewhere", "--neighbours", "0,1", "--rivals", "onnxruntime", *short)
+    run = benchmark("load_latency", "net", "elsewhere", "--neighbours", "0,1", "--rivals", "onnxruntime", *short)
     rows = list(csv.DictReader(run.stdout.splitlines()))
     assert tuple(rows[0]) == COLUMNS
     engines = [(row["engine"], row["neighbours"], row["runs"]) for row in rows]
