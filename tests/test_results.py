@@ -42,7 +42,7 @@ def mean_and_range(found: list[float]) -> list[str]:
 
 
 def of_other_networks() -> list[str]:
-    found = speedups("networks_others.csv", "onnxruntime")
+    found = [float(row["speedup"]) for row in rows("zoo.csv") if row["speedup"]]
     mean, *ends = mean_and_range(found)
     return [mean, f"{sum(speedup < 1 for speedup in found)} of them are slower", *ends]
 
@@ -145,6 +145,16 @@ def test_tables_of_networks_are_those_of_the_report(name: str, monkeypatch: pyte
     page = (RESULTS / "networks.md").read_text().splitlines()
     missing = [line for line in report(networks_of(rows(f"{name}.csv"))) if line.startswith("|") and line not in page]
     assert not missing
+
+
+def test_the_page_of_the_zoo_is_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
+    from zoo_report import by_group, not_done, seconds, slowest
+
+    page = (RESULTS / "zoo.md").read_text().splitlines()
+    assert not [
+        line for table in (by_group, slowest, not_done, seconds) for line in table(rows("zoo.csv")) if line not in page
+    ]
 
 
 def lines_of(page: str) -> list[list[str]]:
