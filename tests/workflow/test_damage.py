@@ -17,6 +17,14 @@ def only(folder: Any, pattern: str) -> Any:
     return path
 
 
+def the_message(output: str) -> str:
+    """Returns the only message of an output, which the last lines repeat with what is left out because of it."""
+    lines = {line for line in output.splitlines() if line.startswith("anole: ")}
+    message = min(lines, key=len)
+    assert all(message.removeprefix("anole: ") in line for line in lines)
+    return message
+
+
 @pytest.mark.parametrize(
     ("pattern", "content", "problem"),
     [
@@ -31,7 +39,7 @@ def test_a_damaged_task_or_manifest_is_made_again_as_told(one: Any, pattern: str
     only(one.folder, "work/tuned/*/*/*.json").unlink()
     outcome = one.snakemake("tuned")
     assert outcome.code != 0
-    (line,) = {line for line in outcome.output.splitlines() if line.startswith("anole: ")}
+    line = the_message(outcome.output)
     assert problem in line and line.endswith("; `snakemake --forcerun extract` writes it again")
     outcome = one.snakemake("tuned", "--forcerun", "extract")
     assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
@@ -45,7 +53,7 @@ def test_a_damaged_receipt_is_made_again_as_told(one: Any) -> None:
     path.write_bytes(path.read_bytes()[:100])
     outcome = one.snakemake("builds/chain-cpu-random")
     assert outcome.code != 0
-    (line,) = {line for line in outcome.output.splitlines() if line.startswith("anole: ")}
+    line = the_message(outcome.output)
     assert "is not JSON: " in line and line.endswith("; `snakemake --forcerun tune` writes it again")
     outcome = one.snakemake("builds/chain-cpu-random", "--forcerun", "tune")
     assert (outcome.code, sorted(outcome.jobs)) == (0, ["compile", "tune"])
