@@ -1,0 +1,56 @@
+"""The report on shared machines: mean and least speedups of each engine, from the files of four benchmarks."""
+
+from __future__ import annotations
+
+from shared_report import alone, at_once, means_under_load, under_load, within_quota
+
+
+def test_own_threads_are_compared_with_those_of_tvm() -> None:
+    quartiles = {"speedup_q1": "0.99", "speedup_q3": "1.02"}
+    rows = [
+        {"network": network, "engine": engine, "latency_ms": latency_ms, "speedup": speedup, **quartiles}
+        for network, speedup in (("resnet18", "1.01"), ("other", "1"))
+        for engine, latency_ms in (("anole", "4.5"), ("tvm_pool", "4.5678"))
+    ]
+    assert list(alone(rows))[2:] == [
+        "| ResNet-18 | 4.5 ms | 4.57 ms | 1.010x | 0.990x to 1.020x |",
+        "| other | 4.5 ms | 4.57 ms | 1.000x | 0.990x to 1.020x |",
+        "| geometric mean |  |  | 1.005x |  |",
+    ]
+
+
+def test_percentiles_are_compared_for_each_number_of_neighbours() -> None:
+    rows = [
+        {
+            **{"network": network, "neighbours": count, "engine": engine, "p50_ms": "10", "p95_ms": "20"},
+            **{"p50_speedup": "1" if engine == "anole" else p50, "p95_speedup": "0.5"},
+        }
+        for network, p50 in (("resnet18", "2"), ("vgg11", "8"))
+        for count in "02"
+        for engine in ("anole", "openvino")
+    ]
+    table = list(under_load(rows))
+    assert table[2] == "| ResNet-18 | 0 | 10 / 20 ms | 10 / 20 ms | 2.00x | 0.50x |"
+    assert len(table) == 2 + 4
+    assert list(means_under_load(rows))[3] == "| OpenVINO | 2 | 4.00x | 0.50x | 2.00x ResNet-18 | 0.50x ResNet-18 |"
+
+
+def test_throughput_and_quotas_are_compared_by_case() -> None:
+    rows = [
+        {"case": case, "networks": networks, "engine": engine, "speedup": speedup}
+        for case, networks, speedup in (
+            ("processes", "a+vgg11", "2"),
+            ("processes", "a+b", "8"),
+            ("instances", "a", "3"),
+        )
+        for engine in ("anole", "onnxruntime")
+    ]
+    assert list(at_once(rows))[2:] == [
+        "| two networks in two processes | ONNX Runtime | 2 | 4.00x | 2.00x | a and VGG-11 |",
+        "| four instances in one process | ONNX Runtime | 1 | 3.00x | 3.00x | a |",
+    ]
+    limited = [
+        {"engine": "anole", "threads": threads, "speedup": speedup}
+        for threads, speedup in (("own", "1"), ("1", "1.0"), ("2", "1"), ("2", "4"))
+    ]
+    assert list(within_quota(limited))[3] == "| Anole | 2 | 2 | 2.00x | 1.00x | 4.00x |"
