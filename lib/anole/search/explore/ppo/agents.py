@@ -52,13 +52,15 @@ class MAPPO(Episodes):
     "DCOC" (ASP-DAC 2025), algorithm 1 and section 4.1; Yu et al., "The Surprising Effectiveness of PPO in
     Cooperative, Multi-Agent Games" (2022). The target assigns the knobs to agents; otherwise there is one agent.
 
-    DCOC takes its hyper-parameters from the MAPPO paper (section 4.1). The defaults are those of that paper's code
-    (marlbenchmark/on-policy): discount, `gae_lambda`, `clip`, `entropy_coefficient`, gain 0.01 of the policies' last
-    layers, Adam's epsilon 1e-5 and value normalisation from ``config.py``; learning rate, epochs and a single minibatch
-    from ``train_mpe_spread.sh``, whose rollouts are like these: three agents, 128 episodes, 25 steps. As there, each
-    agent has its own probability ratio, and advantages are standardised over a whole rollout. Left out: clipped value
-    losses, Huber's loss (quadratic up to 10 deviations there) and the bound of 10 on gradients, which Adam's scaling
-    makes idle; layer norms, which DCOC's networks do not have.
+    DCOC takes the constants of its training from the MAPPO paper (section 4.1). The defaults are those of that paper's
+    code (marlbenchmark/on-policy): `clip`, `entropy_coefficient`, value normalisation, gain 0.01 of the policies' last
+    layers and Adam's epsilon 1e-5 from ``config.py``; learning rate, epochs and a single minibatch from
+    ``train_mpe_spread.sh``, whose rollouts are like these: three agents, 128 episodes, 25 steps. As there, each agent
+    has its own probability ratio, and advantages are standardised over a whole rollout. How far a walk looks ahead,
+    `discount` and `gae_lambda`, is Chameleon's, whose walks these are: with MAPPO's 0.99 and 0.95, most agents have
+    not learned to follow a ridge after three searches. Left out are clipped value losses, Huber's loss (quadratic up
+    to 10 deviations there), the bound of 10 on gradients, which Adam's scaling makes idle, and layer norms, which
+    DCOC's networks do not have.
 
     Attributes:
         n_hidden: units of every hidden layer: one of each policy, three of the critic.
@@ -68,8 +70,6 @@ class MAPPO(Episodes):
 
     converged_share: Annotated[float, Range(0, 1)] | None = None
     learning_rate: Annotated[float, Range(0)] = 7e-4
-    discount: Annotated[float, Range(0, 1)] = 0.99
-    gae_lambda: Annotated[float, Range(0, 1)] = 0.95
     n_epochs: Annotated[int, Range(1, 100)] = 10
     n_minibatches: Annotated[int, Range(1, 4096)] = 1
     clip: Annotated[float, Range(0, 1)] = 0.2
