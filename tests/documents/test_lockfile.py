@@ -133,6 +133,6 @@ def test_an_entry_is_for_one_target(path: Path) -> None:
         lockfile.refuse_other_target("net", {"kind": "cpu", "threads": 4, "exact": True})
     assert str(caught.value) == (
         f"{path}: builds.net.target: is another target than that of models.yaml: threads is 2, and here it is 4; exact "
-        "is None, and here it is True. Give the target these settings in models.yaml, or unlock the build "
-        "(`anole lock --remove net`)"
+        "is None, and here it is True. Compile on such hardware, give the target these settings in models.yaml, or "
+        "unlock the build (`anole lock --remove net`)"
     )

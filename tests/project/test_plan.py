@@ -308,7 +308,7 @@ def test_entries_without_a_task_or_build_are_told(pipeline: Pipeline, plan: Call
     lock(pipeline, "renamed", [(task, 0, 1.0)])
     lock(pipeline, "two-cpu-random", [(task, 0, 1.0)])
     assert behind(plan()) == [
-        ("renamed", "renamed", "models.yaml has no such build"),
+        ("renamed", "renamed", f"{pipeline.spec.file} has no such build"),
         ("one-cpu-random", ONLY_TWO.label, "is locked, but the model has no such task"),
     ], "of a model that is not extracted, nothing is known"
     console = Console(width=120, record=True, file=open(os.devnull, "w"))

@@ -91,8 +91,8 @@ class Lockfile:
         if differing:
             raise SpecError(
                 f"builds.{build}.target",
-                f"is another target than that of models.yaml: {'; '.join(differing)}. Give the target these settings "
-                f"in models.yaml, or unlock the build (`anole lock --remove {build}`)",
+                f"is another target than that of models.yaml: {'; '.join(differing)}. Compile on such hardware, give "
+                f"the target these settings in models.yaml, or unlock the build (`anole lock --remove {build}`)",
                 str(self.path),
             )
 

@@ -47,10 +47,9 @@ def find_behind(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[Behi
     Raises:
         StoreError: a shard is corrupt.
     """
-    known = {**pipeline.spec.builds, **pipeline.skipped}
-    found = [
-        Behind(name, name, "models.yaml has no such build") for name in pipeline.lockfile.builds if name not in known
-    ]
+    known, file = {**pipeline.spec.builds, **pipeline.skipped}, pipeline.spec.file
+    strange = [name for name in pipeline.lockfile.builds if name not in known]
+    found = [Behind(name, name, f"{file} has no such build") for name in strange]
     for build in extracted:
         entry = pipeline.locked(build)
         if entry is not None:
