@@ -98,6 +98,13 @@ def test_locked_configs_are_told_tuned_or_not(net: Any) -> None:
     assert built[1].reason == "it is locked to a config that was not tuned"
 
 
+def test_a_locked_config_has_the_order_of_its_space(net: Any) -> None:
+    ((key, tuned),) = receipt(net, 0).items()
+    backwards = dict(reversed(tuned.config.items()))
+    (match, *_) = match_tasks(manifest(net), net.tasks, locked(net, 0, config=backwards), net.target)
+    assert match.task.key == key and list(match.config or {}) == list(tuned.config) != list(backwards)
+
+
 @pytest.mark.parametrize("change", [{"tile_f": [1, 1, 7]}, {"unheard_of": 1}])
 def test_a_locked_config_of_another_space_is_refused(net: Any, change: dict[str, Any]) -> None:
     config = {**net.target.default_config(next(iter(net.tasks))), **change}

@@ -133,24 +133,26 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
         return match.untuned("it was not tuned", default)
     if receipt.config is None:
         return match.untuned(f"none of {receipt.trials} candidates worked", default)
+    space = target.space(task.workload)
     try:
-        broken = target.space(task.workload).rejection(receipt.config)
+        broken = space.rejection(receipt.config)
     except ConfigError as error:
         broken = str(error)
     if isinstance(receipt, LockedReceipt):
-        return _locked(match, receipt, broken)
+        if broken is not None:
+            raise BuildError(
+                f"{receipt.place}: config: does not fit: {broken}. Give a config of its space, or delete the task's "
+                "entry, and the build has what its records say"
+            )
+        # Builds hold configs, and have the same bytes only if the knobs have the order in which they were before.
+        return _locked(match, receipt, space.config(space.vector(receipt.config)))
     if broken is not None:
         return match.untuned(f"its tuned config does not fit: {broken}", default)
     return replace(match, config=receipt.config, run_key=receipt.run_key, latency_s=receipt.latency_s)
 
 
-def _locked(match: Match, receipt: LockedReceipt, broken: str | None) -> Match:
-    if broken is not None:
-        raise BuildError(
-            f"{receipt.place}: config: does not fit: {broken}. Give a config of its space, or delete the task's entry, "
-            "and the build has what its records say"
-        )
-    locked = replace(match, config=receipt.config, latency_s=receipt.latency_s, locked=True)
+def _locked(match: Match, receipt: LockedReceipt, config: Config) -> Match:
+    locked = replace(match, config=config, latency_s=receipt.latency_s, locked=True)
     if not receipt.run_key:
         return replace(locked, reason="it is locked to a config that was not tuned")
     return replace(locked, run_key=receipt.run_key)
