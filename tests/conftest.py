@@ -49,6 +49,17 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def impatient() -> Iterator[None]:
+    """Lets nothing in this process wait for the disk: what tests write need not outlast the machine.
+
+    That the product does wait is tested where `os.fsync` is watched, and in processes of their own (`tests/faults`).
+    """
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
     """Makes a folder and fills it, once for all workers: the first that asks for it does, and the others wait."""
