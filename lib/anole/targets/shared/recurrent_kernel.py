@@ -6,7 +6,7 @@ through all steps. Otherwise all threads share the hidden units of a step, and w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +106,21 @@ class _Kernel(RecurrentStep):
         with T.serial(0, own.directions * own.batch) as index, T.serial(0, own.hidden) as unit:
             self.end((index // own.batch, index % own.batch, unit))
 
+    def _foresee(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
+        """Writes prefetches of states that other threads computed, and of the next step's products of the inputs.
+
+        The processor's own prefetcher finds neither: the former are too short, and the latter lie far apart.
+        """
+        rows, blocks, later = self._tiling.rows, self._tiling.blocks, tirx.min(step + 1, self._own.steps - 1)
+        if self._tiling.parts > 1:
+            with T.serial(0, rows * self._own.blocks) as at:
+                row, block = first_row + at // self._own.blocks, at % self._own.blocks
+                _prefetch(self._state(step, (direction, row, block * LANES)))
+        with T.serial(0, rows * blocks) as at:
+            row, block = first_row + at // blocks, group * blocks + at % blocks
+            for gate in gates:
+                _prefetch(self._projected(later, (direction, row, block * LANES), gate))
+
     def _source(self, step: Value, at: Value) -> Value:
         return _in_turns(step, at, self._own.hidden)
 
@@ -120,6 +135,13 @@ class _Kernel(RecurrentStep):
 
     def _allocated_sums(self) -> Any:
         return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
+
+
+def _prefetch(load: Value) -> None:
+    """Writes a prefetch of the line of an element."""
+    for_reading, into_first_level, data = 0, 3, 1
+    address = tirx.address_of(load)
+    T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, for_reading, into_first_level, data))
 
 
 def _in_turns(step: Value, at: Value, extent: int) -> Value:
