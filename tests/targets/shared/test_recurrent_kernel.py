@@ -19,7 +19,7 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.default.recurrence import schedule_recurrence
 from anole.targets.cuda.device.runtime import source_only
 from anole.targets.shared.recurrence import GATES, Activation, Recurrence, recurrence_from_json, recurrence_of
-from anole.targets.shared.recurrent_kernel import Tiling, recurrent_kernel
+from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_kernel
 from anole.testing.emulated_gpu import serial
 
 SIGMOID, TANH = Activation("sigmoid"), Activation("tanh")
@@ -194,7 +194,13 @@ def test_a_description_is_kept_with_its_function() -> None:
         (layer("lstm", 32, 48, (False, True)), Tiling(4, 1)),
         (layer("lstm", 32, 48, (False,)), Tiling(4, 1, 2)),
         (layer("gru", 3, 512, (False,)), Tiling(3, 1, parts=2)),
+        (layer("lstm", 1, 112, (False,)), Tiling(1, 1, parts=7)),
     ],
 )
 def test_threads_share_only_large_steps_of_few_rows(own: Recurrence, tiling: Tiling) -> None:
     assert recurrence_tiling(own, 2, VectorUnit(16, 32)) == tiling
+
+
+def test_a_step_begins_with_the_weights_that_the_one_before_ended_with() -> None:
+    orders = [[in_turns(step, at, 5) for at in range(5)] for step in range(3)]
+    assert orders == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [0, 1, 2, 3, 4]]

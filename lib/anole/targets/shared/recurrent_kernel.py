@@ -2,6 +2,9 @@
 
 Directions and rows of the batch do not depend on each other: if there are enough of them, each thread takes some
 through all steps. Otherwise all threads share the hidden units of a step, and wait for each other after it.
+
+What a step takes is the time to load its weights, mostly from the second-level cache. So each step goes through them in
+the opposite direction of the one before.
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ class _Kernel(RecurrentStep):
                 for part in self.parts():
                     # Weights of a group stay in the cache from one tile to the next.
                     with T.serial(0, self._groups) as at, T.serial(0, tiles) as tile:
-                        group = _in_turns(step, at, self._groups)
+                        group = in_turns(step, at, self._groups)
                         part(step, direction, first_row + tile * self._tiling.rows, group)
             with T.serial(0, rows) as row, T.serial(0, self._own.hidden) as unit:
                 self.end((direction, first_row + row, unit))
@@ -100,13 +103,17 @@ class _Kernel(RecurrentStep):
                     self.quantize(step, direction)
             for part in self.parts():
                 with T.parallel(0, self._tiling.parts) as own_part, T.serial(0, n_tiles) as at:
-                    index = own_part * n_tiles + _in_turns(step, at, n_tiles)
+                    index = own_part * n_tiles + in_turns(step, at, n_tiles)
                     group, tile = index % per_direction // self._tiles, index % self._tiles
                     part(step, index // per_direction, tile * self._tiling.rows, group)
         with T.serial(0, own.directions * own.batch) as index, T.serial(0, own.hidden) as unit:
             self.end((index // own.batch, index % own.batch, unit))
 
-    def _foresee(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
+    def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
+        self._prefetch(step, direction, first_row, group, gates)
+        super()._multiply(step, direction, first_row, group, gates)
+
+    def _prefetch(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
         """Writes prefetches of states that other threads computed, and of the next step's products of the inputs.
 
         The processor's own prefetcher finds neither: the former are too short, and the latter lie far apart.
@@ -115,14 +122,14 @@ class _Kernel(RecurrentStep):
         if self._tiling.parts > 1:
             with T.serial(0, rows * self._own.blocks) as at:
                 row, block = first_row + at // self._own.blocks, at % self._own.blocks
-                _prefetch(self._state(step, (direction, row, block * LANES)))
+                _prefetch_line(self._state(step, (direction, row, block * LANES)))
         with T.serial(0, rows * blocks) as at:
             row, block = first_row + at // blocks, group * blocks + at % blocks
             for gate in gates:
-                _prefetch(self._projected(later, (direction, row, block * LANES), gate))
+                _prefetch_line(self._projected(later, (direction, row, block * LANES), gate))
 
     def _source(self, step: Value, at: Value) -> Value:
-        return _in_turns(step, at, self._own.hidden)
+        return in_turns(step, at, self._own.hidden)
 
     @contextmanager
     def _tile(
@@ -137,14 +144,14 @@ class _Kernel(RecurrentStep):
         return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
 
 
-def _prefetch(load: Value) -> None:
+def _prefetch_line(load: Value) -> None:
     """Writes a prefetch of the line of an element."""
     for_reading, into_first_level, data = 0, 3, 1
     address = tirx.address_of(load)
     T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, for_reading, into_first_level, data))
 
 
-def _in_turns(step: Value, at: Value, extent: int) -> Value:
+def in_turns(step: Value, at: Value, extent: int) -> Value:
     """Returns the position of a loop that goes forwards in even steps and backwards in odd ones.
 
     A step then begins with the weights that the one before ended with, which the caches still hold. With weights a

@@ -183,7 +183,6 @@ class RecurrentStep(ABC):
     def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
         """Computes the sums of some gates for a tile of rows and a group of hidden units."""
         weights = self._buffers["recurrent"]
-        self._foresee(step, direction, first_row, group, gates)
         with self._tile(direction, first_row, group) as (place, sums):
             for gate in gates:
                 T.buffer_store(self._sums, self._start(step, place, gate), sums(gate))
@@ -193,9 +192,6 @@ class RecurrentStep(ABC):
             for gate in gates:
                 weight = weights[direction, unit // LANES, source, gate, unit % LANES].astype("float32")
                 T.buffer_store(self._sums, self._sums[sums(gate)] + factor * weight, sums(gate))
-
-    def _foresee(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
-        """Writes prefetches of what is read soon; nothing by default."""
 
     def _source(self, step: Value, at: Value) -> Value:
         """Returns which hidden unit's products are added next."""
