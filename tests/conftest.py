@@ -60,6 +60,17 @@ def impatient() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def unbound() -> Iterator[None]:
+    """Lets the next test run on every core, after TVM's thread pool has bound the thread that started it to one.
+
+    All workers of a test run would otherwise end up on the same core, and the processes that they start as well.
+    """
+    before = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, before)
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
     """Makes a folder and fills it, once for all workers: the first that asks for it does, and the others wait."""
