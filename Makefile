@@ -49,7 +49,7 @@ fuzz: env  ## look for counterexamples: property tests with new examples, and FU
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
 		tests/store tests/targets
 	$(UV) pip install --quiet --group fuzz
-	for reader in shard documents spec database onnx; do \
+	for reader in shard documents spec lockfile database onnx; do \
 		PYTHONPATH=lib python -m tests.fuzz $$reader --seconds $(or $(FUZZ_SECONDS),60) || exit 1; \
 	done
 

@@ -5,7 +5,7 @@
 Run it in the folder of the builds' project. Each build is exported at all levels of instructions, with its weights in
 a file. A C program tells how long making an instance and the first run take, from files that the system has in memory.
 The library, the build in TVM's virtual machine and ONNX Runtime are then timed in turns, in this process, with the
-processor's best level. A speedup is the median, over the turns, of the ratio of medians.
+processor's best level. A speedup is the median, over the turns, of the ratio of medians; q1 and q3 are the quartiles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from anole.targets.cpu.runtime import find_compiler
 
 COLUMNS = (
     *("network", "threads", "level", "create_ms", "create_checked_ms", "first_run_ms", "library_ms", "build_ms"),
-    *("onnxruntime_ms", "speedup_over_build", "speedup_over_onnxruntime", "rounds", "bit_equal", "library_bytes"),
+    *("onnxruntime_ms", "speedup_over_build", "speedup_over_onnxruntime", "speedup_over_onnxruntime_q1"),
+    *("speedup_over_onnxruntime_q3", "build_speedup_over_onnxruntime", "rounds", "bit_equal", "library_bytes"),
     *("weights_bytes", "arena_bytes", "build_bytes"),
 )
 STARTS = 9
@@ -79,6 +80,12 @@ def _row(folder: Path, build: Build, pace: Pace) -> Mapping[str, object]:
                 starts = _starts(exported)
     rows = {f"{name}_ms": f"{1e3 * _median_s(each):.4f}" for name, each in times.items()}
     speedups = {f"speedup_over_{name}": _speedup(times, name) for name in times if name != "library"}
+    if "onnxruntime" in times:
+        speedups |= {
+            "speedup_over_onnxruntime_q1": _speedup(times, "onnxruntime", quantile=0.25),
+            "speedup_over_onnxruntime_q3": _speedup(times, "onnxruntime", quantile=0.75),
+            "build_speedup_over_onnxruntime": _speedup(times, "onnxruntime", own=compiled.name),
+        }
     return {
         "network": build.model, "threads": network.threads, "level": level, **starts, **rows, **speedups,
         "rounds": len(times["library"]), "bit_equal": equal, "library_bytes": library_bytes,
@@ -137,9 +144,9 @@ def _median_s(turns: Sequence[Times]) -> float:
     return float(np.median(np.concatenate(turns)))
 
 
-def _speedup(times: Mapping[str, Sequence[Times]], other: str) -> str:
-    ratios = [np.median(theirs) / np.median(own) for own, theirs in zip(times["library"], times[other], strict=True)]
-    return f"{np.median(ratios):.3f}"
+def _speedup(times: Mapping[str, Sequence[Times]], other: str, quantile: float = 0.5, own: str = "library") -> str:
+    ratios = [np.median(theirs) / np.median(ours) for ours, theirs in zip(times[own], times[other], strict=True)]
+    return f"{np.quantile(ratios, quantile):.3f}"
 
 
 if __name__ == "__main__":

@@ -4,10 +4,9 @@
     python benchmarks/networks.py builds/* --rivals torch,torch.compile --rounds 10
 
 Rivals: ``onnxruntime``, ``openvino`` (where it is installed), ``torch`` (eager), ``torch.compile`` (max-autotune, on
-a GPU with CUDA graphs), ``untuned``, the same network compiled with default configs, and, where it is asked for,
-``tvm_pool``, the same configs on TVM's thread pool. All run in fp32 without TF32, on the same inputs and threads; an
-engine sleeps except during its turn. Each round gives a ratio of medians; the speedup is the median of these ratios,
-and its spread their quartiles.
+a GPU with CUDA graphs), and ``untuned``, the same network compiled with default configs. All run in fp32 without TF32,
+on the same inputs and threads; an engine sleeps except during its turn. Each round gives a ratio of medians; the
+speedup is the median of these ratios, and its spread their quartiles.
 """
 
 from __future__ import annotations
@@ -45,14 +44,13 @@ COLUMNS = (
     *("speedup", "speedup_q1", "speedup_q3", "relative_error", "start_s", "rounds", "tuned_share", "tuner", "trials"),
     *("tuning_s", "trials_measured"),
 )
-DEFAULT_RIVALS = ",".join(name for name in PACKAGES if name != "tvm_pool")
 
 
 def main() -> None:
     """Prints a line for each network and engine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("builds", nargs="+", type=Path)
-    parser.add_argument("--rivals", default=DEFAULT_RIVALS, help="comma-separated")
+    parser.add_argument("--rivals", default=",".join(PACKAGES), help="comma-separated")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
     arguments = parser.parse_args()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from numpy.typing import NDArray
 
-from anole.compile.recorded import recorded_manifest, recorded_receipts
 from anole.documents.build import Build, read_build
 from anole.evaluate.alone import onnx_file, start_reference, torch_network
 from anole.evaluate.comparison import draw_inputs
@@ -25,7 +23,6 @@ PACKAGES = {
     "torch": "torch",
     "torch.compile": "torch",
     "untuned": "anole",
-    "tvm_pool": "apache-tvm",
 }
 """The package of each rival, by the rival's name."""
 
@@ -54,8 +51,6 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
             return _torch_compile(model, inputs, device)
         case "untuned":
             folder = _compile_untuned(build, model, device, scratch / "untuned")
-        case "tvm_pool":
-            folder = _compile_for_tvm_pool(build, device, scratch / "tvm_pool")
     return build_engine(folder, inputs, device.runs_on, device.threads)
 
 
@@ -67,18 +62,6 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
     # Suppress the warning that nothing is tuned: that is the purpose here.
     logging.disable(logging.WARNING)
     compile_build(model, manifest, BuildSettings("untuned", "random", 0, False, 0), {}, folder)
-    logging.disable(logging.NOTSET)
-    return folder
-
-
-def _compile_for_tvm_pool(build: Build, device: Device, folder: Path) -> Path:
-    """Compiles a build's network with its own configs, and leaves its parallel loops to TVM's thread pool."""
-    from anole.compile.build import BuildSettings, compile_build
-
-    settings = BuildSettings("tvm_pool", build.preset, build.trials, build.shared, build.seed)
-    logging.disable(logging.WARNING)
-    with mock.patch.object(type(device), "runtime_objects", lambda *_: ()):
-        compile_build(build.model_spec, recorded_manifest(build), settings, recorded_receipts(build), folder)
     logging.disable(logging.NOTSET)
     return folder
 

@@ -2,7 +2,8 @@
 
     python benchmarks/shared_report.py docs/results/data
 
-Reads what networks.py with ``--rivals tvm_pool``, load_latency.py, throughput.py and quota.py have written there.
+Reads what load_latency.py, pools.py, throughput.py, quota.py and export_start.py have
+written there, the last of the small networks in models.small.yaml.
 """
 
 from __future__ import annotations
@@ -10,23 +11,21 @@ from __future__ import annotations
 import csv
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from networks_report import NETWORKS
 from rivals import OWN
 
-TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm_pool": "TVM's pool", OWN: "Anole"}
+TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", OWN: "Anole"}
 
-Row = dict[str, str]
+Row = Mapping[str, str]
 
 
 def main() -> None:
     """Prints all tables."""
     folder = Path(sys.argv[1])
-    tables = (alone, under_load, means_under_load, at_once, within_quota)
-    files = ("pools.csv", "load_latency.csv", "load_latency.csv", "throughput.csv", "quota.csv")
-    for table, name in zip(tables, files, strict=True):
+    for table, name in TABLES:
         with (folder / name).open(encoding="utf-8") as file:
             print(*table(list(csv.DictReader(file))), sep="\n", end="\n\n")
 
@@ -34,13 +33,11 @@ def main() -> None:
 def alone(rows: Sequence[Row]) -> Iterator[str]:
     """Yields a line for each network: Anole's threads beside TVM's pool."""
     yield from _head("network", "own threads", "TVM's pool", "speedup", "quartiles")
-    found = [row for row in rows if row["engine"] == "tvm_pool"]
-    own = {row["network"]: row for row in rows if row["engine"] == OWN}
-    for row in found:
-        latencies = (f"{float(each['latency_ms']):.3g} ms" for each in (own[row["network"]], row))
+    for row in rows:
+        latencies = (f"{float(row[name]):.3g} ms" for name in ("own_ms", "tvm_ms"))
         spread = f"{float(row['speedup_q1']):.3f}x to {float(row['speedup_q3']):.3f}x"
         yield _line(_title(row["network"]), *latencies, f"{float(row['speedup']):.3f}x", spread)
-    yield _line("geometric mean", "", "", f"{_mean(float(row['speedup']) for row in found):.3f}x", "")
+    yield _line("geometric mean", "", "", f"{_mean(float(row['speedup']) for row in rows):.3f}x", "")
 
 
 def under_load(rows: Sequence[Row]) -> Iterator[str]:
@@ -96,6 +93,21 @@ def within_quota(rows: Sequence[Row]) -> Iterator[str]:
             yield _line(TITLES[name], threads, str(len(found)), *(f"{each:.2f}x" for each in figures))
 
 
+def small(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a line for each small network: its exported library and its build beside ONNX Runtime."""
+    yield from _head("network", "library", "ONNX Runtime", "speedup of the library", "quartiles", "of the build")
+    for row in rows:
+        latencies = (f"{1e3 * float(row[name]):.0f} µs" for name in ("library_ms", "onnxruntime_ms"))
+        low, high, library, build = (
+            f"{float(row[name]):.2f}x"
+            for name in (
+                *("speedup_over_onnxruntime_q1", "speedup_over_onnxruntime_q3", "speedup_over_onnxruntime"),
+                "build_speedup_over_onnxruntime",
+            )
+        )
+        yield _line(row["network"], *latencies, library, f"{low} to {high}", build)
+
+
 def _head(*titles: str) -> tuple[str, str]:
     return _line(*titles), "|" + "---|" * len(titles)
 
@@ -126,6 +138,17 @@ def _speedup(row: Row, p: int) -> str:
 
 def _mean(values: Iterable[float]) -> float:
     return statistics.geometric_mean(values)
+
+
+TABLES: Sequence[tuple[Callable[[Sequence[Row]], Iterator[str]], str]] = (
+    (means_under_load, "load_latency.csv"),
+    (under_load, "load_latency.csv"),
+    (alone, "pools.csv"),
+    (at_once, "throughput.csv"),
+    (within_quota, "quota.csv"),
+    (small, "small.csv"),
+)
+"""Each table of the page, and the file that it is made of."""
 
 
 if __name__ == "__main__":

@@ -173,19 +173,19 @@ def manifest(wildcards):
 
 
 def receipts(wildcards):
-    """The receipts that show that a build's tasks are tuned."""
+    """The receipts that show that a build's tasks are tuned; a locked task needs none."""
     return _receipts(wildcards.build)
 
 
 def ingredients(wildcards):
     """The receipts that a build is compiled with: the refined ones if it is refined."""
     of_tasks, build = receipts(wildcards), build_of(wildcards)
-    return str(layout.refined_path(build.name)) if build.refine else of_tasks
+    return str(layout.refined_path(build.name)) if candidates(wildcards) else of_tasks
 
 
 def candidates(wildcards):
-    """The number of candidates of each task to try within a build's network."""
-    return build_of(wildcards).refine
+    """The number of candidates of each task to try within a build's network; a locked build is not refined."""
+    return pipeline.candidates(build_of(wildcards))
 
 
 def receipts_of(build):

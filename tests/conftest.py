@@ -49,6 +49,28 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def impatient() -> Iterator[None]:
+    """Lets nothing in this process wait for the disk: what tests write need not outlast the machine.
+
+    That the product does wait is tested where `os.fsync` is watched, and in processes of their own (`tests/faults`).
+    """
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def unbound() -> Iterator[None]:
+    """Lets the next test run on every core, after TVM's thread pool has bound the thread that started it to one.
+
+    All workers of a test run would otherwise end up on the same core, and the processes that they start as well.
+    """
+    before = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, before)
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
     """Makes a folder and fills it, once for all workers: the first that asks for it does, and the others wait."""

@@ -49,6 +49,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "serve",
         "vta",
         "import",
+        "lock",
     }
     assert set(main.commands) == names
     accelerator = main.commands["vta"]

@@ -18,7 +18,7 @@ class AnoleError(Exception):
 
 
 class SpecError(AnoleError):
-    """A mistake in models.yaml.
+    """A mistake in models.yaml or in another file that users write.
 
     Args:
         path: the place in the file, as a dotted YAML path (``builds[1].preset``).

@@ -7,7 +7,9 @@ import json
 import re
 from typing import Annotated
 
-Key = Annotated[str, re.compile(r"[0-9a-f]{64}")]
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+Key = Annotated[str, _KEY]
 """A content key."""
 
 Time = Annotated[str, re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")]
@@ -27,6 +29,11 @@ def canonical_json(value: object) -> str:
 def content_key(value: object) -> str:
     """Returns the SHA-256 of the canonical JSON of a value, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def is_key(text: str) -> bool:
+    """Returns whether a text has the form of a content key."""
+    return _KEY.fullmatch(text) is not None
 
 
 def derive_seed(*parts: str | int) -> int:

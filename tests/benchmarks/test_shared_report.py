@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from shared_report import alone, at_once, means_under_load, under_load, within_quota
+from shared_report import alone, at_once, means_under_load, small, under_load, within_quota
 
 
 def test_own_threads_are_compared_with_those_of_tvm() -> None:
-    quartiles = {"speedup_q1": "0.99", "speedup_q3": "1.02"}
+    figures = {"own_ms": "4.5", "tvm_ms": "4.5678", "speedup_q1": "0.99", "speedup_q3": "1.02"}
     rows = [
-        {"network": network, "engine": engine, "latency_ms": latency_ms, "speedup": speedup, **quartiles}
+        {"network": network, "speedup": speedup, **figures}
         for network, speedup in (("resnet18", "1.01"), ("other", "1"))
-        for engine, latency_ms in (("anole", "4.5"), ("tvm_pool", "4.5678"))
     ]
     assert list(alone(rows))[2:] == [
         "| ResNet-18 | 4.5 ms | 4.57 ms | 1.010x | 0.990x to 1.020x |",
@@ -54,3 +53,12 @@ def test_throughput_and_quotas_are_compared_by_case() -> None:
         for threads, speedup in (("own", "1"), ("1", "1.0"), ("2", "1"), ("2", "4"))
     ]
     assert list(within_quota(limited))[3] == "| Anole | 2 | 2 | 2.00x | 1.00x | 4.00x |"
+
+
+def test_small_networks_are_compared_as_library_and_as_build() -> None:
+    row = {
+        **{"network": "lstm", "library_ms": "0.0352", "onnxruntime_ms": "0.07", "speedup_over_onnxruntime": "2"},
+        **{"speedup_over_onnxruntime_q1": "1.9", "speedup_over_onnxruntime_q3": "2.125"},
+        "build_speedup_over_onnxruntime": "1.75",
+    }
+    assert list(small([row]))[2:] == ["| lstm | 35 µs | 70 µs | 2.00x | 1.90x to 2.12x | 1.75x |"]

@@ -11,6 +11,7 @@ import pytest
 
 from anole.compile.matching import coverage, match_tasks, warn_of_untuned
 from anole.documents.build import Coverage
+from anole.documents.lockfile import LockedReceipt
 from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.documents.receipt import Receipt
 from anole.errors import BuildError
@@ -79,3 +80,41 @@ def test_another_network_than_the_manifests_is_refused(net: Any, network: Callab
 
 def test_without_any_anchor_all_is_covered() -> None:
     assert coverage([]) == Coverage(0, 0, 1.0)
+
+
+def locked(net: Any, position: int, **changes: Any) -> dict[str, Receipt]:
+    (tuned,) = receipt(net, position, **changes).values()
+    fields = (tuned.task_key, tuned.run_key, tuned.trials, tuned.config, tuned.latency_s)
+    return {tuned.task_key: LockedReceipt(*fields, place="anole.lock.json: builds.net.tasks.k (layer)")}
+
+
+def test_locked_configs_are_told_tuned_or_not(net: Any) -> None:
+    receipts = {**locked(net, 0), **locked(net, 1, run_key="", latency_s=None), **receipt(net, 2)}
+    built = [match.built for match in match_tasks(manifest(net), net.tasks, receipts, net.target)]
+    assert [task.locked for task in built] == [True, True, None]
+    assert [task.matched for task in built] == ["tuned", "default", "tuned"]
+    assert [task.run_key for task in built] == ["c" * 64, None, "c" * 64]
+    assert [task.config for task in built] == [receipts[task.key].config for task in built]
+    assert built[1].reason == "it is locked to a config that was not tuned"
+
+
+def test_a_locked_config_has_the_order_of_its_space(net: Any) -> None:
+    ((key, tuned),) = receipt(net, 0).items()
+    backwards = dict(reversed(tuned.config.items()))
+    (match, *_) = match_tasks(manifest(net), net.tasks, locked(net, 0, config=backwards), net.target)
+    assert match.task.key == key and list(match.config or {}) == list(tuned.config) != list(backwards)
+
+
+@pytest.mark.parametrize("change", [{"tile_f": [1, 1, 7]}, {"unheard_of": 1}])
+def test_a_locked_config_of_another_space_is_refused(net: Any, change: dict[str, Any]) -> None:
+    config = {**net.target.default_config(next(iter(net.tasks))), **change}
+    with pytest.raises(BuildError) as caught:
+        match_tasks(manifest(net), net.tasks, locked(net, 0, config=config), net.target)
+    assert str(caught.value).startswith("anole.lock.json: builds.net.tasks.k (layer): config: does not fit: ")
+    assert "or delete the task's entry" in str(caught.value)
+
+
+def test_a_config_that_cannot_be_scheduled_is_not_forgotten(net: Any) -> None:
+    (match, *_) = match_tasks(manifest(net), net.tasks, locked(net, 0), net.target)
+    built = match.unscheduled_for("there is no room").built
+    assert (built.config, built.unscheduled, built.reason) == (None, match.config, "there is no room")

@@ -37,7 +37,7 @@ LONGEST_BYTES = {"database": 1 << 18, "spec": 1 << 11}
 def main() -> None:
     """Fuzzes the reader that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("reader", choices=("shard", "documents", "spec", "database", "onnx"))
+    parser.add_argument("reader", choices=("shard", "documents", "spec", "lockfile", "database", "onnx"))
     parser.add_argument("--seconds", type=int, default=60, help="how long")
     parser.add_argument("--input", type=Path, help="only read this file")
     given = parser.parse_args()

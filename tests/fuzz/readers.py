@@ -22,6 +22,8 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from anole.documents.build import read_build
 from anole.documents.document import text_of
 from anole.documents.evaluation import read_evaluation
+from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
+from anole.documents.lockfile import text_of as text_of_lockfile
 from anole.documents.manifest import read_manifest
 from anole.documents.receipt import MeasuredConfig, TuningReceipt, read_receipts, read_refined
 from anole.documents.task import read_task
@@ -35,7 +37,7 @@ from anole.store.content import encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum
 from anole.store.shard import Shard
 
-from ..record_project import CONV, DENSE, Project, run_of
+from ..record_project import CONV, DENSE, WIDE, Project, run_of
 
 AS_IT_IS, MENDED = b"\0", b"\1"
 """The first byte of an input: take the rest as it is, or write its checksums anew."""
@@ -67,6 +69,7 @@ class Readers:
             "shard": self.read_shard,
             "documents": self.read_document,
             "spec": self.read_spec,
+            "lockfile": self.read_lockfile,
             "database": self.read_database,
             "onnx": self.read_onnx,
         }
@@ -81,6 +84,12 @@ class Readers:
             return [bytes([kind]) + each for kind in range(len(DOCUMENTS)) for each in self._documents(DOCUMENTS[kind])]
         if name == "spec":
             return [SPEC.encode(), (Path(__file__).parents[2] / "models.yaml").read_bytes()]
+        if name == "lockfile":
+            tasks = {
+                task.key: LockedTask(task.label, {"tile_f": [1, 16]}, 2e-3, run_of(task).key) for task in (CONV, WIDE)
+            }
+            builds = {"net": LockedBuild(CONV.target, tasks), "other": LockedBuild({"kind": "vta"}, {})}
+            return [text_of_lockfile(Lockfile(self.folder, builds)).encode(), b'{"schema": 1, "builds": {}}']
         if name == "onnx":
             model = _small_model()
             return [AS_IT_IS + model.SerializeToString(), MENDED + json.dumps(MessageToDict(model)).encode()]
@@ -108,6 +117,14 @@ class Readers:
         path = self.folder / "models.yaml"
         path.write_bytes(data)
         load_spec(path)
+
+    def read_lockfile(self, data: bytes) -> None:
+        """Reads a lock file; what is accepted can be written and read again."""
+        path = self.folder / "anole.lock.json"
+        path.write_bytes(data)
+        lockfile = read_lockfile(path)
+        write_lockfile(lockfile)
+        assert read_lockfile(path) == lockfile, "it is not read again as it was written"
 
     def read_database(self, data: bytes) -> None:
         """Imports a database: the bytes of a file, or a list of values to put into a sound one, as JSON."""

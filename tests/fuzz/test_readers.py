@@ -10,7 +10,7 @@ from anole.errors import AnoleError
 
 from .readers import MENDED, Readers
 
-NAMES = ("shard", "documents", "spec", "database", "onnx")
+NAMES = ("shard", "documents", "spec", "lockfile", "database", "onnx")
 
 
 @pytest.fixture(scope="module")

@@ -132,6 +132,50 @@ def test_a_flipped_bit_within_a_row_is_noticed(merged: Any, dump: Callable) -> N
     assert dump(merged.database) == before
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b'"applied_at" TEXT', b'"applied_at" TEXU', None),
+        (b'"id" INTEGER PRIMARY', b'"id" INTEGER PRIMaRY', None),
+        (b'"applied_at" TEXT', b'"axplied_at" TEXT', "no such column: applied_at"),
+        (b"CREATE UNIQUE INDEX", b"CREATE UNIqUE INDEX", None),
+        (b"indexrun_presetrun", b"iNdexrun_presetrun", "lists iNdex run_preset of run"),
+        (b"indexrun_presetrun", b"indexrun_pResetrun", "lists index run_pReset of run"),
+        (b"indexrun_presetrun", b"indexrun_presetruN", "lists index run_preset of ruN"),
+        (b"!\x13\x01[indexrun_preset", b" \x13\x01[indexrun_preset", "lists index b'run_preset' of run"),
+        (b"[indexrun_presetrun", b"Zindexrun_presetrun", "index run_preset has another definition"),
+        (b"viewbest_trialbest", b"viewbeSt_trialbest", "lists view beSt_trial of best_trial"),
+        (b"tabletrialtrial", b"tabletRialtrial", "lists table tRial of trial"),
+        (b"CREATE TABLE trial", b"CREATE TABLE tRial", "of trial, but defines no such thing"),
+        (b"CREATE TABLE trial", b"CREATE TAbLE trial", "table trial has another definition"),
+        (b"references task (key)", b"references task (kex)", "table run has another definition"),
+    ],
+)
+def test_a_flipped_bit_in_the_schema_is_mended(merged: Any, dump: Callable, old: bytes, new: bytes, said: str) -> None:
+    before = dump(merged.database)
+    flip(merged.database, old, new)
+    replaced = merged.merge().replaced
+    assert dump(merged.database) == before
+    assert (said in replaced[0]) if said else not replaced
+
+
+def test_a_table_of_trials_may_have_columns_of_the_user(merged: Any, dump: Callable) -> None:
+    execute(
+        merged.database, "alter table run add column \"my, (own\" text default '),' check (seed <> 7) /* it's (mine */"
+    )
+    before = dump(merged.database)
+    assert merged.merge().replaced == ()
+    assert dump(merged.database) == before
+    flip(merged.database, b"default 0 check (sealed", b"default 1 check (sealed")
+    assert "table run has another definition" in merged.merge().replaced[0]
+
+
+def test_a_view_in_the_place_of_the_list_of_migrations_is_damage(project: Any) -> None:
+    project.database.parent.mkdir()
+    execute(project.database, "create view _sqlite_migrations as select 1 as migration_set")
+    assert "_sqlite_migrations is no table" in project.merge().replaced[0]
+
+
 def damages(content: bytes) -> dict[str, bytes]:
     """States of a file after faults of the disk."""
     return {

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anole.documents.build import read_build, write_build
 from anole.documents.plain import from_plain, to_plain
 from anole.errors import DocumentError, StoreError
 from anole.merge.database import Merged, merge_files
@@ -44,6 +45,24 @@ def test_a_merge_tells_all_that_the_files_tell(project) -> None:
             assert [to_plain(one) for one in found] == [to_plain(one) for one in expected]
         logs = project.rows("select number, log from iteration where run_key = ?", key)
         assert {row["number"]: json.loads(row["log"]) for row in logs} == content.iterations
+
+
+@pytest.mark.parametrize("locked", [None, True])
+def test_only_a_locked_config_may_lack_its_run(project, locked: bool | None) -> None:
+    run = project.run_of(project.CONV)
+    project.extract("resnet18", [(project.CONV, 4)])
+    folder = project.compile("resnet18", [(project.CONV, 4, run)]).parent
+    build = read_build(folder)
+    write_build(folder, replace(build, tasks=(replace(build.tasks[0], locked=locked),)))
+    if locked is None:
+        with pytest.raises(StoreError, match=rf"its run {run.key} of .* has no shard; compile it again"):
+            project.merge()
+        return
+    project.merge()
+    assert [row["run_key"] for row in project.rows("select run_key from build_task")] == [None]
+    project.tune(run, project.CONV, [2e-3])
+    project.merge()
+    assert [row["run_key"] for row in project.rows("select run_key from build_task")] == [run.key]
 
 
 def test_documents_are_told_in_full(project) -> None:

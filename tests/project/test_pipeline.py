@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,11 +10,15 @@ from typing import Any
 import pytest
 
 from anole.documents import layout
+from anole.documents.document import argument_of
+from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
 from anole.documents.manifest import ListedTask, Manifest, write_manifest
 from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
+from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline, find_model
 from anole.spec.entries import BuildSpec
+from anole.targets import get_target
 from anole.targets.base import Place
 from anole.targets.vta.settings import describe_vta
 
@@ -241,3 +246,67 @@ def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def lock(pipeline: Pipeline, build: BuildSpec, *keys: str, **changes: Any) -> Pipeline:
+    """Locks tasks of a build, and reads the project again."""
+    target = {**pipeline.descriptions[build.target], **changes}
+    tasks = {key: LockedTask("layer", {"tile": 1}, None, None) for key in keys}
+    write_lockfile(Lockfile(pipeline.project / layout.LOCKFILE, {build.name: LockedBuild(target, tasks)}))
+    return Pipeline.load(pipeline.project / "models.yaml")
+
+
+def test_a_locked_task_needs_no_receipt(pipeline: Pipeline) -> None:
+    one, _, again, _ = pipeline.spec.builds.values()
+    leave_manifest(pipeline, one, ["a" * 64, "b" * 64])
+    locked = lock(pipeline, one, "a" * 64)
+    assert locked.receipts(one) == pipeline.receipts(one)[1:] and locked.receipts(again) == pipeline.receipts(again)
+    assert locked.unmeasured(one) == ["task b"]
+    assert lock(pipeline, one, "a" * 64, "b" * 64).receipts(one) == []
+
+
+def test_an_entry_changes_only_the_order_of_its_build(pipeline: Pipeline) -> None:
+    one, *others = pipeline.spec.builds.values()
+    locked, more = lock(pipeline, one, "a" * 64), lock(pipeline, one, "a" * 64, "b" * 64)
+    assert len({argument_of(each.order(one)) for each in (pipeline, locked, more)}) == 3
+    assert all(argument_of(pipeline.order(build)) == argument_of(more.order(build)) for build in others)
+    assert "lock" not in json.loads(argument_of(pipeline.order(one))), "as in versions that knew of no lock"
+
+
+def test_an_order_is_short_however_much_is_locked(pipeline: Pipeline) -> None:
+    one = pipeline.spec.builds["one-cpu-random"]
+    short, long = (lock(pipeline, one, *(f"{number:064x}" for number in range(n))) for n in (1, 1000))
+    assert len(argument_of(short.order(one))) == len(argument_of(long.order(one)))
+
+
+def test_a_locked_build_is_not_refined(project: Path) -> None:
+    (project / "models.yaml").write_text(MODELS.replace("trials: 4", "trials: 4, refine: 3"))
+    pipeline = Pipeline.load(project / "models.yaml")
+    one, two, *_ = pipeline.spec.builds.values()
+    locked = lock(pipeline, one, "a" * 64)
+    assert [each.candidates(one) for each in (pipeline, locked)] == [3, 0] and locked.candidates(two) == 3
+
+
+def test_a_lock_for_another_target_starts_nothing(pipeline: Pipeline) -> None:
+    with pytest.raises(SpecError, match=r"builds.one-cpu-random.target: is another target .*: threads is 7, and here"):
+        lock(pipeline, pipeline.spec.builds["one-cpu-random"], threads=7)
+
+
+def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) -> None:
+    text = MODELS.replace("unused:", "gpu: {kind: cuda, arch: sm_90}\n  unused:")
+    (project / "models.yaml").write_text(text)
+    pipeline = Pipeline.load(project / "models.yaml")
+    description = describe_target(pipeline.spec.targets["gpu"])
+    if get_target(description).absence() is None:
+        pytest.skip("this machine has the GPU")
+    (project / "models.yaml").write_text(f"{text}  - {{model: one, target: gpu, name: gpu}}\n")
+    with pytest.raises(SpecError, match="build gpu lacks the records of any task"):
+        Pipeline.load(project / "models.yaml")
+    tasks = {"a" * 64: LockedTask("layer", {"tile": 1}, None, None)}
+    write_lockfile(Lockfile(project / layout.LOCKFILE, {"gpu": LockedBuild(description, tasks)}))
+    locked = Pipeline.load(project / "models.yaml")
+    leave_manifest(locked, locked.spec.builds["gpu"], ["a" * 64])
+    assert Pipeline.load(project / "models.yaml").receipts(locked.spec.builds["gpu"]) == []
+    leave_manifest(locked, locked.spec.builds["gpu"], ["a" * 64, "b" * 64])
+    with pytest.raises(SpecError, match="build gpu lacks the records of 1 tasks, of which the first is task b"):
+        Pipeline.load(project / "models.yaml")

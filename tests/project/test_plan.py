@@ -2,21 +2,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from anole.documents import layout
+from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
 from anole.documents.manifest import ListedTask, Manifest, write_manifest
+from anole.documents.receipt import Receipt, Refined, TriedConfig, write_receipt
 from anole.documents.task import write_task
 from anole.errors import StoreError
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, make_plan
-from anole.record import Measurement, Run, Status, Trial, utc_now
+from anole.record import Confirmation, Measurement, Run, Status, Trial, utc_now
 from anole.report.plan_table import render_plan
 from anole.store.shard import Shard, shard_path
+from anole.targets import get_target
 from anole.task import Conv2d, Dense, Task
 
 MODELS = """
@@ -216,3 +221,124 @@ def test_the_table_tells_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], 
     )
     assert "Next:" in text
     assert "extract" in text
+
+
+def lock(pipeline: Pipeline, build: str, tasks: Iterable[tuple[Task, int, float | None]]) -> None:
+    """Locks tasks to a tile and its latency in ms."""
+    locked = {
+        task.key: LockedTask(task.label, {"tile": tile}, None if latency_ms is None else latency_ms / 1e3, None)
+        for task, tile, latency_ms in tasks
+    }
+    lockfile = read_lockfile(pipeline.project / layout.LOCKFILE)
+    entry = LockedBuild(pipeline.descriptions["cpu"], locked)
+    write_lockfile(replace(lockfile, builds={**lockfile.builds, build: entry}))
+
+
+def recorded(pipeline: Pipeline, task: Task, latencies_ms: Sequence[float], confirmed_ms: Mapping[int, float]) -> None:
+    """Leaves trials of tile 0 and so on, and then confirmations of some tiles, the best first, with 2 % of noise."""
+    run = pipeline.run(pipeline.spec.builds["one-cpu-random"], task.key)
+    with Shard.open(pipeline.project / layout.SHARDS, run, task) as shard:
+        for number, latency_ms in enumerate(latencies_ms):
+            speed = task.workload.flop / (latency_ms / 1e3) / 1e9
+            measurement = Measurement(Status.OK, latency_s=latency_ms / 1e3, cv=0.05, repeats=3)
+            shard.append_trial(Trial(number, 0, {"tile": number}, measurement, 1.0, speed, utc_now()))
+        for rank, (tile, latency_ms) in enumerate(confirmed_ms.items()):
+            measurement = Measurement(Status.OK, latency_s=latency_ms / 1e3, cv=0.02, repeats=100)
+            shard.append_confirmation(Confirmation({"tile": tile}, measurement, len(latencies_ms), rank, utc_now()))
+
+
+def behind(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(each.build, each.subject, each.problem) for each in plan.behind]
+
+
+def test_what_is_locked_is_not_tuned(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
+    task, dense = extracted(pipeline, "one", (SHARED, 3), (ONLY_TWO, 1))
+    extracted(pipeline, "two", (SHARED, 1), (ONLY_TWO, 1))
+    lock(pipeline, "one-cpu-random", [(task, 0, 1.0), (dense, 0, 1.0)])
+    assert [each.locked for each in plan().tasks] == [False, False]
+    lock(pipeline, "two-cpu-random", [(task, 0, 1.0)])
+    assert [(each.locked, each.spent) for each in plan().tasks] == [(True, "locked"), (False, "0/3")]
+    assert steps(plan())[0] == ("tune", ONLY_TWO.label)
+    assert behind(plan()) == [("two-cpu-random", ONLY_TWO.label, "is not locked: its records decide")]
+
+
+@pytest.mark.parametrize(
+    ("tile", "locked_ms", "confirmed_ms", "problem"),
+    [
+        (0, 1.0, {0: 1.0, 1: 1.3}, None),
+        (1, 1.3, {0: 1.0, 1: 1.3}, "takes 1.3 ms, and a config of its records 1 ms"),
+        (1, 1.0, {0: 1.0, 1: 1.003}, None),
+        (1, 1.5, {0: 1.003, 1: 1.0}, None),
+        (2, 3.0, {0: 1.0, 1: 1.003}, "takes 3 ms, and a config of its records 1 ms"),
+        (9, 1.003, {0: 1.0}, None),
+        (9, 1.1, {0: 1.0}, "takes 1.1 ms, and a config of its records 1 ms"),
+        (9, None, {0: 1.0}, None),
+        (0, 1.0, {}, None),
+        (2, 1.0, {}, "takes 3 ms, and a config of its records 1 ms"),
+    ],
+)
+def test_a_lock_is_behind_what_is_faster_beyond_chance(
+    pipeline: Pipeline, plan: Callable[[], Plan], tile: int, locked_ms: float, confirmed_ms: Any, problem: str | None
+) -> None:
+    (task,) = extracted(pipeline, "one", (SHARED, 3))
+    recorded(pipeline, task, [1.0, 1.05, 3.0], confirmed_ms)
+    lock(pipeline, "one-cpu-random", [(task, tile, locked_ms)])
+    assert behind(plan()) == ([] if problem is None else [("one-cpu-random", SHARED.label, problem)])
+
+
+def test_what_refining_tried_is_not_better(project: Path, plan: Callable[[], Plan]) -> None:
+    (project / "models.yaml").write_text(MODELS.replace("trials: 3", "trials: 3, refine: 2"))
+    pipeline = Pipeline.load(project / "models.yaml")
+    (task,) = extracted(pipeline, "one", (SHARED, 3))
+    recorded(pipeline, task, [1.0, 1.5, 3.0], {})
+    lock(pipeline, "one-cpu-random", [(task, 1, 1.5)])
+    assert behind(plan()) == [], "nothing says what was tried"
+    for tried, n_behind in ((0, 0), (2, 1)):
+        each = TriedConfig({"tile": tried}, 1e-3, 1e-3, chosen=False)
+        receipt = Receipt(task.key, "c" * 64, 3, {"tile": 1}, 1.5e-3, refined=(each,))
+        refined = Refined("one-cpu-random", utc_now(), None, None, None, kept=True, receipts=(receipt,))
+        write_receipt(project / layout.refined_path("one-cpu-random"), refined)
+        assert len(behind(plan())) == n_behind
+
+
+def test_entries_without_a_task_or_build_are_told(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
+    (task,) = extracted(pipeline, "one", (SHARED, 3))
+    gone = Task(ONLY_TWO, pipeline.descriptions["cpu"], 1)
+    lock(pipeline, "one-cpu-random", [(task, 0, 1.0), (gone, 0, 1.0)])
+    lock(pipeline, "renamed", [(task, 0, 1.0)])
+    lock(pipeline, "two-cpu-random", [(task, 0, 1.0)])
+    assert behind(plan()) == [
+        ("renamed", "renamed", f"{pipeline.spec.file} has no such build"),
+        ("one-cpu-random", ONLY_TWO.label, "is locked, but the model has no such task"),
+    ], "of a model that is not extracted, nothing is known"
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))
+    console.print(render_plan(plan()))
+    text = console.export_text()
+    assert "The lock file is behind:" in text and "anole lock --remove BUILD" in text
+
+
+def test_the_tasks_of_a_simulated_accelerator_are_compared_on_their_hardware(project: Path) -> None:
+    (project / "models.yaml").write_text(
+        MODELS.replace("cpu: {kind: cpu, threads: 1}", "npu: {kind: vta, hardware: search}").replace("cpu}", "npu}")
+    )
+    pipeline = Pipeline.load(project / "models.yaml")
+    description = pipeline.descriptions["npu"]
+    task = Task(Conv2d(1, 8, 8, 32, 32, (1, 1)), description, 1)
+    origin = pipeline.origin("one", "npu")
+    listed = (ListedTask(task.key, task.label, task.workload.flop, 1, ("layer",)),)
+    source = pipeline.spec.models["one"].source
+    write_manifest(project / layout.manifest_path("one", "npu"), Manifest("one", "npu", source, {}, origin, listed, 1))
+    write_task(project / layout.task_path(task.key), task)
+    target = get_target(description)
+    config = target.default_config(task.workload)
+    others = [{**config, "tile_h": 1}, {**config, "tile_co": 32}]
+    build = pipeline.spec.builds["one-npu-random"]
+    with Shard.open(project / layout.SHARDS, pipeline.run(build, task.key), task) as shard:
+        for number, (each, latency_s) in enumerate(zip((config, *others), (2e-3, 4e-3, 1e-3), strict=True)):
+            speed = task.workload.flop / latency_s / 1e9
+            measurement = Measurement(Status.OK, latency_s=latency_s)
+            shard.append_trial(Trial(number, 0, each, measurement, 1.0, speed, utc_now()))
+    for locked, n_behind in ((config, 0), (others[0], 1), (others[1], 0)):
+        entry = LockedBuild(description, {task.key: LockedTask(task.label, locked, 1e-3, None)})
+        write_lockfile(Lockfile(project / layout.LOCKFILE, {build.name: entry}))
+        assert len(make_plan(Pipeline.load(project / "models.yaml")).behind) == n_behind

@@ -12,7 +12,7 @@ import pytest
 
 from anole.record import Confirmation, Measurement, Status
 from anole.search.confirm import confirm
-from anole.search.ties import Compared, least_ratios, prefer_merit
+from anole.search.ties import Compared, is_slower, least_ratios, prefer_merit
 from anole.space.knob import ALGORITHM, option_knob
 from anole.space.space import Space
 from anole.space.union import union
@@ -116,3 +116,28 @@ def test_what_failed_or_was_not_measured_in_turns_ties_with_nothing() -> None:
     assert [each.config["tile"] for each in found] == [1, 16]
     failed = [Measurement(Status.RUN_ERROR, error="no"), Measurement(Status.RUN_ERROR, error="no")]
     assert len(confirm([{"tile": 1}, {"tile": 16}], lambda _: failed, 2, prefer_merit(BY_TILE, None))) == 2
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "cv", "repeats", "slower"),
+    [
+        (1.02e-3, 0.02, 100, True),
+        (1.004e-3, 0.02, 100, False),
+        (1.02e-3, 0.2, 100, False),
+        (1.02e-3, 0.02, 2, False),
+        (0.9e-3, 0.0, 1, False),
+        (1.0001e-3, None, 0, False),
+        (None, None, 0, True),
+    ],
+)
+def test_records_call_slower_only_what_is_beyond_their_noise(
+    latency_s: float | None, cv: float | None, repeats: int, slower: bool
+) -> None:
+    best = Measurement(Status.OK, latency_s=1e-3, cv=0.02, repeats=100)
+    status = Status.OK if latency_s else Status.RUN_ERROR
+    assert is_slower(Measurement(status, latency_s=latency_s, cv=cv, repeats=repeats), best) == slower
+
+
+def test_what_is_exact_has_no_noise() -> None:
+    exact = [Measurement(Status.OK, latency_s=latency_s) for latency_s in (1e-3, 1.0001e-3)]
+    assert (is_slower(exact[1], exact[0]), is_slower(exact[0], exact[0])) == (True, False)

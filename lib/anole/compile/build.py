@@ -33,6 +33,7 @@ class BuildSettings:
 
     Attributes:
         trials: the budget: for each task or, if it is shared, for all tasks together.
+        lock: see `Order`.
     """
 
     name: str
@@ -40,11 +41,12 @@ class BuildSettings:
     trials: int
     shared: bool
     seed: int
+    lock: str | None = None
 
     @classmethod
     def of(cls, name: str, order: Order) -> Self:
         """Returns the settings of a build from its order."""
-        return cls(name, order.preset, order.trials, order.shared, order.seed)
+        return cls(name, order.preset, order.trials, order.shared, order.seed, order.lock)
 
 
 def compile_build(
@@ -71,7 +73,8 @@ def compile_build(
 
     Raises:
         ExtractError: the network cannot be loaded.
-        BuildError: the network differs from its manifest or cannot be compiled, or the folder cannot be written.
+        BuildError: the network differs from its manifest or cannot be compiled, the folder cannot be written, or a
+            locked config is no part of its space.
     """
     target = get_target(manifest.origin.target_description)
     network = match_network(model, manifest, receipts, target, imported)
@@ -94,7 +97,7 @@ def match_network(
 
     Raises:
         ExtractError: the network cannot be loaded.
-        BuildError: the network differs from its manifest.
+        BuildError: the network differs from its manifest, or a locked config is no part of its space.
     """
     imported = imported if imported is not None else load_model(model)
     from anole.extract.graph import find_layers
@@ -129,4 +132,5 @@ def _describe(
         memory=compiled.memory,
         kernels=compiled.kernels,
         accelerator=compiled.accelerator,
+        lock=settings.lock,
     )

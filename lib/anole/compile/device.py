@@ -34,7 +34,7 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
     with TemporaryDirectory(prefix="anole-") as objects:
         write_library(folder / "model.so", executable, target.runtime_objects(Path(objects)))
     built = [
-        match.untuned(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
+        match.unscheduled_for(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
         for match in network.matches
     ]
     task_keys = {match.task.workload: match.task.key for match in network.matches}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from anole.documents.build import BuiltTask, Coverage
+from anole.documents.lockfile import LockedReceipt
 from anole.documents.manifest import ListedTask, Manifest
 from anole.documents.receipt import Receipt, Receipts, TriedConfig
 from anole.errors import BuildError, ConfigError
@@ -27,6 +28,8 @@ class Match:
         run_key: key of the run that found the config.
         latency_s: measured latency of the config.
         refined: the configs that were tried within the network.
+        unscheduled: the config that could not be scheduled, where `config` is None.
+        locked: whether the config is that of the lock file, which nothing else may replace.
     """
 
     task: Task
@@ -37,6 +40,8 @@ class Match:
     run_key: str | None = None
     latency_s: float | None = None
     refined: tuple[TriedConfig, ...] = ()
+    unscheduled: Config | None = field(default=None, hash=False)
+    locked: bool = False
 
     @property
     def flop(self) -> int:
@@ -46,6 +51,10 @@ class Match:
     def untuned(self, reason: str, config: Config | None = None) -> Match:
         """Returns the task without its tuned config."""
         return replace(self, config=config, reason=reason, run_key=None, latency_s=None)
+
+    def unscheduled_for(self, reason: str) -> Match:
+        """Returns the task without the config, which could not be scheduled at one place of the network."""
+        return replace(self.untuned(reason), unscheduled=self.config)
 
     @property
     def built(self) -> BuiltTask:
@@ -62,6 +71,8 @@ class Match:
             latency_s=self.latency_s,
             reason=self.reason,
             refined=self.refined,
+            unscheduled=self.unscheduled,
+            locked=self.locked or None,
         )
 
 
@@ -80,7 +91,7 @@ def match_tasks(
         target: the target to compile for.
 
     Raises:
-        BuildError: the model has changed since it was extracted.
+        BuildError: the model has changed since it was extracted, or a locked config is no part of its space.
     """
     tasks = {
         task.key: task
@@ -122,10 +133,26 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
         return match.untuned("it was not tuned", default)
     if receipt.config is None:
         return match.untuned(f"none of {receipt.trials} candidates worked", default)
+    space = target.space(task.workload)
     try:
-        broken = target.space(task.workload).rejection(receipt.config)
+        broken = space.rejection(receipt.config)
     except ConfigError as error:
         broken = str(error)
+    if isinstance(receipt, LockedReceipt):
+        if broken is not None:
+            raise BuildError(
+                f"{receipt.place}: config: does not fit: {broken}. Give a config of its space, or delete the task's "
+                "entry, and the build has what its records say"
+            )
+        # Builds hold configs, and have the same bytes only if the knobs have the order in which they were before.
+        return _locked(match, receipt, space.config(space.vector(receipt.config)))
     if broken is not None:
         return match.untuned(f"its tuned config does not fit: {broken}", default)
     return replace(match, config=receipt.config, run_key=receipt.run_key, latency_s=receipt.latency_s)
+
+
+def _locked(match: Match, receipt: LockedReceipt, config: Config) -> Match:
+    locked = replace(match, config=config, latency_s=receipt.latency_s, locked=True)
+    if not receipt.run_key:
+        return replace(locked, reason="it is locked to a config that was not tuned")
+    return replace(locked, run_key=receipt.run_key)

@@ -19,7 +19,7 @@ def recorded_manifest(build: Build) -> Manifest:
 def recorded_receipts(build: Build) -> Receipts:
     """Returns a receipt for each task with the config that was compiled, tuned or not."""
     return {
-        task.key: Receipt(task.key, task.run_key or "", build.trials, task.config, task.latency_s)
+        task.key: Receipt(task.key, task.run_key or "", build.trials, task.config or task.unscheduled, task.latency_s)
         for task in build.tasks
-        if task.config is not None
+        if task.config is not None or task.unscheduled is not None
     }

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
 from anole.compile.build import BuildSettings, compile_build
-from anole.documents.manifest import read_manifest
+from anole.documents import layout
+from anole.documents.lockfile import locked_receipts, lockfile_of, read_lockfile
+from anole.documents.manifest import Manifest, read_manifest
 from anole.documents.order import Order
-from anole.documents.receipt import read_receipts
+from anole.documents.receipt import Receipts, read_receipts
+from anole.errors import BuildError
+
+_log = logging.getLogger(__name__)
 
 
 def compile_network(build: str, order: Order, manifest_path: Path, receipt_paths: Iterable[Path], folder: Path) -> None:
@@ -16,7 +22,7 @@ def compile_network(build: str, order: Order, manifest_path: Path, receipt_paths
 
     Args:
         build: the build's name.
-        order: what is compiled.
+        order: what is compiled. If the build is locked, the configs of the project's lock file go before the receipts'.
         manifest_path: the manifest of the model on its target.
         receipt_paths: the receipts of the model's tasks, one by one, together or refined; a task without one gets a
             default config, which is logged.
@@ -25,7 +31,24 @@ def compile_network(build: str, order: Order, manifest_path: Path, receipt_paths
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
         ExtractError: the model cannot be loaded.
-        BuildError: the network cannot be compiled.
+        SpecError: the lock file has a mistake, or is for another target.
+        BuildError: the network cannot be compiled, the lock file has changed, or a locked config does not fit.
     """
     manifest = read_manifest(manifest_path, order.origin)
-    compile_build(order.model_spec, manifest, BuildSettings.of(build, order), read_receipts(receipt_paths), folder)
+    receipts: Receipts = read_receipts(receipt_paths)
+    if order.lock is not None:
+        receipts = {**receipts, **_locked(build, order, manifest, layout.project_of_manifest(manifest_path))}
+    compile_build(order.model_spec, manifest, BuildSettings.of(build, order), receipts, folder)
+
+
+def _locked(build: str, order: Order, manifest: Manifest, project: Path) -> Receipts:
+    """Returns the locked configs of a build, and warns of tasks that have none."""
+    lockfile = read_lockfile(lockfile_of(project))
+    entry = lockfile.builds.get(build)
+    if entry is None or entry.key != order.lock:
+        raise BuildError(f"{lockfile.path}: builds.{build}: has changed since this job was planned; start it again")
+    lockfile.refuse_other_target(build, order.origin.target_description)
+    for task in manifest.tasks:
+        if task.key not in entry.tasks:
+            _log.warning("%s: %s has no config in %s: its records decide", build, task.label, lockfile.path)
+    return locked_receipts(lockfile, build, order.trials)

@@ -52,6 +52,8 @@ class BuiltTask:
         latency_s: seconds of one call when the config was measured.
         reason: why the task is not tuned; None when it is.
         refined: the configs that were tried within the network.
+        unscheduled: the config that could not be scheduled at one place, where `config` is None; it may be elsewhere.
+        locked: True if the config is that of the lock file, and otherwise None.
     """
 
     key: Key
@@ -65,6 +67,8 @@ class BuiltTask:
     latency_s: float | None
     reason: str | None
     refined: Annotated[tuple[TriedConfig, ...], LATER] = ()
+    unscheduled: Annotated[Config | None, LATER] = field(default=None, hash=False)
+    locked: Annotated[bool | None, LATER] = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,7 @@ class Build:
         size_bytes: bytes of all files in the folder, without ``build.json``.
         sha256: SHA-256 of each file that the network is loaded from, by its path in the folder; None for builds of
             older versions. Another compilation with the same configs and versions has the same.
+        lock: the content key of its entry in the lock file; None without one.
     """
 
     name: str
@@ -188,6 +193,7 @@ class Build:
     accelerator: Accelerator | None = None
     size_bytes: int | None = None
     sha256: Annotated[Mapping[str, str] | None, LATER] = field(default=None, hash=False)
+    lock: Annotated[Key | None, LATER] = None
 
     @property
     def model_spec(self) -> ModelSpec:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from anole.documents.plain import Misfit, from_plain, parse_json, to_plain
+from anole.documents.plain import Misfit, from_plain, parse_json, to_plain, unset
 from anole.errors import DocumentError, shown
 from anole.files import document_text, read_regular, write_atomically
 from anole.keys import canonical_json
@@ -93,8 +93,13 @@ def with_schema(document: Any) -> dict[str, Any]:
 
 
 def argument_of(document: Any) -> str:
-    """Returns a document as an argument of a command; equal documents give equal text."""
-    return canonical_json(to_plain(document))
+    """Returns a document as an argument of a command; equal documents give equal text.
+
+    Later fields are left out until they say something, so that the text is that of an older version: Snakemake runs
+    jobs again whose arguments change.
+    """
+    silent = unset(document)
+    return canonical_json({name: value for name, value in to_plain(document).items() if name not in silent})
 
 
 def _checksum(plain: Mapping[str, Any]) -> str:

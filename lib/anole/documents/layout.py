@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 DATABASE = Path("db/tuning.sqlite")
+LOCKFILE = Path("anole.lock.json")
+"""The configs that users chose to keep; unlike all else here, it is meant to be committed."""
+
 MERGED = Path("work/merged.json")
 """What was merged last into the database. Snakemake manages this file, and never the database itself."""
 
 SHARDS = Path("db/shards")
 TASKS = Path("work/tasks")
+BUILDS = Path("builds")
 
 
 def manifest_path(model: str, target: str) -> Path:
@@ -52,7 +56,7 @@ def writer_of_receipts(path: Path) -> str:
 
 def build_path(build: str) -> Path:
     """Returns the folder of a compiled build."""
-    return Path("builds", build)
+    return BUILDS / build
 
 
 def evaluation_path(build: str) -> Path:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from anole.documents.manifest import Origin
+from anole.keys import Key
+from anole.record import LATER
 from anole.spec.entries import ModelSpec
 
 
@@ -19,6 +22,8 @@ class Order:
         trials: the budget of each task or, where it is shared, of all together.
         shared: whether the tasks share one budget.
         seed: the seed of all randomness in tuning.
+        lock: the content key of the build's entry in the lock file, which is too long to be an argument;
+            None without one.
     """
 
     model: str
@@ -28,6 +33,7 @@ class Order:
     trials: int
     shared: bool
     seed: int
+    lock: Annotated[Key | None, LATER] = None
 
     @property
     def model_spec(self) -> ModelSpec:

@@ -97,6 +97,13 @@ def misfit(plain: object, cls: type, place: str = "") -> str | None:
     return None
 
 
+def unset(value: Any) -> frozenset[str]:
+    """Returns the names of a dataclass's fields that are annotated as `LATER` and have their defaults."""
+    defaults = {field.name: field.default for field in dataclasses.fields(value)}
+    later = (column.name for column in _columns(cast(type, type(value))) if column.later)
+    return frozenset(name for name in later if getattr(value, name) == defaults[name])
+
+
 def json_fields(cls: type) -> frozenset[str]:
     """Returns the names of a dataclass's fields, flat ones included, whose values are objects or lists."""
     return frozenset(name for name, rule in _rules(cls) if rule.types & {dict, list})

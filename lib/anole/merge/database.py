@@ -16,7 +16,7 @@ from anole.merge.checksums import changed_since, entities, store
 from anole.merge.condition import damage_of, is_damage, is_ours
 from anole.merge.folding import fold_build, fold_evaluation, fold_manifest, naming
 from anole.merge.merged import Changes, Merged
-from anole.merge.migrations import create_views, migrations, unknown_migrations
+from anole.merge.migrations import create_views, migrations, rewrite_applied, unknown_migrations
 from anole.merge.replacement import HeldDatabase, held
 from anole.merge.salvage import salvage_others, salvage_runs
 from anole.merge.seal import Seal, read_seal, sources_sha256, write_seal
@@ -106,6 +106,8 @@ def _merge(file: HeldDatabase, sources: _Sources, trusted: bool) -> Merged:
 
 
 def _fold(db: Database, path: Path, sources: _Sources, trusted: bool, salvaged: Path | None = None) -> Merged:
+    if not trusted:
+        rewrite_applied(db)
     _refuse_newer(db, path)
     changes = Changes()
     has_checksums = db.table("checksum").exists()

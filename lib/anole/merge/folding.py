@@ -198,7 +198,9 @@ def _fold_task(db: Database, task: Task) -> None:
 def _build_task(db: Database, build: Build, path: Path, position: int, task: BuiltTask) -> Row:
     if not _known(db, "task", "key", task.key):
         raise StoreError(f"{path}: its task {task.label} ({task.key}) is not known; extract the model again")
-    if task.run_key is not None and not _known(db, "run", "key", task.run_key):
+    is_known = task.run_key is None or _known(db, "run", "key", task.run_key)
+    # A lock file goes where the records do not that its configs come from.
+    if not is_known and not task.locked:
         raise StoreError(f"{path}: its run {task.run_key} of {task.label} has no shard; compile it again")
     return {
         "build": build.name,
@@ -207,7 +209,7 @@ def _build_task(db: Database, build: Build, path: Path, position: int, task: Bui
         "weight": task.weight,
         "matched": task.matched,
         "reason": task.reason,
-        "run_key": task.run_key,
+        "run_key": task.run_key if is_known else None,
         "config": None if task.config is None else canonical_json(task.config),
         "latency_s": task.latency_s,
     }

@@ -23,6 +23,20 @@ def known_migrations() -> frozenset[str]:
     return frozenset(migration.name for migration in migrations.pending(Database(memory=True)))
 
 
+def rewrite_applied(db: Database) -> None:
+    """Makes the table that lists the applied migrations anew, with the same rows.
+
+    Its definition is that of sqlite-utils, and may differ between versions of it; so it cannot be compared to tell
+    whether it is damaged.
+    """
+    table = db.table(migrations.migrations_table)
+    if table.exists():
+        rows = list(db.query(f"select migration_set, name, applied_at from {table.name} order by rowid"))
+        table.drop()
+        migrations.ensure_migrations_table(db)
+        table.insert_all(rows)
+
+
 def create_views(db: Database) -> None:
     """Creates the views of `views.sql`, in place of existing views of the same names.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from anole.documents import layout
+from anole.documents.lockfile import LockedBuild, Lockfile, lockfile_of, read_lockfile
 from anole.documents.manifest import Manifest, Origin, read_manifest
 from anole.documents.order import Order
 from anole.errors import DocumentError, SpecError
@@ -37,6 +38,8 @@ class Pipeline:
         project: the folder that all paths are relative to.
         absences: the reason why a target cannot be measured on, by the target's name; only for such targets.
         skipped: the reason why a build is skipped, by the build's name: its target is absent and not required.
+        lockfile: the project's lock file. A build with an entry is not refined, and only the tasks that its entry lacks
+            are tuned for it.
     """
 
     spec: Spec
@@ -45,10 +48,11 @@ class Pipeline:
     project: Path
     absences: Mapping[str, str] = field(default_factory=dict, hash=False)
     skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
+    lockfile: Lockfile = field(default_factory=lambda: Lockfile(layout.LOCKFILE))
 
     @classmethod
     def load(cls, path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Self:
-        """Reads models.yaml and checks all of it.
+        """Reads models.yaml and the lock file beside it, and checks all of both.
 
         Args:
             path: path of models.yaml.
@@ -56,7 +60,7 @@ class Pipeline:
 
         Raises:
             SpecError: the first mistake found. An absent target is one, unless it is not required or all trials that
-                its builds need are recorded.
+                its builds need are recorded; so is an entry of the lock file for another target.
         """
         spec = load_spec(path, overrides)
         read_tuner(spec.tuning, "tuning")
@@ -71,8 +75,11 @@ class Pipeline:
         }
         spec = replace(spec, builds={name: build for name, build in spec.builds.items() if name not in skipped})
         descriptions = {name: each.description for name, each in found.items() if each.description is not None}
-        made = cls(spec, tuners, descriptions, Path(path).parent, absences, skipped)
+        project = Path(path).parent
+        lockfile = read_lockfile(lockfile_of(project))
+        made = cls(spec, tuners, descriptions, project, absences, skipped, lockfile)
         for build in spec.builds.values():
+            lockfile.refuse_other_target(build.name, descriptions[build.target])
             made._refuse_unmeasurable(build)
         return made
 
@@ -97,6 +104,7 @@ class Pipeline:
 
     def order(self, build: BuildSpec) -> Order:
         """Returns everything that compiling a build depends on, except its receipts."""
+        locked = self.locked(build)
         return Order(
             model=build.model,
             target=build.target,
@@ -105,7 +113,16 @@ class Pipeline:
             trials=build.trials,
             shared=build.shared,
             seed=build.seed,
+            lock=None if locked is None else locked.key,
         )
+
+    def locked(self, build: BuildSpec) -> LockedBuild | None:
+        """Returns a build's entry in the lock file; None if it has none."""
+        return self.lockfile.builds.get(build.name)
+
+    def candidates(self, build: BuildSpec) -> int:
+        """Returns how many candidates of each task are tried within a build's network; 0 where it is not refined."""
+        return 0 if self.locked(build) is not None else build.refine
 
     def read_manifest(self, model: str, target: str) -> Manifest:
         """Returns the manifest of a model on a target.
@@ -121,20 +138,20 @@ class Pipeline:
         return Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
 
     def receipts(self, build: BuildSpec) -> list[Path]:
-        """Returns the paths of a build's receipts: one for each task, or one for all tasks that share a budget.
+        """Returns the paths of the receipts that a build needs: one for each task, or one for all that share a budget.
 
-        A build without trials has none.
+        A build without trials needs none, and no locked task does.
 
         Raises:
             DocumentError: the manifest is missing, broken or stale, or a task to tune is missing.
             SpecError: some trials are not measured yet, and the target is absent.
         """
         self._refuse_unmeasurable(build)
-        of_tasks = self.receipts_of_tasks(build)
-        for key, receipt in of_tasks.items() if build.trials else ():
+        of_tasks = {key: path for key, path in self.receipts_of_tasks(build).items() if self._is_tuned(build, key)}
+        for key, receipt in of_tasks.items():
             if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
                 raise DocumentError(layout.task_path(key), "there is no such file", "extract")
-        return list(dict.fromkeys(of_tasks.values())) if build.trials else []
+        return list(dict.fromkeys(of_tasks.values()))
 
     def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
         """Returns the path of each task's receipt by task key: its own, or the common one of a shared budget.
@@ -149,7 +166,7 @@ class Pipeline:
         return {key: layout.receipt_path(key, self.run(build, key).key, build.trials) for key in weights}
 
     def unmeasured(self, build: BuildSpec) -> list[str]:
-        """Returns the labels of a build's tasks that have trials left to measure.
+        """Returns the labels of the tasks that a build needs tuned and that have trials left to measure.
 
         Raises:
             DocumentError: the manifest is missing, broken or stale.
@@ -164,7 +181,12 @@ class Pipeline:
         counts = {task.key: self._n_recorded(build, task.key) for task in tasks}
         if build.shared:
             counts = dict.fromkeys(counts, sum(counts.values()))
-        return [task.label for task in tasks if counts[task.key] < build.trials]
+        return [task.label for task in tasks if self._is_tuned(build, task.key) and counts[task.key] < build.trials]
+
+    def _is_tuned(self, build: BuildSpec, task_key: str) -> bool:
+        """Returns whether a task is to be tuned for a build: not without trials, and not if its config is locked."""
+        locked = self.locked(build)
+        return build.trials > 0 and (locked is None or task_key not in locked.tasks)
 
     def _n_recorded(self, build: BuildSpec, task_key: str) -> int:
         shard = shard_path(self.project / layout.SHARDS, self.run(build, task_key))
@@ -179,7 +201,8 @@ class Pipeline:
             missing = self.unmeasured(build)
             lacking = f"{len(missing)} tasks, of which the first is {missing[0]}" if missing else ""
         except DocumentError:
-            lacking = "" if any_records(self.project / layout.SHARDS, self.descriptions[build.target]) else "any task"
+            records = self.locked(build) or any_records(self.project / layout.SHARDS, self.descriptions[build.target])
+            lacking = "" if records else "any task"
         if lacking:
             raise SpecError(
                 f"targets.{build.target}",
@@ -274,5 +297,6 @@ def find_build(path: Path, name: str) -> Found:
     build = pipeline.spec.builds[name]
     receipts = tuple(receipt for receipt in pipeline.receipts(build) if receipt.exists())
     refined = layout.refined_path(name)
-    ingredients = (refined,) if build.refine and refined.exists() else receipts
-    return Found(pipeline.order(build), pipeline.manifest(build), receipts, ingredients, build.refine)
+    refine = pipeline.candidates(build)
+    ingredients = (refined,) if refine and refined.exists() else receipts
+    return Found(pipeline.order(build), pipeline.manifest(build), receipts, ingredients, refine)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from anole.documents import layout
+from anole.documents.build import FILE, read_build
 from anole.documents.manifest import ListedTask
 from anole.errors import DocumentError
+from anole.project.behind import Behind, find_behind
 from anole.project.pipeline import Pipeline
 from anole.spec.entries import BuildSpec
 from anole.store.shard import read_shard, shard_path
@@ -26,6 +28,7 @@ class PlannedTask:
         measured: number of configs that the run has measured, at most `trials`.
         best_gflops: the best of the measured configs, in GFLOP/s; None if none worked.
         receipt: path of the receipt that shows that the task is tuned.
+        locked: whether all builds that use it lock its config, so that it is not tuned.
     """
 
     key: str
@@ -40,12 +43,15 @@ class PlannedTask:
     best_gflops: float | None
     tuned: bool
     receipt: Path
+    locked: bool = False
 
     @property
     def spent(self) -> str:
         """The measured trials and the budget, as text."""
         if not self.trials:
             return "none"
+        if self.locked and not self.measured:
+            return "locked"
         return f"{self.measured} of {self.trials} shared" if self.shared else f"{self.measured}/{self.trials}"
 
 
@@ -70,11 +76,13 @@ class Plan:
 
     Attributes:
         skipped: the reason why a build is skipped, by the build's name: its hardware is absent.
+        behind: where the lock file is behind the records and models.yaml.
     """
 
     tasks: tuple[PlannedTask, ...]
     steps: tuple[PlannedStep, ...]
     skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
+    behind: tuple[Behind, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain form."""
@@ -82,6 +90,7 @@ class Plan:
             "tasks": [{**asdict(task), "receipt": str(task.receipt)} for task in self.tasks],
             "steps": [asdict(step) for step in self.steps],
             "skipped": dict(self.skipped),
+            "behind": [asdict(each) for each in self.behind],
         }
 
 
@@ -96,17 +105,18 @@ def make_plan(pipeline: Pipeline) -> Plan:
     extracts = dict(_extracts(pipeline))
     builds = pipeline.spec.builds.values()
     extracted = [build for build in builds if pipeline.manifest(build) not in extracts]
-    tasks = _tasks(pipeline, extracted)
+    needed = {receipt for build in extracted for receipt in pipeline.receipts(build)}
+    tasks = _tasks(pipeline, extracted, needed)
     untuned = {task.receipt for task in tasks if not task.tuned}
     steps = list(extracts.values())
     steps += _tune_steps(tasks)
     for build in builds:
         ready = build in extracted and not untuned.intersection(pipeline.receipts(build))
-        steps += _build_steps(pipeline.project, build, ready)
+        steps += _build_steps(pipeline, build, ready)
     merged = all((pipeline.project / path).exists() for path in (layout.DATABASE, layout.MERGED))
     if steps or not merged:
         steps.append(PlannedStep("merge", str(layout.DATABASE), "new results" if steps else "missing"))
-    return Plan(tuple(tasks), tuple(steps), pipeline.skipped)
+    return Plan(tuple(tasks), tuple(steps), pipeline.skipped, tuple(find_behind(pipeline, extracted)))
 
 
 def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
@@ -131,7 +141,7 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str
     return None
 
 
-def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec]) -> list[PlannedTask]:
+def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec], needed: Collection[Path]) -> list[PlannedTask]:
     tasks: dict[tuple[Path, str], PlannedTask] = {}
     for build in builds:
         receipts = pipeline.receipts_of_tasks(build)
@@ -139,7 +149,8 @@ def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec]) -> list[PlannedTask]
             receipt = receipts[entry.key]
             task = tasks.get((receipt, entry.key)) or _planned(pipeline, build, entry, receipt)
             used_by = {**task.used_by, build.model: entry.weight}
-            tasks[receipt, entry.key] = replace(task, used_by=used_by)
+            is_locked = build.trials > 0 and receipt not in needed
+            tasks[receipt, entry.key] = replace(task, used_by=used_by, locked=is_locked)
     return list(tasks.values())
 
 
@@ -167,7 +178,7 @@ def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: P
 def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
     sharing: dict[Path, list[PlannedTask]] = {}
     for task in tasks:
-        if not task.tuned:
+        if not task.tuned and not task.locked:
             sharing.setdefault(task.receipt, []).append(task)
     for first, *others in sharing.values():
         left = max(first.trials - sum(task.measured for task in (first, *others)), 0)
@@ -176,15 +187,34 @@ def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
         yield PlannedStep("tune", subject, work)
 
 
-def _build_steps(project: Path, build: BuildSpec, ready: bool) -> Iterator[PlannedStep]:
-    refined = [("refine", layout.refined_path(build.name), "its tasks change")] if build.refine else []
+def _build_steps(pipeline: Pipeline, build: BuildSpec, ready: bool) -> Iterator[PlannedStep]:
+    refines = pipeline.candidates(build) > 0
+    refined = [("refine", layout.refined_path(build.name), "its tasks change")] if refines else []
+    relocked = _is_locked_otherwise(pipeline, build)
     stages = [
         *refined,
-        ("compile", layout.build_path(build.name), "refined again" if refined else "its tasks change"),
+        ("compile", layout.build_path(build.name), _compile_reason(relocked, refines)),
         ("evaluate", layout.evaluation_path(build.name), "compiled again"),
     ]
     for stage, path, reason in stages:
-        exists = (project / path).exists()
-        ready = ready and exists
+        exists = (pipeline.project / path).exists()
+        ready = ready and exists and not (stage == "compile" and relocked)
         if not ready:
             yield PlannedStep(stage, build.name, reason if exists else "new")
+
+
+def _compile_reason(relocked: bool, refines: bool) -> str:
+    if relocked:
+        return "its lock changed"
+    return "refined again" if refines else "its tasks change"
+
+
+def _is_locked_otherwise(pipeline: Pipeline, build: BuildSpec) -> bool:
+    """Returns whether a build was compiled with another entry of the lock file than it has now."""
+    folder = pipeline.project / layout.build_path(build.name)
+    if not (folder / FILE).exists():
+        return False
+    try:
+        return read_build(folder).lock != pipeline.order(build).lock
+    except DocumentError:
+        return False

@@ -52,6 +52,23 @@ def least_ratios(latencies_s: Sequence[Sequence[float]]) -> list[float]:
     return [_least_ratio(each, fastest, z) for each in latencies_s]
 
 
+def is_slower(one: Measurement, other: Measurement) -> bool:
+    """Returns whether a config is slower than another beyond chance, as far as records tell; a failure is slower.
+
+    Records keep no turns. So the noise of both counts, and what both had in common, too: this is more careful than a
+    comparison turn by turn. What is exact has no noise.
+
+    Args:
+        one: the config's measurement, which failed or has a latency.
+        other: the other's, which has one.
+    """
+    if one.latency_s is None or other.latency_s is None:
+        return one.latency_s is None
+    errors = [_STD_OF_MEDIAN * (each.cv or 0.0) / math.sqrt(max(1, each.repeats)) for each in (one, other)]
+    z = statistics.NormalDist().inv_cdf(1 - _ERROR / len(errors))
+    return math.log(one.latency_s / other.latency_s) > z * math.hypot(*errors)
+
+
 def _least_ratio(latencies_s: Sequence[float], fastest_s: Sequence[float], z: float) -> float:
     logs = [math.log(one / other) for one, other in zip(latencies_s, fastest_s, strict=True)]
     middle = statistics.median(logs)

@@ -191,3 +191,20 @@ def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> N
     assert found_s == pytest.approx(totals_s[chosen.geometry]) == pytest.approx(min(totals_s.values()))
     assert {target.geometry_of(layer.config) for layer in chosen.matches} == {chosen.geometry}
     assert chosen.per_layer_latency_s <= found_s * (1 + 1e-9)
+
+
+def test_locked_layers_keep_their_geometry_and_config_though_others_are_faster() -> None:
+    target = make()
+    slow = {name: 1 for name in ("tile_h", "tile_w", "h_threading", "oc_threading")}
+    kept = replace(match(target, SMALL, 1, block(target, SMALL, 16, 32, **slow), 1e-9), locked=True)
+    free = (match(target, LARGE, 1, block(target, LARGE, 32, 32), 1e-9), receipt((block(target, LARGE, 32, 32), 1e-9)))
+    chosen = choose(target, (kept, receipt((block(target, SMALL, 32, 32), 1e-12))), free)
+    assert chosen.geometry == Geometry(1, 16, 32)
+    first, second = chosen.matches
+    assert (first.config, first.built.locked) == (kept.config, True)
+    assert first.latency_s == target.with_geometry(chosen.geometry).simulate(SMALL, kept.config) > 1e-9
+    assert target.geometry_of(second.config) == chosen.geometry
+
+    other = replace(match(target, LARGE, 1, block(target, LARGE, 32, 16), 1e-9), locked=True)
+    with pytest.raises(BuildError, match="none of the 2 tried geometries"):
+        choose(target, (kept, free[1]), (other, free[1]))

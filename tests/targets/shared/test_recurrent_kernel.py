@@ -19,7 +19,7 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.default.recurrence import schedule_recurrence
 from anole.targets.cuda.device.runtime import source_only
 from anole.targets.shared.recurrence import GATES, Activation, Recurrence, recurrence_from_json, recurrence_of
-from anole.targets.shared.recurrent_kernel import Tiling, recurrent_kernel
+from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_kernel
 from anole.testing.emulated_gpu import serial
 
 SIGMOID, TANH = Activation("sigmoid"), Activation("tanh")
@@ -116,7 +116,8 @@ def divided_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
     rows = draw(st.sampled_from([n for n in (1, 2, 4) if batch % n == 0]))
     blocks = draw(st.sampled_from([n for n in (1, 2, 4) if own.blocks % n == 0]))
     if draw(st.booleans()):
-        return own, Tiling(rows, blocks, shared=True)
+        tiles = len(own.backward) * batch // rows * own.blocks // blocks
+        return own, Tiling(rows, blocks, parts=draw(st.sampled_from([n for n in range(1, 9) if tiles % n == 0])))
     return own, Tiling(rows, blocks, draw(st.sampled_from([n for n in (1, 2, 4) if batch // rows % n == 0])))
 
 
@@ -131,7 +132,7 @@ def test_all_divisions(divided: tuple[Recurrence, Tiling]) -> None:
     ("own", "tiling"),
     [
         (layer("lstm", 2, 50, (False, True), peepholes=True, lengths=True), Tiling(2, 2, 1)),
-        (layer("gru", 1, 64, (True,), axes="ntd"), Tiling(1, 2, shared=True)),
+        (layer("gru", 1, 64, (True,), axes="ntd"), Tiling(1, 2, parts=2)),
     ],
 )
 def test_divisions(own: Recurrence, tiling: Tiling) -> None:
@@ -142,7 +143,7 @@ def test_threads_that_share_a_quantised_step_compute_the_same() -> None:
     own = layer("lstm", 2, 50, (False,), quantized=True)
     given, target = drawn(own), get_target(describe_cpu())
     found = []
-    for tiling in (Tiling(), Tiling(1, 2, shared=True)):
+    for tiling in (Tiling(), Tiling(1, 2, parts=2)):
         module = tvm.IRModule({"main": recurrent_kernel(own, tiling).with_attr("global_symbol", "main")})
         with target.compiler_target() as compiler_target:
             library = tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
@@ -188,12 +189,18 @@ def test_a_description_is_kept_with_its_function() -> None:
     ("own", "tiling"),
     [
         (layer("lstm", 1, 64, (False,)), Tiling(1, 4)),
-        (layer("lstm", 1, 128, (False,)), Tiling(1, 4, shared=True)),
+        (layer("lstm", 1, 128, (False,)), Tiling(1, 4, parts=2)),
         (layer("lstm", 1, 128, (False, True)), Tiling(1, 4)),
         (layer("lstm", 32, 48, (False, True)), Tiling(4, 1)),
         (layer("lstm", 32, 48, (False,)), Tiling(4, 1, 2)),
-        (layer("gru", 3, 512, (False,)), Tiling(3, 1, shared=True)),
+        (layer("gru", 3, 512, (False,)), Tiling(3, 1, parts=2)),
+        (layer("lstm", 1, 112, (False,)), Tiling(1, 1, parts=7)),
     ],
 )
 def test_threads_share_only_large_steps_of_few_rows(own: Recurrence, tiling: Tiling) -> None:
     assert recurrence_tiling(own, 2, VectorUnit(16, 32)) == tiling
+
+
+def test_a_step_begins_with_the_weights_that_the_one_before_ended_with() -> None:
+    orders = [[in_turns(step, at, 5) for at in range(5)] for step in range(3)]
+    assert orders == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [0, 1, 2, 3, 4]]

@@ -37,7 +37,8 @@ class Chosen:
 def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> Chosen:
     """Returns a network's geometry: the given one, or the best of all on which its layers were tried.
 
-    On each geometry, a layer has the fastest tried config, or the simulated default config if that is faster.
+    On each geometry, a layer has the fastest tried config, or the simulated default config if that is faster. A locked
+    layer has its own config, and the network its geometry.
 
     Args:
         target: the target to compile for.
@@ -48,7 +49,9 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
         BuildError: no tried geometry is within the bounds and runs all layers.
     """
     designs = {match.task.key: _designs(target, match, receipts.get(match.task.key)) for match in matches}
-    tried = dict.fromkeys([target.geometry, *(geometry for each in designs.values() for geometry in each)])
+    locked = [target.geometry_of(match.config) for match in matches if match.locked and match.config is not None]
+    others = [target.geometry, *(geometry for each in designs.values() for geometry in each)]
+    tried = dict.fromkeys(locked or others)
     candidates = []
     for geometry in tried:
         if _allowed(target, geometry):
@@ -90,6 +93,10 @@ def _on(geometry: Geometry, match: Match, design: tuple[Config, float] | None, t
         ConfigError: the layer cannot run there.
     """
     there = target.with_geometry(geometry)
+    if match.locked and match.config is not None:
+        if target.geometry_of(match.config) != geometry:
+            raise ConfigError("it is locked to another geometry")
+        return replace(match, latency_s=there.simulate(match.task.workload, match.config))
     try:
         config = there.default_config(match.task.workload)
         default_s = there.simulate(match.task.workload, config)

@@ -2,11 +2,14 @@
 
 Directions and rows of the batch do not depend on each other: if there are enough of them, each thread takes some
 through all steps. Otherwise all threads share the hidden units of a step, and wait for each other after it.
+
+What a step takes is the time to load its weights, mostly from the second-level cache. So each step goes through them in
+the opposite direction of the one before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,13 +35,14 @@ class Tiling:
         blocks: blocks of hidden units whose sums are in registers together; they divide all blocks.
         strands: parts of the batch that go through all steps on their own; they divide the batch's tiles of rows.
             A state is quantised for the whole batch, which then is one part.
-        shared: whether the threads share each step's hidden units, instead of directions and strands.
+        parts: parts into which threads divide each step's tiles, instead of directions and strands; 1 for strands.
+            They divide the tiles of all directions.
     """
 
     rows: int = 1
     blocks: int = 1
     strands: int = 1
-    shared: bool = False
+    parts: int = 1
 
 
 def recurrent_kernel(recurrence: Recurrence, tiling: Tiling | None = None) -> tirx.PrimFunc:
@@ -65,7 +69,7 @@ class _Kernel(RecurrentStep):
 
     def write(self) -> None:
         """Writes the whole kernel."""
-        if self._tiling.shared:
+        if self._tiling.parts > 1:
             self._write_shared()
         else:
             self._write_strands()
@@ -82,13 +86,15 @@ class _Kernel(RecurrentStep):
                     self.quantize(step, direction)
                 for part in self.parts():
                     # Weights of a group stay in the cache from one tile to the next.
-                    with T.serial(0, self._groups) as group, T.serial(0, tiles) as tile:
+                    with T.serial(0, self._groups) as at, T.serial(0, tiles) as tile:
+                        group = in_turns(step, at, self._groups)
                         part(step, direction, first_row + tile * self._tiling.rows, group)
             with T.serial(0, rows) as row, T.serial(0, self._own.hidden) as unit:
                 self.end((direction, first_row + row, unit))
 
     def _write_shared(self) -> None:
         own, per_direction = self._own, self._groups * self._tiles
+        n_tiles = own.directions * per_direction // self._tiling.parts
         with T.serial(0, own.directions * own.batch) as index, T.serial(0, own.padded) as unit:
             self.begin((index // own.batch, index % own.batch, unit))
         with T.serial(0, own.steps) as step:
@@ -96,11 +102,34 @@ class _Kernel(RecurrentStep):
                 with T.parallel(0, own.directions) as direction:
                     self.quantize(step, direction)
             for part in self.parts():
-                with T.parallel(0, own.directions * per_direction) as index:
+                with T.parallel(0, self._tiling.parts) as own_part, T.serial(0, n_tiles) as at:
+                    index = own_part * n_tiles + in_turns(step, at, n_tiles)
                     group, tile = index % per_direction // self._tiles, index % self._tiles
                     part(step, index // per_direction, tile * self._tiling.rows, group)
         with T.serial(0, own.directions * own.batch) as index, T.serial(0, own.hidden) as unit:
             self.end((index // own.batch, index % own.batch, unit))
+
+    def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
+        self._prefetch(step, direction, first_row, group, gates)
+        super()._multiply(step, direction, first_row, group, gates)
+
+    def _prefetch(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
+        """Writes prefetches of states that other threads computed, and of the next step's products of the inputs.
+
+        The processor's own prefetcher finds neither: the former are too short, and the latter lie far apart.
+        """
+        rows, blocks, later = self._tiling.rows, self._tiling.blocks, tirx.min(step + 1, self._own.steps - 1)
+        if self._tiling.parts > 1:
+            with T.serial(0, rows * self._own.blocks) as at:
+                row, block = first_row + at // self._own.blocks, at % self._own.blocks
+                _prefetch_line(self._state(step, (direction, row, block * LANES)))
+        with T.serial(0, rows * blocks) as at:
+            row, block = first_row + at // blocks, group * blocks + at % blocks
+            for gate in gates:
+                _prefetch_line(self._projected(later, (direction, row, block * LANES), gate))
+
+    def _source(self, step: Value, at: Value) -> Value:
+        return in_turns(step, at, self._own.hidden)
 
     @contextmanager
     def _tile(
@@ -113,3 +142,19 @@ class _Kernel(RecurrentStep):
 
     def _allocated_sums(self) -> Any:
         return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
+
+
+def _prefetch_line(load: Value) -> None:
+    """Writes a prefetch of the line of an element."""
+    for_reading, into_first_level, data = 0, 3, 1
+    address = tirx.address_of(load)
+    T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, for_reading, into_first_level, data))
+
+
+def in_turns(step: Value, at: Value, extent: int) -> Value:
+    """Returns the position of a loop that goes forwards in even steps and backwards in odd ones.
+
+    A step then begins with the weights that the one before ended with, which the caches still hold. With weights a
+    little larger than a cache, the same order in every step would find none of them there.
+    """
+    return at if extent == 1 else step % 2 * (extent - 1) + at * (1 - step % 2 * 2)

@@ -186,12 +186,16 @@ class RecurrentStep(ABC):
         with self._tile(direction, first_row, group) as (place, sums):
             for gate in gates:
                 T.buffer_store(self._sums, self._start(step, place, gate), sums(gate))
-        with T.serial(0, self._own.hidden) as source, self._tile(direction, first_row, group) as (place, sums):
-            row, unit = place[1:]
+        with T.serial(0, self._own.hidden) as at, self._tile(direction, first_row, group) as (place, sums):
+            source, (row, unit) = self._source(step, at), place[1:]
             factor = self._factor_at(step, (direction, row, source), gates)
             for gate in gates:
                 weight = weights[direction, unit // LANES, source, gate, unit % LANES].astype("float32")
                 T.buffer_store(self._sums, self._sums[sums(gate)] + factor * weight, sums(gate))
+
+    def _source(self, step: Value, at: Value) -> Value:
+        """Returns which hidden unit's products are added next."""
+        return at
 
     def _factor_at(self, step: Value, place: Place, gates: Sequence[int]) -> Value:
         """Returns what the recurrent weights of some gates are multiplied with."""

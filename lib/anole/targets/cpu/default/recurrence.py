@@ -37,7 +37,9 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
         if recurrence.quantized or not has_rows:
             strands = 1
             if products >= _SHARED_PRODUCTS:
-                return Tiling(rows, _even_blocks(recurrence, sums // rows, rows, threads), shared=True)
+                blocks = _even_blocks(recurrence, sums // rows, rows, threads)
+                tiles = recurrence.directions * recurrence.batch // rows * (recurrence.blocks // blocks)
+                return Tiling(rows, blocks, parts=threads if tiles % threads == 0 else tiles)
     return Tiling(rows, _largest(recurrence.blocks, range(1, sums // rows + 1)), strands)
 
 

@@ -1,0 +1,65 @@
+"""Small networks: recurrent layers, a perceptron and LeNet, whose time is that of few small kernels.
+
+`models.small.yaml` builds them. A name such as ``lstm_32_64_both`` is an LSTM of 32 steps and 64 hidden units in both
+directions; ``two`` stands for two layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+
+SIZES = ((32, 64), (64, 128), (128, 256), (100, 512))
+"""Steps and hidden units of the recurrent networks."""
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer of torch that has as many inputs as hidden units, and gives its states after each step."""
+
+    def __init__(self, kind: Callable[..., nn.Module], hidden: int, n_layers: int = 1, both: bool = False) -> None:
+        super().__init__()
+        self.cells = kind(hidden, hidden, num_layers=n_layers, bidirectional=both, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns the states, of shape (batch, steps, hidden units of all directions)."""
+        found: torch.Tensor = self.cells(x)[0]
+        return found
+
+
+def perceptron() -> nn.Module:
+    """Returns 784 inputs, two hidden layers of 512, and ten classes."""
+    return nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10), nn.Softmax(-1)
+    )
+
+
+def lenet() -> nn.Module:
+    """Returns LeNet-5, with rectifiers and maxima, for images of 28 x 28 pixels."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
+    )
+
+
+def networks() -> dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]:
+    """Returns the maker and the input's shape of each network, by its name."""
+    found: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+        "perceptron": (perceptron, (1, 784)),
+        "lenet": (lenet, (1, 1, 28, 28)),
+    }
+    for name, kind in (("lstm", nn.LSTM), ("gru", nn.GRU)):
+        for steps, hidden in SIZES:
+            for suffix, settings in (("", {}), ("_two", {"n_layers": 2}), ("_both", {"both": True})):
+                make = partial(Recurrent, kind, hidden, **settings)
+                found[f"{name}_{steps}_{hidden}{suffix}"] = make, (1, steps, hidden)
+    return found
+
+
+def __getattr__(name: str) -> Callable[[], nn.Module]:
+    if name not in (known := networks()):
+        raise AttributeError(name)
+    return known[name][0]

@@ -1,0 +1,218 @@
+"""The lock file: which config each task of a build is compiled with, for users to commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from anole.documents import layout
+from anole.documents.plain import parse_json
+from anole.documents.receipt import Receipt
+from anole.errors import SpecError, shown
+from anole.files import read_regular, write_atomically
+from anole.keys import content_key, is_key
+from anole.node import Node
+from anole.record import Config
+
+_SCHEMA: Final = 1
+"""The version of the format; a reader refuses newer ones."""
+
+_LEAST_S, _MOST_S = 1e-10, 1e6
+"""No kernel runs for less time than a tenth of a nanosecond, or for more than ten days."""
+
+_INDENTED = 5
+"""So many levels of objects are indented, which end with those of tasks; a config has one line, for people and git."""
+
+
+@dataclass(frozen=True)
+class LockedTask:
+    """A task and the config to compile it with.
+
+    Attributes:
+        latency_s: seconds of one call when the config was measured; None if it never was.
+        run_key: the run that found the config; None for a config that is not tuned.
+    """
+
+    label: str
+    config: Config = field(hash=False)
+    latency_s: float | None
+    run_key: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form."""
+        return {"label": self.label, "config": self.config, "latency_s": self.latency_s, "run_key": self.run_key}
+
+
+@dataclass(frozen=True)
+class LockedBuild:
+    """The configs of a build.
+
+    Attributes:
+        target: the target's complete description.
+        tasks: by the task's key.
+    """
+
+    target: Mapping[str, Any] = field(hash=False)
+    tasks: Mapping[str, LockedTask] = field(hash=False)
+
+    @cached_property
+    def key(self) -> str:
+        """The content key of the entry; another one compiles the build again."""
+        return content_key(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form."""
+        return {"target": dict(self.target), "tasks": {key: task.to_json() for key, task in self.tasks.items()}}
+
+
+@dataclass(frozen=True)
+class Lockfile:
+    """The locked builds, by their names.
+
+    Attributes:
+        path: where the file is, or would be.
+    """
+
+    path: Path
+    builds: Mapping[str, LockedBuild] = field(default_factory=dict, hash=False)
+
+    def refuse_other_target(self, build: str, description: Mapping[str, Any]) -> None:
+        """Raises SpecError if a build is locked for another target than the given one."""
+        entry = self.builds.get(build)
+        if entry is None:
+            return
+        theirs = {**dict.fromkeys(description), **entry.target}
+        differing = [f"{name} is {shown(theirs[name])}, and here it is {shown(description.get(name))}"
+                     for name in theirs if theirs[name] != description.get(name)]  # fmt: skip
+        if differing:
+            raise SpecError(
+                f"builds.{build}.target",
+                f"is another target than that of models.yaml: {'; '.join(differing)}. Compile on such hardware, give "
+                f"the target these settings in models.yaml, or unlock the build (`anole lock --remove {build}`)",
+                str(self.path),
+            )
+
+
+@dataclass(frozen=True)
+class LockedReceipt(Receipt):
+    """A locked config in place of a task's receipt.
+
+    Attributes:
+        place: where the lock file says so, for messages.
+    """
+
+    place: str = ""
+
+
+def read_lockfile(path: Path) -> Lockfile:
+    """Reads a lock file; without one, no build is locked.
+
+    Raises:
+        SpecError: the file cannot be read, or has a mistake.
+    """
+    file = str(path)
+    try:
+        plain = parse_json(text := read_regular(path))
+        json.loads(text, object_pairs_hook=_refuse_twins)
+    except FileNotFoundError:
+        return Lockfile(path)
+    except OSError as error:
+        raise SpecError("", f"cannot be read: {error.strerror}", file) from error
+    except ValueError as error:
+        remedy = "mend it, or delete it and run `anole lock` again"
+        raise SpecError("", f"is not JSON: {error}; {remedy}", file) from error
+    entries = Node(plain, "", file).mapping(allowed=("schema", "builds"), required=("schema", "builds"))
+    entries["schema"].whole(least=1, most=_SCHEMA)
+    return Lockfile(path, {name: _build(node) for name, node in entries["builds"].mapping().items()})
+
+
+def write_lockfile(lockfile: Lockfile) -> None:
+    """Writes a lock file, and only if its content differs; one without builds is deleted.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if lockfile.builds:
+        write_atomically(lockfile.path, text_of(lockfile))
+    else:
+        lockfile.path.unlink(missing_ok=True)
+
+
+def text_of(lockfile: Lockfile) -> str:
+    """Returns the text of a lock file: sorted, so that git merges entries that were added apart."""
+    builds = {name: build.to_json() for name, build in lockfile.builds.items()}
+    return _text({"schema": _SCHEMA, "builds": builds}, 1) + "\n"
+
+
+def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Receipt]:
+    """Returns the locked configs of a build, as receipts by the task's key.
+
+    Args:
+        lockfile: the lock file.
+        build: the build's name.
+        trials: the build's budget.
+    """
+    return {
+        key: LockedReceipt(
+            key, task.run_key or "", trials, task.config, task.latency_s,
+            place=f"{lockfile.path}: builds.{build}.tasks.{key} ({task.label})",
+        )
+        for key, task in lockfile.builds[build].tasks.items()
+    }  # fmt: skip
+
+
+def lockfile_of(project: Path) -> Path:
+    """Returns where a project's lock file is."""
+    return project / layout.LOCKFILE
+
+
+def _build(node: Node) -> LockedBuild:
+    entries = node.mapping(allowed=("target", "tasks"), required=("target", "tasks"))
+    return LockedBuild(
+        _plain(entries["target"]), {key: _task(key, each) for key, each in entries["tasks"].mapping().items()}
+    )
+
+
+def _task(key: str, node: Node) -> LockedTask:
+    if not is_key(key):
+        raise node.error("is not the key of a task, which has 64 hexadecimal digits")
+    entries = node.mapping(allowed=("label", "config", "latency_s", "run_key"), required=("label", "config"))
+    latency, run = entries.get("latency_s"), entries.get("run_key")
+    if run is not None and run.value is not None and not is_key(run.text()):
+        raise run.error(
+            f"found {shown(run.value)}; the key of a run, which has 64 hexadecimal digits, or null is expected"
+        )
+    return LockedTask(
+        label=entries["label"].text(),
+        config=_plain(entries["config"]),
+        latency_s=None if latency is None or latency.value is None else latency.number(_LEAST_S, _MOST_S),
+        run_key=None if run is None else run.value,
+    )
+
+
+def _plain(node: Node) -> dict[str, Any]:
+    return {name: each.value for name, each in node.mapping().items()}
+
+
+def _text(value: Any, level: int) -> str:
+    if not isinstance(value, Mapping) or level > _INDENTED or not value:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    space = level * " "
+    lines = [
+        f"{space}{json.dumps(name, ensure_ascii=False)}: {_text(value[name], level + 1)}" for name in sorted(value)
+    ]
+    return "{\n" + ",\n".join(lines) + "\n" + space[1:] + "}"
+
+
+def _refuse_twins(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises ValueError for an object that has a name twice, as merging by git may leave it."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it has {shown(name)} twice in one object")
+        found[name] = value
+    return found

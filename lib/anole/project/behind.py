@@ -1,0 +1,141 @@
+"""What the lock file says otherwise than the records and models.yaml: where there are better configs or other tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from anole.documents import layout
+from anole.documents.lockfile import LockedBuild, LockedTask
+from anole.documents.manifest import ListedTask
+from anole.documents.receipt import read_refined
+from anole.errors import DocumentError
+from anole.keys import canonical_json
+from anole.project.pipeline import Pipeline
+from anole.record import Config, Confirmation, Measurement, Trial
+from anole.search.confirm import fastest, last_round
+from anole.search.ties import is_slower
+from anole.spec.entries import BuildSpec
+from anole.store.content import ShardContent
+from anole.store.shard import read_shard, shard_path
+from anole.targets import get_target
+from anole.targets.base import Place
+
+
+@dataclass(frozen=True)
+class Behind:
+    """One thing that the lock file says otherwise than the records or models.yaml.
+
+    Attributes:
+        build: the entry's build.
+        subject: the label of a task; the build's name where the whole entry is meant.
+        problem: what is otherwise.
+    """
+
+    build: str
+    subject: str
+    problem: str
+
+
+def find_behind(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[Behind]:
+    """Returns where the lock file is behind.
+
+    Args:
+        pipeline: the project's pipeline.
+        extracted: the builds whose manifests are up to date; the tasks of others are not known.
+
+    Raises:
+        StoreError: a shard is corrupt.
+    """
+    known, file = {**pipeline.spec.builds, **pipeline.skipped}, pipeline.spec.file
+    strange = [name for name in pipeline.lockfile.builds if name not in known]
+    found = [Behind(name, name, f"{file} has no such build") for name in strange]
+    for build in extracted:
+        entry = pipeline.locked(build)
+        if entry is not None:
+            found += _of_build(pipeline, build, entry)
+    return found
+
+
+def _of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Iterator[Behind]:
+    listed = pipeline.read_manifest(build.model, build.target).tasks
+    tried = _tried(pipeline, build)
+    for task in listed:
+        locked = entry.tasks.get(task.key)
+        if locked is None:
+            yield Behind(build.name, task.label, "is not locked: its records decide")
+        elif tried is not None and (problem := _better(pipeline, build, task, locked, tried)) is not None:
+            yield Behind(build.name, task.label, problem)
+    keys = {task.key for task in listed}
+    for key, locked in entry.tasks.items():
+        if key not in keys:
+            yield Behind(build.name, locked.label, "is locked, but the model has no such task")
+
+
+def _better(
+    pipeline: Pipeline, build: BuildSpec, task: ListedTask, locked: LockedTask, tried: frozenset[str]
+) -> str | None:
+    """Says by how much the best config of a task's records is better than the locked one, or returns None.
+
+    Configs that were `tried` within the network count for nothing: others were chosen there.
+    """
+    shard = shard_path(pipeline.project / layout.SHARDS, pipeline.run(build, task.key))
+    if not shard.exists() or not shard.stat().st_size:
+        return None
+    trials, confirmations = _comparable(pipeline, build, read_shard(shard), locked.config)
+    ranking: Sequence[Trial | Confirmation] = confirmations or fastest(trials, lambda _: 1.0)
+    best = next(iter(ranking), None)
+    if best is None or _identity(best.config) in {_identity(locked.config), *tried}:
+        return None
+    theirs, mine = _measured_alike(best, locked, trials, confirmations)
+    if theirs.latency_s is None or not is_slower(mine, theirs):
+        return None
+    taken = "fails" if mine.latency_s is None else f"takes {1e3 * mine.latency_s:.3g} ms"
+    return f"{taken}, and a config of its records {1e3 * theirs.latency_s:.3g} ms"
+
+
+def _comparable(
+    pipeline: Pipeline, build: BuildSpec, content: ShardContent, config: Config
+) -> tuple[Sequence[Trial], Sequence[Confirmation]]:
+    """Returns the trials within a build's budget and their confirmations, of the same hardware where it is searched."""
+    trials = content.trials[: build.trials]
+    confirmations = last_round(content.confirmations, len(trials))
+    if pipeline.place(build.target) != Place.SIMULATOR:
+        return trials, confirmations
+    names = get_target(content.task.target).space(content.task.workload).names_of("hardware")
+    return [trial for trial in trials if all(trial.config[name] == config.get(name) for name in names)], ()
+
+
+def _measured_alike(
+    best: Trial | Confirmation, locked: LockedTask, trials: Sequence[Trial], confirmations: Sequence[Confirmation]
+) -> tuple[Measurement, Measurement]:
+    """Returns measurements of the best config and of the locked one that can be compared.
+
+    These are of the same turns, or else of the same run, or else the locked config has the latency that it was locked
+    with, which is taken to be as noisy as the best's.
+    """
+    both: tuple[Sequence[Trial | Confirmation], ...] = (confirmations, trials)
+    for records in both:
+        found = {_identity(each.config): each.measurement for each in reversed(records)}
+        theirs, mine = found.get(_identity(best.config)), found.get(_identity(locked.config))
+        if theirs is not None and mine is not None:
+            return theirs, mine
+    theirs = best.measurement
+    if locked.latency_s is None:
+        return theirs, theirs
+    return theirs, Measurement(theirs.status, None, locked.latency_s, cv=theirs.cv, repeats=theirs.repeats)
+
+
+def _tried(pipeline: Pipeline, build: BuildSpec) -> frozenset[str] | None:
+    """Returns the configs that were tried within a build's network; None if that is not known, for a refined build."""
+    if not build.refine:
+        return frozenset()
+    try:
+        refined = read_refined(pipeline.project / layout.refined_path(build.name))
+    except DocumentError:
+        return None
+    return frozenset(_identity(each.config) for receipt in refined.receipts for each in receipt.refined)
+
+
+def _identity(config: Config) -> str:
+    return canonical_json(dict(config))

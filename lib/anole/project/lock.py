@@ -1,0 +1,92 @@
+"""Locking builds: writes the configs that they were compiled with into the project's lock file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from anole.documents import layout
+from anole.documents.build import FILE, Build, BuiltTask, read_build, refuse_other_files
+from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, lockfile_of, read_lockfile, write_lockfile
+from anole.errors import BuildError
+from anole.keys import canonical_json
+from anole.node import Node
+from anole.project.hardware import look_for
+from anole.spec.entries import Spec
+from anole.spec.reading import load_spec
+
+
+def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:
+    """Locks builds to the configs that they were compiled with, and leaves all other entries of the lock file alone.
+
+    Args:
+        spec_path: models.yaml, beside which the lock file is.
+        names: the builds; all that are compiled if there are none.
+
+    Returns:
+        The new entries, by the build's name.
+
+    Raises:
+        SpecError: models.yaml or the lock file has a mistake, or there is no such build.
+        DocumentError: a build does not exist or is damaged.
+        BuildError: a build is older than models.yaml or does not name all configs, or no build is compiled.
+    """
+    spec, project = load_spec(spec_path), spec_path.parent
+    lockfile = read_lockfile(lockfile_of(project))
+    for name in names:
+        Node(name, "builds", spec.file).choice(spec.builds, "one of the builds")
+    chosen = names or [name for name in spec.builds if (project / layout.build_path(name) / FILE).exists()]
+    if not chosen:
+        raise BuildError(f"{project / layout.BUILDS}: no build of {spec.file} is compiled; `snakemake` compiles them")
+    entries = {name: _entry(spec, project / layout.build_path(name), name) for name in chosen}
+    write_lockfile(replace(lockfile, builds={**lockfile.builds, **entries}))
+    return entries
+
+
+def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
+    """Removes the entries of builds from the lock file, and returns what is left of it.
+
+    Args:
+        spec_path: models.yaml, beside which the lock file is.
+        names: the builds, which models.yaml may no longer have.
+
+    Raises:
+        SpecError: the lock file has a mistake, or no such entry.
+    """
+    lockfile = read_lockfile(lockfile_of(spec_path.parent))
+    for name in names:
+        Node(name, "builds", str(lockfile.path)).choice(lockfile.builds, "one of the locked builds")
+    left = replace(lockfile, builds={name: each for name, each in lockfile.builds.items() if name not in names})
+    write_lockfile(left)
+    return left
+
+
+def _entry(spec: Spec, folder: Path, name: str) -> LockedBuild:
+    build = read_build(folder)
+    refuse_other_files(folder, build)
+    _refuse_older(spec, folder, name, build)
+    return LockedBuild(build.target_description, {task.key: _locked(folder, task) for task in build.tasks})
+
+
+def _refuse_older(spec: Spec, folder: Path, name: str, build: Build) -> None:
+    """Raises BuildError for a build that models.yaml describes otherwise: its configs may be of other tasks."""
+    wanted = spec.builds[name]
+    description = look_for(spec.targets[wanted.target]).description
+    same = {
+        "model": canonical_json(build.entry) == canonical_json(spec.models[wanted.model].to_json()),
+        "target": description is None or canonical_json(description) == canonical_json(build.target_description),
+    }
+    others = " and ".join(what for what, is_same in same.items() if not is_same)
+    if others:
+        raise BuildError(f"{folder}: is of another {others} than {spec.file}; `snakemake` compiles it again")
+
+
+def _locked(folder: Path, task: BuiltTask) -> LockedTask:
+    config = task.unscheduled if task.config is None else task.config
+    if config is None:
+        raise BuildError(
+            f"{folder / FILE}: {task.label}: says not with which config it was compiled; "
+            "`snakemake --forcerun compile` writes it again"
+        )
+    return LockedTask(task.label, config, task.latency_s, task.run_key)

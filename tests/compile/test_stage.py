@@ -1,0 +1,83 @@
+"""The stage that compiles: what a lock file says goes before receipts, and a task that it lacks is told."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.compile.stage import compile_network
+from anole.documents import layout
+from anole.documents.build import read_build
+from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
+from anole.documents.manifest import Manifest, write_manifest
+from anole.documents.order import Order
+from anole.documents.receipt import Receipt, SharedReceipts, write_receipt
+from anole.errors import BuildError, SpecError
+from anole.extract.tasks import extract_tasks
+from anole.spec.entries import ModelSpec
+from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
+from anole.task import Task
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A tiny network of three tasks, of which the first is locked and the first two have receipts."""
+
+    order: Order
+    manifest: Manifest
+    tasks: list[Task]
+    configs: list[Any]
+
+    def compile(self, **changes: Any) -> None:
+        path = layout.manifest_path("net", "cpu")
+        compile_network("net", replace(self.order, **changes), path, [Path("receipts.json")], Path("builds/net"))
+
+
+@pytest.fixture
+def net(project: Path) -> Locked:
+    target = get_target(describe_cpu(threads=1))
+    model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
+    manifest, found = extract_tasks(model, "cpu", target.description, target.template_version)
+    write_manifest(layout.manifest_path("net", "cpu"), manifest)
+    tasks = list(found)
+    space = target.space(tasks[0].workload)
+    (drawn,) = (space.config(vector) for vector in space.sample(1, np.random.default_rng(0)))
+    configs = [target.default_config(task.workload) for task in tasks]
+    receipts = (Receipt(task.key, "a" * 64, 4, config, 1e-5) for task, config in zip(tasks[:2], configs, strict=False))
+    write_receipt(Path("receipts.json"), SharedReceipts(4, tuple(receipts)))
+    entry = LockedBuild(target.description, {tasks[0].key: LockedTask(tasks[0].label, drawn, 2e-5, "b" * 64)})
+    write_lockfile(Lockfile(layout.LOCKFILE, {"net": entry}))
+    order = Order("net", "cpu", manifest.origin, "random", 4, shared=False, seed=0, lock=entry.key)
+    return Locked(order, manifest, tasks, [drawn, *configs[1:]])
+
+
+def test_a_locked_config_goes_before_its_receipt(net: Locked, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        net.compile()
+    build = read_build(Path("builds/net"))
+    assert build.lock == net.order.lock
+    assert [task.config for task in build.tasks] == net.configs
+    found = [(task.locked, task.run_key, task.latency_s) for task in build.tasks]
+    assert found == [(True, "b" * 64, 2e-5), (None, "a" * 64, 1e-5), (None, None, None)]
+    said = [record.getMessage() for record in caplog.records if "no config in" in record.getMessage()]
+    assert said == [f"net: {task.label} has no config in anole.lock.json: its records decide" for task in net.tasks[1:]]
+
+
+def test_a_lock_that_changed_meanwhile_or_is_for_another_target_is_refused(net: Locked) -> None:
+    with pytest.raises(BuildError, match=r"^anole.lock.json: builds.net: has changed since this job was planned"):
+        net.compile(lock="c" * 64)
+    description = {**net.order.origin.target_description, "threads": 3}
+    origin = replace(net.order.origin, target_description=description)
+    write_manifest(layout.manifest_path("net", "cpu"), replace(net.manifest, origin=origin))
+    with pytest.raises(SpecError, match=r"builds.net.target: is another .*: threads is 1, and here it is 3"):
+        net.compile(origin=origin)
+    layout.LOCKFILE.unlink()
+    with pytest.raises(BuildError, match="has changed"):
+        net.compile(origin=origin)
+    assert not Path("builds").exists()
