@@ -103,8 +103,7 @@ def _row(layer: str, variant: str, seed: int, n_trials: int) -> list[object]:
     """Returns the line of one run."""
     table = table_of(layer)
     run = replay(table, read_tuner(VARIANTS[variant]), n_trials, seed)
-    indices = table.space.indices(np.array([table.space.vector(trial.config) for trial in run.trials]))
-    rows = np.searchsorted(table.space.valid_indices, indices)
+    rows = table.rows([trial.config for trial in run.trials])
     costs_s = costs_of(layer)
     gaps = np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1
     at = [gaps[min(trials, len(gaps)) - 1] for trials in CHECKPOINTS]
@@ -143,11 +142,7 @@ def table_of(layer: str) -> Table:
 @cache
 def costs_of(layer: str) -> NDArray[np.float64]:
     """Returns the cost in seconds of every valid config of a layer, shape (n_valid,); infinity for failures."""
-    table = table_of(layer)
-    assert table.space.valid_indices is not None
-    worth = table.space.discounts(table.space.vectors(table.space.valid_indices))
-    with np.errstate(divide="ignore"):
-        return np.where(np.isnan(table.latencies_s), np.inf, table.latencies_s / worth)
+    return np.nan_to_num(table_of(layer).costs_s, nan=np.inf, posinf=np.inf)
 
 
 SUMMARY_COLUMNS = (

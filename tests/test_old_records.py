@@ -26,6 +26,7 @@ from anole.merge.exchange import import_records
 from anole.merge.stage import merge_builds
 from anole.project.pipeline import Pipeline
 from anole.project.plan import make_plan
+from anole.search.settings import TunerSettings
 from anole.store.shard import read_shard
 
 OLD = Path(__file__).parent / "old_records"
@@ -91,6 +92,7 @@ def test_receipts_tell_what_they_told() -> None:
 def test_nothing_is_tuned_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given that neither the tuner nor a template has changed since, which is what their versions say."""
     monkeypatch.setattr("anole.project.pipeline.TUNER_VERSION", 4)
+    monkeypatch.setattr(TunerSettings, "to_json", settings_of_then)
     monkeypatch.setattr(
         "anole.project.pipeline.extract_versions",
         lambda description: {"conv2d": 1, "dense": 1, "extract": 7} if description["kind"] == "vta" else versions,
@@ -104,6 +106,19 @@ def test_nothing_is_tuned_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> N
         shards = {layout.SHARDS / key / f"{pipeline.run(build, key).key}.jsonl" for key in manifest_keys(old, build)}
         assert all((old / shard).exists() for shard in shards)
     assert [step.stage for step in make_plan(pipeline).steps] == ["merge"]
+
+
+def settings_of_then(settings: TunerSettings) -> dict[str, Any]:
+    """Returns the settings that the runs of a preset had then; parts of DCOC have changed since."""
+    runs = [read_shard(path).run for path in sorted((OLD / layout.SHARDS).glob("*/*.jsonl"))]
+    return next(dict(run.settings) for run in runs if run.preset == settings.preset)
+
+
+def test_what_a_part_would_propose_otherwise_now_is_tuned_again(old: Path) -> None:
+    pipeline = Pipeline.load(old / "models.yaml")
+    build = pipeline.spec.builds["residual-accelerator-dcoc"]
+    shards = [layout.SHARDS / key / f"{pipeline.run(build, key).key}.jsonl" for key in manifest_keys(old, build)]
+    assert shards and not any((old / shard).exists() for shard in shards)
 
 
 def manifest_keys(project: Path, build: Any) -> list[str]:

@@ -92,6 +92,26 @@ def test_the_papers_presets_have_the_papers_constants():
     assert (evaluator.threshold, read_tuner({"preset": "adatune"}).batch) == (0.1, 32)
 
 
+def test_dcoc_trains_with_the_constants_of_mappo():
+    """Yu et al.'s code: config.py, and train_mpe_spread.sh for learning rate, epochs and minibatches."""
+    explorer, sampler, surrogate, evaluator = parts("dcoc")
+    assert (explorer.name, sampler.name, surrogate, evaluator) == ("mappo", "confidence", BoostedTrees(), Fixed())
+    assert (explorer.learning_rate, explorer.n_epochs, explorer.n_minibatches) == (7e-4, 10, 1)
+    assert (explorer.clip, explorer.entropy_coefficient, explorer.normalized_values) == (0.2, 0.01, True)
+    assert (explorer.discount, explorer.gae_lambda) == (0.9, 0.99), "Chameleon's"
+
+
+def test_parts_that_changed_have_runs_of_their_own():
+    """Records of parts that proposed other configs are not taken for theirs."""
+    versions = {
+        name: [part.get("version", 1) for part in settings.to_json().values() if isinstance(part, dict)]
+        for name, settings in PRESETS.items()
+    }
+    assert {name for name, found in versions.items() if max(found) > 1} == {"release", "chameleon", "dcoc"}
+    with pytest.raises(SpecError, match="version"):
+        read_tuner({"preset": "dcoc", "explorer": {"version": 1}})
+
+
 def test_only_the_default_starts_warm():
     assert [name for name, settings in PRESETS.items() if settings.warm_start] == ["anole"]
 

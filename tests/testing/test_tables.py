@@ -56,6 +56,20 @@ def test_every_valid_config_has_its_own_latency(recorded: Callable[..., Path]) -
         assert (measurement.status == Status.OK) is not failed
         assert measurement.latency_s == (None if failed else pytest.approx((1 + index) * 1e-6))
     assert table.best_s == pytest.approx((1 + indices[1]) * 1e-6)
+    np.testing.assert_array_equal(table.rows(configs), np.arange(len(indices)))
+    np.testing.assert_array_equal(table.costs_s, table.latencies_s)
+
+
+def test_a_cost_is_a_latency_over_its_worth() -> None:
+    """On the accelerator, whose area is bounded, the fastest config is not the cheapest one."""
+    table = read_table(TABLES / "vta/256-256_k3x3_s1_14x14.json")
+    assert table.space.valid_indices is not None
+    fastest, cheapest = int(np.nanargmin(table.latencies_s)), int(np.nanargmin(table.costs_s))
+    for row in (fastest, cheapest):
+        config = table.space.config(table.space.vectors(table.space.valid_indices[[row]])[0])
+        with np.errstate(divide="ignore"):
+            assert table.costs_s[row] == np.divide(table.latencies_s[row], table.space.worth(config))
+    assert table.costs_s[cheapest] == table.least_cost_s < table.costs_s[fastest]
 
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda path: path.stem)

@@ -110,3 +110,23 @@ def rivals() -> Formula:
         return np.where(columns[ALGORITHM] == "winograd", winograd_s, direct.cost_s(columns))
 
     return Formula(space, cost_s)
+
+
+def ridge(n_pairs: int = 3, n_values: int = 32) -> Formula:
+    """Returns a formula in which two knobs of each agent must move together, in a space too large to enumerate.
+
+    A step off a pair's diagonal loses two thirds of the pair's speed, and the best config, which takes 1 ms, is at the
+    far end of all diagonals. So walks find it that have learned to follow a ridge, and random ones do not.
+    """
+    knobs = [
+        option_knob(f"{side}{pair}", list(range(n_values)), agent=f"agent {pair}")
+        for pair in range(n_pairs)
+        for side in "ab"
+    ]
+
+    def cost_s(columns: Columns) -> NDArray[np.float64]:
+        pairs = [(columns[f"a{pair}"], columns[f"b{pair}"]) for pair in range(n_pairs)]
+        speeds = [(a + b) / (2 * (n_values - 1)) * np.exp(-np.abs(a - b)) for a, b in pairs]
+        return np.asarray(1e-3 / np.maximum(np.mean(speeds, axis=0), 1e-9))
+
+    return Formula(Space(knobs), cost_s)

@@ -47,19 +47,20 @@ def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
     return np.maximum.accumulate(np.where(costs_s < fastest_before_s, np.arange(len(costs_s)), -1))
 
 
-def log_gap(latencies_s: Sequence[float], best_s: float, n_fastest: int = 1) -> float:
-    """Returns the mean natural logarithm of the latencies of a run's fastest trials over the best known one.
+def log_gap(costs_s: Sequence[float], best_s: float, n_fastest: int = 1) -> float:
+    """Returns the mean natural logarithm of the costs of a run's cheapest trials over the best known one.
 
     With more trials, a single lucky draw matters less.
 
     Args:
-        latencies_s: the latencies of the trials; NaN is a failure.
-        best_s: the best known.
-        n_fastest: number of fastest trials; a run with fewer successes gives infinity.
+        costs_s: what the search minimises: the latencies of the trials, over the configs' worth if the space has
+            discounts; NaN is a failure.
+        best_s: the best known cost.
+        n_fastest: number of cheapest trials; a run with fewer successes gives infinity.
     """
-    fastest = np.sort(np.asarray(latencies_s, dtype=np.float64))[:n_fastest]
-    complete = len(fastest) == n_fastest and not np.isnan(fastest).any()
-    return float(np.log(fastest / best_s).mean()) if complete else np.inf
+    cheapest = np.sort(np.asarray(costs_s, dtype=np.float64))[:n_fastest]
+    complete = len(cheapest) == n_fastest and not np.isnan(cheapest).any()
+    return float(np.log(cheapest / best_s).mean()) if complete else np.inf
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,28 @@ class Table:
         """The least latency."""
         return float(np.nanmin(self.latencies_s))
 
+    @cached_property
+    def costs_s(self) -> NDArray[np.float64]:
+        """The latency of every valid config over its worth, shape (n_valid,): what a search minimises.
+
+        NaN is a failure, and infinity a config that is worth nothing.
+        """
+        with np.errstate(divide="ignore"):
+            return self.latencies_s / self.space.discounts(self.space.vectors(_valid_indices(self.space)))
+
+    @property
+    def least_cost_s(self) -> float:
+        """The least latency over its worth."""
+        return float(np.nanmin(self.costs_s))
+
+    def rows(self, configs: Sequence[Config]) -> NDArray[np.int64]:
+        """Returns the places of valid configs in the arrays of this table, shape (n,)."""
+        vectors = np.array([self.space.vector(config) for config in configs])
+        return np.searchsorted(_valid_indices(self.space), self.space.indices(vectors))
+
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
         """Looks up the measurements of configs."""
-        vectors = np.array([self.space.vector(config) for config in configs])
-        rows = np.searchsorted(_valid_indices(self.space), self.space.indices(vectors))
-        for latency_s in self.latencies_s[rows].tolist():
+        for latency_s in self.latencies_s[self.rows(configs)].tolist():
             if np.isnan(latency_s):
                 yield Measurement(Status.RUN_ERROR, error="failed when the table was recorded")
             else:

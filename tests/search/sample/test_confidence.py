@@ -34,6 +34,14 @@ def test_the_confident_stay_and_the_others_become_the_most_frequent_values(space
     assert (chosen[:, 0] == 7).sum() == 10
 
 
+@pytest.mark.parametrize("values", [None, np.full(100, 0.3)])
+def test_values_that_tell_nothing_apart_doubt_nobody(space, values):
+    """As before the surrogate's first fit: what is drawn is measured. The candidates lie on a diagonal."""
+    vectors = space.vectors(range(0, 100, 11))
+    chosen = choose(space, Candidates(vectors, np.zeros(10), values=None if values is None else values[:10]), 6)
+    assert len(chosen) == 6 and (chosen[:, 0] == chosen[:, 1]).all()
+
+
 def test_values_come_before_scores_and_scores_stand_in_for_them(space):
     vectors = space.vectors(range(100))
     liked, praised = (vectors[:, knob] == 3 for knob in (0, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +21,19 @@ class Confidence:
 
     "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. Replacements are the most probable configs under the
     drawn configs' frequencies of each knob's values, in order of probability; when these run out, the drawn config
-    stays. Without a critic, the surrogate's scores take the place of its values.
+    stays. Without a critic, the surrogate's scores take the place of its values. If all values are equal, as before the
+    surrogate's first fit, they say nothing, and every drawn config stays.
 
     Attributes:
         temperature: divides the values before the softmax. The paper has none, but its values are in units of its
             reward, the inverse of seconds; of scores of 0 to 1, as here, the softmax at 1 is close to uniform.
+        version: what the same settings choose; version 1 replaced every config of a batch whose values were equal.
     """
 
     name: ClassVar[str] = "confidence"
 
     temperature: Annotated[float, Range(1e-6)] = 1.0
+    version: Literal[2] = 2
 
     def start(self, space: Space) -> Sampler:
         """Returns the sampler, ready to tune one task."""
@@ -48,13 +51,18 @@ class _ConfidenceSampler:
         drawn = rng.choice(
             len(values), size=min(n, len(values)), replace=False, p=softmax(values / self.settings.temperature)
         )
-        confident = values[drawn] > np.median(values)
+        confident = above_median(values)[drawn]
         selected = candidates.vectors[drawn]
         chosen = selected[confident]
         taken = set(chain(history.visited.tolist(), self.space.indices(chosen).tolist()))
         instead = fresh(chain(synthesize(selected, self.space), selected[~confident]), taken, self.space)
         # The replaced configs themselves come last, so that the replacements never run out.
         return np.array([*chosen, *islice(instead, len(selected) - len(chosen))])
+
+
+def above_median(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Returns which values, shape (n,), are above their median; all, if they are equal and thus tell nothing apart."""
+    return np.asarray((values > np.median(values)) | (values.min() == values.max()))
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:

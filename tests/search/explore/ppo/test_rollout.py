@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.search.explore.ppo.rollout import allowed, move, roll_out
+from anole.search.explore.ppo import steps as steps_module
+from anole.search.explore.ppo.rollout import move, roll_out
+from anole.search.explore.ppo.steps import Steps
 from anole.space import Constraint, Space, option_knob
 
 
@@ -38,14 +40,14 @@ def test_no_episode_leaves_the_valid_configs(cardinalities, total, converged_sha
     )
     rng = np.random.default_rng(seed)
     begin = space.sample(6, rng)
-    rollout = roll_out(space, constant(*logits), begin, np.ones(len(begin), dtype=bool), 9, converged_share, rng)
+    rollout = roll_out(Steps(space), constant(*logits), begin, np.ones(len(begin), dtype=bool), 9, converged_share, rng)
     n_steps = len(rollout.live)
     assert rollout.vectors.shape == (n_steps + 1, len(begin), len(cardinalities)) and n_steps <= 9
     assert space.valid(rollout.vectors.reshape(-1, len(cardinalities))).all()
     assert ((rollout.vectors >= 0) & (rollout.vectors < space.cardinalities)).all()
     assert np.isin(rollout.actions, [0, 1, 2]).all()
-    may = np.array([allowed(space, vectors) for vectors in rollout.vectors[:-1]])
-    assert np.take_along_axis(may, rollout.actions[:, None], axis=1).all()
+    assert np.take_along_axis(rollout.allowed, rollout.actions[:, None], axis=1)[:, 0][rollout.live].all()
+    assert rollout.chosen.all()
     np.testing.assert_array_equal(rollout.live[1:], rollout.live[:-1] & ~rollout.ended[:-1])
     assert (rollout.actions[~rollout.live] == 1).all() and not rollout.ended[~rollout.live].any()
 
@@ -54,22 +56,48 @@ def test_moves_follow_the_policy():
     space = line(9)
     vectors = np.full((30_000, 1), 4)
     logits = np.log(np.array([0.2, 0.5, 0.3], dtype=np.float32))[:, None, None] + np.zeros((3, 30_000, 1), np.float32)
-    moved, drawn = move(space, vectors, logits, np.random.default_rng(0))
-    assert drawn.all()
-    assert np.bincount(moved[:, 0], minlength=9)[3:6] / 30_000 == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
+    drawn = move(Steps(space), vectors, logits, np.random.default_rng(0))
+    assert drawn.chosen.all()
+    assert np.bincount(drawn.vectors[:, 0], minlength=9)[3:6] / 30_000 == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
 
 
 def test_at_an_end_the_other_actions_share_what_the_mask_took():
     space = line(9)
-    moved, _ = move(space, np.zeros((30_000, 1), dtype=np.int64), np.zeros((3, 30_000, 1)), np.random.default_rng(0))
+    begin, logits = np.zeros((30_000, 1), dtype=np.int64), np.zeros((3, 30_000, 1))
+    moved = move(Steps(space), begin, logits, np.random.default_rng(0)).vectors
     assert np.bincount(moved[:, 0]) / 30_000 == pytest.approx([0.5, 0.5], abs=0.01)
 
 
-def test_who_draws_no_valid_move_stays_and_has_not_converged():
-    alone = line(3, 2, [Constraint("only one works", lambda c: (c["k0"] == 1) & (c["k1"] == 1))])
+@pytest.fixture
+def too_large(monkeypatch):
+    """Lets every space with constraints count as too large to know which steps can be completed."""
+    monkeypatch.setattr(steps_module, "_ENUMERABLE", 0)
+
+
+ALONE = [Constraint("only one works", lambda c: (c["k0"] == 1) & (c["k1"] == 1))]
+
+
+def test_who_has_no_choice_has_chosen_to_stay():
     begin = np.array([[1, 1]])
-    rollout = roll_out(alone, UP, begin, np.array([True]), 5, 0.5, np.random.default_rng(0))
+    rollout = roll_out(Steps(line(3, 2, ALONE)), UP, begin, np.array([True]), 5, None, np.random.default_rng(0))
+    assert rollout.chosen.all() and (rollout.vectors == 1).all()
+    assert rollout.allowed.sum(axis=1).tolist() == [[[1, 1]]] * 5
+
+
+def test_who_draws_no_valid_move_stays_and_has_neither_chosen_nor_converged(too_large):
+    begin = np.array([[1, 1]])
+    rollout = roll_out(Steps(line(3, 2, ALONE)), UP, begin, np.array([True]), 5, 0.5, np.random.default_rng(0))
     assert len(rollout.live) == 5 and not rollout.ended.any() and (rollout.vectors == 1).all()
+    assert not rollout.chosen.any()
+
+
+def test_knobs_that_must_move_together_do():
+    """Both knobs are equal in every valid config: the first one draws freely, and the second follows it."""
+    equal = line(9, 2, [Constraint("they differ", lambda c: c["k0"] == c["k1"])])
+    moves = move(Steps(equal), np.full((9_000, 2), 4), np.zeros((3, 9_000, 2)), np.random.default_rng(0))
+    assert np.bincount(moves.vectors[:, 0])[3:] / 9_000 == pytest.approx([1 / 3] * 3, abs=0.02)
+    assert (moves.vectors[:, 0] == moves.vectors[:, 1]).all()
+    assert (moves.allowed.sum(axis=0) == [3, 1]).all()
 
 
 def test_an_episode_ends_when_enough_of_its_knobs_stay():
@@ -77,25 +105,26 @@ def test_an_episode_ends_when_enough_of_its_knobs_stay():
     space = Space([option_knob("only", [7]), option_knob("short", [0, 1]), option_knob("long", list(range(6)))])
     begin = np.array([[0, 1, 2], [0, 0, 4], [0, 1, 5]])
     live = np.ones(3, dtype=bool)
-    strict = roll_out(space, UP, begin, live, 9, 1.0, np.random.default_rng(0))
+    strict = roll_out(Steps(space), UP, begin, live, 9, 1.0, np.random.default_rng(0))
     assert strict.live.sum(axis=0).tolist() == [4, 2, 1]
     assert (strict.vectors[-1] == [0, 1, 5]).all()
-    lax = roll_out(space, UP, begin, live, 9, 0.5, np.random.default_rng(0))
+    lax = roll_out(Steps(space), UP, begin, live, 9, 0.5, np.random.default_rng(0))
     assert lax.live.sum(axis=0).tolist() == [1, 2, 1]
-    assert roll_out(space, STAY, begin, live, 9, None, np.random.default_rng(0)).live.shape == (9, 3)
+    assert roll_out(Steps(space), STAY, begin, live, 9, None, np.random.default_rng(0)).live.shape == (9, 3)
 
 
 def test_episodes_that_ended_before_stand_still():
-    rollout = roll_out(line(50), UP, np.zeros((2, 1), int), np.array([True, False]), 4, None, np.random.default_rng(0))
+    steps, begin = Steps(line(50)), np.zeros((2, 1), int)
+    rollout = roll_out(steps, UP, begin, np.array([True, False]), 4, None, np.random.default_rng(0))
     assert rollout.vectors[-1].tolist() == [[4], [0]]
-    nobody = roll_out(line(50), UP, np.zeros((2, 1), int), np.zeros(2, dtype=bool), 4, None, np.random.default_rng(0))
+    nobody = roll_out(steps, UP, begin, np.zeros(2, dtype=bool), 4, None, np.random.default_rng(0))
     assert nobody.live.shape == (0, 2) and nobody.vectors.shape == (1, 2, 1)
 
 
 def test_one_step_changes_a_knob_by_one():
     space = line(50, 8)
     rollout = roll_out(
-        space, UNIFORM, np.full((16, 8), 25), np.ones(16, dtype=bool), 20, None, np.random.default_rng(0)
+        Steps(space), UNIFORM, np.full((16, 8), 25), np.ones(16, dtype=bool), 20, None, np.random.default_rng(0)
     )
     shares = np.bincount(rollout.actions.ravel()) / rollout.actions.size
     assert shares == pytest.approx([1 / 3] * 3, abs=0.03)

@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from anole.search.explore.ppo import MAPPO, PPO
+from anole.search.explore.ppo import steps as steps_module
+from anole.search.explore.ppo.networks import log_probabilities
 from anole.search.explore.ppo.rollout import roll_out
+from anole.search.explore.ppo.steps import Steps
 from anole.search.explore.ppo.update import Batch, Learner, explained_variance, judge, losses
 from anole.space import Constraint, Space, option_knob
 
@@ -32,7 +35,9 @@ def rolled(space, settings, n_steps=20, seed=0, converged_share=None):
     rng = np.random.default_rng(seed)
     learner = Learner(settings, space, rng)
     begin = space.sample(32, rng)
-    rollout = roll_out(space, learner.policy, begin, np.ones(len(begin), dtype=bool), n_steps, converged_share, rng)
+    rollout = roll_out(
+        Steps(space), learner.policy, begin, np.ones(len(begin), dtype=bool), n_steps, converged_share, rng
+    )
     return learner, rollout, rollout.vectors[1:].sum(axis=-1) / 12
 
 
@@ -42,7 +47,7 @@ def test_the_first_minibatch_is_on_policy(space, settings):
     learner, *done = rolled(space, settings)
     learner.learn(learner.batch(*done))  # the policy is no longer uniform
     rng = np.random.default_rng(1)
-    rollout = roll_out(space, learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, 0.75, rng)
+    rollout = roll_out(Steps(space), learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, 0.75, rng)
     batch = learner.batch(rollout, rollout.vectors[1:].sum(axis=-1) / 12)
     first = batch.rows(torch.arange(0, len(batch.states), 7))
     log_probs, _ = judge(learner.networks, first)
@@ -86,7 +91,7 @@ def test_learns_which_way_is_up_and_what_it_is_worth(space):
     learner, rng = Learner(PPO(), space, np.random.default_rng(0)), np.random.default_rng(0)
     figures, heights = [], []
     for _ in range(40):
-        rollout = roll_out(space, learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, None, rng)
+        rollout = roll_out(Steps(space), learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, None, rng)
         rewards = rollout.vectors[1:].sum(axis=-1) / 12
         heights.append(rewards[-1].mean())
         figures.append(learner.learn(learner.batch(rollout, rewards)))
@@ -112,8 +117,7 @@ def test_the_ratio_counts_no_further_than_the_clip():
     batch = learner.batch(rollout, rewards)
     far = Batch(**{**vars(batch), "log_probs": batch.log_probs - 1})
     figures = losses(learner.networks, far, 0.3)
-    weights = (batch.advantages - batch.advantages.mean()) / batch.advantages.std(correction=0)
-    expected = -torch.where(weights > 0, 1.3 * weights, math.e * weights).mean()
+    expected = -torch.where(batch.weights > 0, 1.3 * batch.weights, math.e * batch.weights).mean()
     assert float(figures["policy_loss"].detach()) == pytest.approx(float(expected), abs=1e-5)
     assert float(figures["clip_fraction"]) == 1
     assert float(figures["approx_kl"]) == pytest.approx(math.e - 2, abs=1e-5)
@@ -125,3 +129,84 @@ def test_explained_variance():
     assert explained_variance(torch.zeros(3), returns) == 0
     assert explained_variance(torch.tensor([3.0, 2.0, 1.0]), returns) == -3
     assert explained_variance(returns, torch.ones(3)) == 0
+
+
+@pytest.fixture
+def narrow():
+    """A space in which most joint moves are invalid, and the knobs of two agents must move together."""
+    return Space(
+        [
+            option_knob("a", list(range(6)), agent="one"),
+            option_knob("b", list(range(6)), agent="two"),
+            option_knob("c", list(range(4)), agent="one"),
+        ],
+        [
+            Constraint("too far apart", lambda columns: np.abs(columns["a"] - columns["b"]) < 2),
+            Constraint("too much", lambda columns: columns["a"] + columns["c"] < 6),
+        ],
+    )
+
+
+def shares_and_claims(space, n=40_000):
+    """Returns for each joint move from one config how often it is made, and how often the policy says it is."""
+    learner = Learner(MAPPO(), space, np.random.default_rng(0))
+    with torch.no_grad():
+        for parameter in learner.networks.parameters():
+            parameter.add_(0.7 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    begin = np.tile([3, 3, 2], (n, 1))
+    live = np.ones(n, dtype=bool)
+    rollout = roll_out(Steps(space), learner.policy, begin, live, 1, None, np.random.default_rng(1))
+    claimed = learner.batch(rollout, np.zeros((1, n))).log_probs.sum(dim=-1).exp().double().numpy()
+    _, first, counts = np.unique(space.indices(rollout.vectors[1]), return_index=True, return_counts=True)
+    return counts / n, claimed[first]
+
+
+def test_moves_are_made_as_often_as_the_policy_says(narrow):
+    """The training is on-policy: what is counted agrees with the probabilities whose ratios the update takes."""
+    shares, claims = shares_and_claims(narrow)
+    assert len(shares) > 5
+    np.testing.assert_allclose(shares, claims, atol=0.01)
+    assert claims.sum() == pytest.approx(1, abs=0.01)
+
+
+def test_moves_that_are_drawn_until_they_are_valid_are_made_more_often(narrow, monkeypatch):
+    """This is why conditional masks are better, and what the test above is able to see."""
+    monkeypatch.setattr(steps_module, "_ENUMERABLE", 0)
+    shares, claims = shares_and_claims(narrow)
+    assert claims.sum() < 0.9 and np.abs(shares - claims).max() > 0.05
+
+
+def test_only_the_value_is_learned_from_a_stay_that_nobody_chose(narrow, monkeypatch):
+    monkeypatch.setattr(steps_module, "_ENUMERABLE", 0)
+    learner, rollout, rewards = rolled(narrow, MAPPO())
+    batch = learner.batch(rollout, rewards)
+    forced = batch.chosen == 0
+    assert 0.01 < forced.float().mean() < 0.9
+    assert (batch.actions[forced] == 1).all()
+    mine, theirs = losses(learner.networks, batch, 0.2), losses(learner.networks, batch.rows(~forced), 0.2)
+    for name in ("policy_loss", "entropy"):
+        torch.testing.assert_close(mine[name], theirs[name])
+    assert not torch.isclose(mine["value_loss"], theirs["value_loss"])
+    weights = batch.weights[~forced]
+    assert (float(weights.mean()), float(weights.std(correction=0))) == pytest.approx((0, 1), abs=1e-3)
+    for name in ("policy_loss", "entropy", "approx_kl", "clip_fraction"):
+        assert float(losses(learner.networks, batch.rows(forced), 0.2)[name].detach()) == 0
+
+
+def test_an_agent_learns_as_it_would_alone(space):
+    """The number of agents does not change how much entropy weighs beside an agent's own objective."""
+    settings = MAPPO()
+    learner, rollout, rewards = rolled(space, settings)
+    batch = learner.batch(rollout, rewards)
+    figures = losses(learner.networks, batch, settings.clip)
+    (figures["policy_loss"] - settings.entropy_coefficient * figures["entropy"]).backward()
+    for agent, (knobs, policy) in enumerate(zip(learner.networks.agents, learner.networks.policies, strict=True)):
+        together = [parameter.grad.clone() for parameter in policy.parameters()]
+        policy.zero_grad()
+        log_probs = log_probabilities(learner.networks.logits(batch.states), batch.allowed.transpose(0, 1))[..., knobs]
+        own = log_probs.gather(0, batch.actions[None, :, knobs])[0].sum(dim=-1)
+        gain = ((own - batch.log_probs[:, agent]).exp() * batch.weights).mean()
+        entropy = -(log_probs.exp() * log_probs).sum(dim=(0, 2)).mean()
+        (-gain - settings.entropy_coefficient * entropy).backward()
+        for parameter, gradient in zip(policy.parameters(), together, strict=True):
+            torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)

@@ -27,8 +27,10 @@ class Episodes:
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
             RELEASE's code; null lets every episode take all steps.
         n_minibatches: the number of minibatches in every epoch.
+        normalized_values: whether the critic learns returns in units of their own mean and deviation, as in MAPPO.
         n_candidates: number of the best configs that are proposed; null for all configs of all episodes, the
             papers' S_Theta.
+        version: what the same settings propose; runs of version 1 trained on moves that no policy had chosen.
     """
 
     n_episodes: Annotated[int, Range(1, 4096)] = 128
@@ -44,7 +46,9 @@ class Episodes:
     clip: Annotated[float, Range(0, 1)] = 0.3
     value_coefficient: Annotated[float, Range(0)] = 1.0
     entropy_coefficient: Annotated[float, Range(0)] = 0.1
+    normalized_values: bool = False
     n_candidates: Annotated[int, Range(1)] | None = None
+    version: Literal[2] = 2
 
     def networks(self, space: Space, generator: torch.Generator) -> Networks:
         """Returns new policies and a critic for a space."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from anole.search.explore.frontier import Frontier
 from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.rollout import Rollout, roll_out
+from anole.search.explore.ppo.steps import Steps
 from anole.search.explore.random import draw
 from anole.search.roles import Candidates, History, Surrogate
 from anole.space.space import Space, Vectors
@@ -31,6 +32,7 @@ class PPOExplorer:
     def __init__(self, settings: Episodes, space: Space) -> None:
         self.settings, self.space = settings, space
         self._learner: Learner | None = None
+        self._steps: Steps | None = None
         self._last: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
@@ -46,24 +48,28 @@ class PPOExplorer:
         settings = self.settings
         if self._learner is None:
             self._learner = Learner(settings, self.space, rng)
+        if self._steps is None:
+            self._steps = Steps(self.space)
         frontier = Frontier(surrogate, history, settings.n_candidates or self.space.size)
         vectors = self._begin(history, rng)
         frontier.score(vectors)
         live = np.ones(len(vectors), dtype=bool)
         lengths = np.zeros(len(vectors), dtype=np.int64)
-        n_steps, updates = 0, defaultdict[str, list[float]](list)
+        n_steps, n_forced, updates = 0, 0, defaultdict[str, list[float]](list)
         while live.any() and n_steps < settings.n_steps and not self._is_known(frontier):
             horizon = min(settings.horizon, settings.n_steps - n_steps)
-            rollout = roll_out(self.space, self._learner.policy, vectors, live, horizon, settings.converged_share, rng)
+            rollout = roll_out(self._steps, self._learner.policy, vectors, live, horizon, settings.converged_share, rng)
             for name, value in self._learner.learn(self._learner.batch(rollout, _rewards(frontier, rollout))).items():
                 updates[name].append(value)
             vectors, live = rollout.vectors[-1], rollout.live[-1] & ~rollout.ended[-1]
             lengths += rollout.live.sum(axis=0)
             n_steps += len(rollout.live)
+            n_forced += int((rollout.live & ~rollout.chosen).sum())
         self._last = vectors
         found = frontier.candidates(
             steps=n_steps,
             episode_steps=float(lengths.mean()),
+            forced_share=n_forced / max(float(lengths.sum()), 1.0),
             updates=len(updates["policy_loss"]),
             **{name: float(np.mean(values)) for name, values in updates.items() if values},
         )

@@ -8,13 +8,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.space.space import Space, Vectors
+from anole.search.explore.ppo.steps import Steps
+from anole.space.space import Vectors
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """From states, shape (n, n_knobs), to the logits of decrement, stay and increment, shape (3, n, n_knobs)."""
 
 _DRAWS = 4
-"""Joint moves drawn at once for each episode; the first valid one is taken."""
+"""Joint moves drawn at once for each episode where some may be invalid; the first valid one is taken."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """One joint move of n episodes.
+
+    Attributes:
+        vectors: the index vectors after the move, shape (n, n_knobs).
+        allowed: the steps between which each knob's was drawn, shape (3, n, n_knobs).
+        chosen: whether the policy chose the move, shape (n,); an episode that drew no valid one stays where it is.
+    """
+
+    vectors: Vectors
+    allowed: NDArray[np.bool_]
+    chosen: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -25,11 +41,15 @@ class Rollout:
         vectors: index vectors before each step and after the last, shape (n_steps + 1, n_episodes, n_knobs).
         live: which episodes took part in a step, shape (n_steps, n_episodes); the others stand still.
         ended: which episodes ended with a step, shape (n_steps, n_episodes).
+        allowed: the steps between which each knob's was drawn, shape (n_steps, 3, n_episodes, n_knobs).
+        chosen: whether the policy chose the move, shape (n_steps, n_episodes).
     """
 
     vectors: NDArray[np.int64]
     live: NDArray[np.bool_]
     ended: NDArray[np.bool_]
+    allowed: NDArray[np.bool_]
+    chosen: NDArray[np.bool_]
 
     @property
     def actions(self) -> NDArray[np.int64]:
@@ -38,7 +58,7 @@ class Rollout:
 
 
 def roll_out(
-    space: Space,
+    steps: Steps,
     policy: Policy,
     vectors: Vectors,
     live: NDArray[np.bool_],
@@ -52,7 +72,7 @@ def roll_out(
     RELEASE's code, which also counts knobs that push against a boundary: here the action mask makes them stay.
 
     Args:
-        space: the space that the agents walk.
+        steps: the steps that the space allows.
         policy: the policy.
         vectors: current configs of the episodes, shape (n_episodes, n_knobs).
         live: which episodes still walk, shape (n_episodes,).
@@ -61,53 +81,77 @@ def roll_out(
             ends none.
         rng: source of randomness.
     """
-    movable = space.cardinalities > 1
+    movable = steps.space.cardinalities > 1
     path = [vectors]
     lives: list[NDArray[np.bool_]] = []
     ends: list[NDArray[np.bool_]] = []
+    moves: list[Moves] = []
     while live.any() and len(lives) < n_steps:
-        moved, drawn = move(space, vectors, policy(space.normalized(vectors)), rng)
-        moved = np.where(live[:, None], moved, vectors)
+        drawn = move(steps, vectors, policy(steps.space.normalized(vectors)), rng)
+        moved = np.where(live[:, None], drawn.vectors, vectors)
         ended = np.zeros_like(live)
         if converged_share is not None and movable.any():
             # An episode that drew no valid move did not choose to stay.
             staying = (moved == vectors)[:, movable].mean(axis=1)
-            ended = live & drawn & (staying >= converged_share)
+            ended = live & drawn.chosen & (staying >= converged_share)
         path.append(moved)
         lives.append(live)
         ends.append(ended)
+        moves.append(drawn)
         vectors, live = moved, live & ~ended
     shape = (len(lives), len(vectors))
-    return Rollout(np.array(path), np.array(lives).reshape(shape), np.array(ends, dtype=bool).reshape(shape))
+    return Rollout(
+        np.array(path),
+        np.array(lives, dtype=bool).reshape(shape),
+        np.array(ends, dtype=bool).reshape(shape),
+        np.array([drawn.allowed for drawn in moves], dtype=bool).reshape(len(moves), 3, *vectors.shape),
+        np.array([drawn.chosen for drawn in moves], dtype=bool).reshape(shape),
+    )
 
 
-def allowed(space: Space, vectors: Vectors) -> NDArray[np.bool_]:
-    """Returns which actions keep every knob within its bounds, shape (3, n, n_knobs)."""
-    return np.stack([vectors > 0, np.ones_like(vectors, dtype=bool), vectors < space.cardinalities - 1])
+def move(steps: Steps, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator) -> Moves:
+    """Draws a joint move for each episode.
 
-
-def move(
-    space: Space, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator
-) -> tuple[Vectors, NDArray[np.bool_]]:
-    """Draws a joint move for each episode until it is valid.
+    Where the space knows which steps can be completed, knobs draw theirs one after the other, and every move is valid.
+    Elsewhere a joint move is drawn up to `_DRAWS` times, until it is.
 
     Args:
-        space: the space that the agents walk.
+        steps: the steps that the space allows.
         vectors: current configs of the episodes, shape (n_episodes, n_knobs).
         logits: the logits of the three actions of every knob, shape (3, n_episodes, n_knobs).
         rng: source of randomness.
-
-    Returns:
-        The next configs of the episodes, shape (n_episodes, n_knobs), and which episodes drew a valid move, shape
-        (n_episodes,); the others stay where they are.
     """
-    n_episodes, n_knobs = vectors.shape
-    masked = np.where(allowed(space, vectors), logits, -np.inf)
+    if steps.space.constraints and steps.complete:
+        return _one_by_one(steps, vectors, logits, rng)
+    allowed = steps.within_bounds(vectors)
+    n_draws = 1 if steps.complete else _DRAWS
+    moved = vectors + _drawn(allowed, logits, rng.random((n_draws, *vectors.shape)))
+    valid = steps.space.valid(moved.reshape(-1, vectors.shape[1])).reshape(n_draws, len(vectors))
+    chosen: NDArray[np.bool_] = np.any(valid, axis=0)
+    first_valid = moved[np.argmax(valid, axis=0), np.arange(len(vectors))]
+    return Moves(np.where(chosen[:, None], first_valid, vectors), allowed, chosen)
+
+
+def _one_by_one(steps: Steps, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator) -> Moves:
+    """Draws the knobs' steps in turn, each between those that the later knobs can complete to a valid config."""
+    moved = vectors.copy()
+    allowed = np.empty(logits.shape, dtype=bool)
+    shares = rng.random(vectors.shape)
+    for knob in range(vectors.shape[1]):
+        allowed[:, :, knob] = steps.allowed(moved, knob)
+        moved[:, knob] += _drawn(allowed[:, :, knob], logits[:, :, knob], shares[:, knob])
+    return Moves(moved, allowed, np.ones(len(vectors), dtype=bool))
+
+
+def _drawn(allowed: NDArray[np.bool_], logits: NDArray[np.float32], shares: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Returns steps of -1, 0 or 1, which uniform shares of the total weight select.
+
+    Args:
+        allowed: which steps may be drawn, shape (3, ...).
+        logits: their logits, of the same shape.
+        shares: from 0 to 1, a shape that broadcasts with (...).
+    """
+    masked = np.where(allowed, logits, -np.inf)
     down, stay, up = np.exp(masked - masked.max(axis=0))
-    n_draws = _DRAWS if space.constraints else 1
-    thresholds = rng.random((n_draws, n_episodes, n_knobs)) * (down + stay + up)
-    moved = vectors + (thresholds >= down + stay) - (thresholds < down)
-    valid = space.valid(moved.reshape(-1, n_knobs)).reshape(n_draws, n_episodes)
-    drawn: NDArray[np.bool_] = np.any(valid, axis=0)
-    first_valid = moved[np.argmax(valid, axis=0), np.arange(n_episodes)]
-    return np.where(drawn[:, None], first_valid, vectors), drawn
+    thresholds = shares * (down + stay + up)
+    return np.asarray((thresholds >= down + stay).astype(np.int64) - (thresholds < down))

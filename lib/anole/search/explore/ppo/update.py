@@ -14,7 +14,8 @@ from anole.search.explore.ppo.adam import Adam
 from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.gae import advantages
 from anole.search.explore.ppo.networks import Networks, log_probabilities
-from anole.search.explore.ppo.rollout import Rollout, allowed
+from anole.search.explore.ppo.rollout import Rollout
+from anole.search.explore.ppo.scale import Scale
 from anole.space.space import Space
 
 
@@ -26,22 +27,21 @@ class Batch:
         states: shape (n, n_knobs).
         actions: the actions taken, 0, 1 or 2 for every knob, shape (n, n_knobs).
         allowed: the allowed actions of each knob, shape (n, 3, n_knobs).
+        chosen: 1 where the policy chose the actions, else 0, shape (n,); the policy learns only from these.
         log_probs: the log-probability of each agent's joint action when it was taken, shape (n, n_agents).
         values: the critic's values of the states when they were left, shape (n,).
-        advantages: shape (n,).
+        returns: the estimated returns, shape (n,), to which the values are fitted.
+        weights: the advantages of the chosen actions with mean 0 and deviation 1, shape (n,).
     """
 
     states: Tensor
     actions: Tensor
     allowed: Tensor
+    chosen: Tensor
     log_probs: Tensor
     values: Tensor
-    advantages: Tensor
-
-    @property
-    def returns(self) -> Tensor:
-        """The estimated returns, shape (n,), to which the values are fitted."""
-        return self.values + self.advantages
+    returns: Tensor
+    weights: Tensor
 
     def rows(self, rows: Tensor) -> Batch:
         """Returns some of the steps."""
@@ -63,6 +63,7 @@ class Learner:
         self.settings, self.space = settings, space
         self._generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         self.networks = settings.networks(space, self._generator)
+        self._scale = Scale(fixed=not settings.normalized_values)
         self._optimizer = Adam(self.networks.parameters(), settings.learning_rate)
 
     @torch.inference_mode()
@@ -74,7 +75,8 @@ class Learner:
     @torch.inference_mode()
     def values(self, states: NDArray[np.float32]) -> NDArray[np.float64]:
         """Returns the critic's values, shape (n,), of states of shape (n, n_knobs)."""
-        values: NDArray[np.float64] = self.networks.values(torch.from_numpy(states)).double().numpy()
+        predicted = self.networks.values(torch.from_numpy(states))
+        values: NDArray[np.float64] = self._scale.restored(predicted.double()).numpy()
         return values
 
     @torch.no_grad()
@@ -86,24 +88,28 @@ class Learner:
             rewards: the rewards of the configs that were reached, shape (n_steps, n_episodes).
         """
         settings, live = self.settings, rollout.live
-        states = torch.from_numpy(self.space.normalized(rollout.vectors))
-        values = self.networks.values(states.flatten(0, 1)).view(states.shape[:2]).double().numpy()
+        states = self.space.normalized(rollout.vectors)
+        values = self.values(states.reshape(-1, states.shape[-1])).reshape(states.shape[:2])
         # Scaled, so that the value of a config at which a search rests is the config's score.
         scaled = (1 - settings.discount) * rewards
-        estimates = advantages(scaled, values, rollout.ended, settings.discount, settings.gae_lambda)
+        estimates = advantages(scaled, values, rollout.ended, settings.discount, settings.gae_lambda)[live]
+        values, chosen = values[:-1][live], rollout.chosen[live]
         batch = Batch(
-            states=states[:-1][torch.from_numpy(live)],
+            states=torch.from_numpy(states[:-1][live]),
             actions=torch.from_numpy(rollout.actions[live]),
-            allowed=torch.from_numpy(allowed(self.space, rollout.vectors[:-1][live])).transpose(0, 1).contiguous(),
+            allowed=torch.from_numpy(rollout.allowed.transpose(0, 2, 1, 3)[live]),
+            chosen=torch.from_numpy(chosen).float(),
             log_probs=torch.empty(0),
-            values=torch.from_numpy(values[:-1][live]).float(),
-            advantages=torch.from_numpy(estimates[live]).float(),
+            values=torch.from_numpy(values).float(),
+            returns=torch.from_numpy(values + estimates).float(),
+            weights=torch.from_numpy(standardized(estimates, chosen)).float(),
         )
         log_probs, _ = judge(self.networks, batch)
         return replace(batch, log_probs=log_probs)
 
     def learn(self, batch: Batch) -> dict[str, float]:
         """Runs the epochs of one update and returns their mean statistics."""
+        self._scale.update(batch.returns)
         figures = [self._step(batch.rows(rows)) for rows in self._minibatches(len(batch.states))]
         means = {name: float(torch.stack([figure[name] for figure in figures]).mean()) for name in figures[0]}
         return means | {"explained_variance": explained_variance(batch.values, batch.returns)}
@@ -117,7 +123,8 @@ class Learner:
     def _step(self, batch: Batch) -> Mapping[str, Tensor]:
         """Takes one gradient step and returns its statistics."""
         settings = self.settings
-        figures = losses(self.networks, batch, settings.clip)
+        targets = self._scale.normalized(batch.returns)
+        figures = losses(self.networks, replace(batch, returns=targets), settings.clip)
         loss = (
             figures["policy_loss"]
             + settings.value_coefficient * figures["value_loss"]
@@ -139,7 +146,8 @@ def judge(networks: Networks, batch: Batch) -> tuple[Tensor, Tensor]:
 def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
     """Returns the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
 
-    Every agent's ratio is clipped separately, as in MAPPO; with one agent this is PPO.
+    Every agent's ratio is clipped separately, as in MAPPO; with one agent this is PPO. Agents share no weights, so that
+    the sum of their objectives trains each of them as the optimizer of its own would, whatever their number.
 
     Args:
         networks: the networks to train.
@@ -149,17 +157,29 @@ def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
     log_probs, entropies = judge(networks, batch)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
-    weights = (batch.advantages - batch.advantages.mean()) / (batch.advantages.std(correction=0) + 1e-8)
-    weights = weights[:, None]
+    weights = batch.weights[:, None]
     clipped = ratio.clamp(1 - clip, 1 + clip)
-    values = networks.values(batch.states)
+    gains = torch.minimum(ratio * weights, clipped * weights).sum(dim=-1)
+    n_chosen = batch.chosen.sum().clamp(min=1)
+
+    def mean(figures: Tensor) -> Tensor:
+        return (figures * batch.chosen).sum() / n_chosen
+
     return {
-        "policy_loss": -torch.minimum(ratio * weights, clipped * weights).mean(),
-        "value_loss": (values - batch.returns).square().mean(),
-        "entropy": entropies.mean(),
-        "approx_kl": (ratio - 1 - log_ratio).detach().mean(),
-        "clip_fraction": (ratio != clipped).float().mean(),
+        "policy_loss": -mean(gains),
+        "value_loss": (networks.values(batch.states) - batch.returns).square().mean(),
+        "entropy": mean(entropies),
+        "approx_kl": mean((ratio - 1 - log_ratio).detach().mean(dim=-1)),
+        "clip_fraction": mean((ratio != clipped).float().mean(dim=-1)),
     }
+
+
+def standardized(advantages: NDArray[np.float64], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Returns advantages whose mean is 0 and whose deviation is 1 over the chosen actions, shape (n,)."""
+    if not chosen.any():
+        return np.zeros_like(advantages)
+    known = advantages[chosen]
+    return np.asarray((advantages - known.mean()) / (known.std() + 1e-8))
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:

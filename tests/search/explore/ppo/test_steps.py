@@ -1,0 +1,72 @@
+"""Which steps of a knob the later knobs can complete to a valid config."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anole.search.explore.ppo import steps as steps_module
+from anole.search.explore.ppo.steps import Steps
+from anole.space import Constraint, Space, option_knob, union
+
+
+def space_of(cardinalities, constraints=()):
+    return Space([option_knob(f"k{knob}", list(range(n))) for knob, n in enumerate(cardinalities)], constraints)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2**32 - 1), st.floats(0.05, 0.9))
+def test_a_step_is_allowed_if_and_only_if_later_steps_complete_it(cardinalities, seed, valid_share):
+    rng, n_knobs = np.random.default_rng(seed), len(cardinalities)
+    holds = rng.random(cardinalities) < valid_share
+    rule = Constraint("drawn", lambda columns: holds[tuple(columns[f"k{knob}"] for knob in range(n_knobs))])
+    space = space_of(cardinalities, [rule])
+    steps, knob = Steps(space), int(rng.integers(n_knobs))
+    vector = rng.integers(cardinalities)
+
+    def is_completable(step):
+        moves = np.array([[0] * knob + [step, *later] for later in product((-1, 0, 1), repeat=n_knobs - 1 - knob)])
+        ends = vector + moves
+        inside = ends[((ends >= 0) & (ends < space.cardinalities)).all(axis=1)]
+        return bool(space.valid(inside).any())
+
+    assert steps.complete
+    assert steps.allowed(vector[None], knob)[:, 0].tolist() == [is_completable(step) for step in (-1, 0, 1)]
+
+
+def test_without_constraints_only_the_ends_count():
+    steps = Steps(space_of([2**12, 2**12, 1]))
+    vectors = np.array([[0, 2**12 - 1, 0], [5, 6, 0]])
+    assert steps.complete
+    bounds = steps.within_bounds(vectors)
+    assert bounds[:, 0].tolist() == [[False, True, False], [True, True, True], [True, False, False]]
+    for knob in range(3):
+        np.testing.assert_array_equal(steps.allowed(vectors, knob), bounds[:, :, knob])
+
+
+def test_a_large_space_with_constraints_knows_only_the_ends(monkeypatch):
+    odd = Constraint("even", lambda c: c["k0"] % 2 == 1)
+    assert not Steps(space_of([2**11, 2**11], [odd])).complete
+    monkeypatch.setattr(steps_module, "_ENUMERABLE", 3)
+    assert not Steps(space_of([2, 2], [odd])).complete
+    assert Steps(space_of([3, 1], [odd])).complete
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 1 << 14])
+def test_algorithms_have_constraints_of_their_own(at_once, monkeypatch):
+    """A knob without an effect may have any value."""
+    monkeypatch.setattr(steps_module, "_AT_ONCE", at_once)
+    never = Constraint("never more than 0", lambda c: c["a"] == 0)
+    space = union({"one": space_of([3]), "two": Space([option_knob("a", [0, 1, 2])], [never])})
+    names = [knob.name for knob in space.knobs]
+    steps = Steps(space)
+    place = {name: names.index(name) for name in ("algorithm", "a")}
+    vector = np.zeros((1, len(names)), dtype=np.int64)
+    vector[0, place["algorithm"]] = 1
+    assert steps.allowed(vector, place["a"])[2, 0] == (place["a"] < place["algorithm"])
+    vector[0, place["algorithm"]] = 0
+    assert steps.allowed(vector, place["a"])[2, 0]
