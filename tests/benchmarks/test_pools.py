@@ -6,9 +6,12 @@ import csv
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from pools import COLUMNS
 
 
+@pytest.mark.slow
 def test_builds_are_compared_with_the_same_on_tvms_threads(benchmark: Callable[..., Any]) -> None:
     run = benchmark("pools", "net", "elsewhere", "--processes", "1", "--rounds", "1")
     (row,) = csv.DictReader(run.stdout.splitlines())

@@ -6,9 +6,12 @@ import csv
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from throughput import COLUMNS
 
 
+@pytest.mark.slow
 def test_instances_and_pairs_of_builds_are_compared(benchmark: Callable[..., Any]) -> None:
     short = ("--rounds", "1", "--turn", "0", "--instances", "2")
     run = benchmark("throughput", "net", "--rivals", "onnxruntime", *short)

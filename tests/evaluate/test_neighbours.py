@@ -16,8 +16,9 @@ from anole.errors import AnoleError
 from anole.evaluate.neighbours import busy_neighbours
 
 SCRIPT = """
-import time
+import signal, time
 from anole.evaluate.neighbours import busy_neighbours
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
 with busy_neighbours(2) as ids:
     print(*ids, flush=True)
     time.sleep(60)
