@@ -38,7 +38,7 @@ class Steps:
 
     def within_bounds(self, vectors: Vectors) -> NDArray[np.bool_]:
         """Returns which steps keep each knob within its bounds, shape (3, n, n_knobs)."""
-        return np.stack([vectors > 0, np.ones_like(vectors, dtype=bool), vectors < self.space.cardinalities - 1])
+        return _within(vectors, self.space.cardinalities)
 
     def allowed(self, vectors: Vectors, knob: int) -> NDArray[np.bool_]:
         """Returns which steps one knob may take, shape (3, n).
@@ -48,12 +48,16 @@ class Steps:
                 (n, n_knobs).
             knob: the knob's position.
         """
-        values = vectors[:, knob]
-        bounded = np.stack([values > 0, np.ones(len(values), dtype=bool), values < self.space.cardinalities[knob] - 1])
+        bounded = _within(vectors[:, knob], self.space.cardinalities[knob])
         if self._completable is None:
             return bounded
         places = vectors @ self._strides + np.array([[-1], [0], [1]]) * self._strides[knob]
         return bounded & self._completable[knob].take(np.where(bounded, places, 0))
+
+
+def _within(values: NDArray[np.int64], cardinalities: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
+    """Returns which steps stay within the knobs' values, shape (3, *values.shape)."""
+    return np.stack([values > 0, np.ones_like(values, dtype=bool), values < cardinalities - 1])
 
 
 def _completable(space: Space) -> list[NDArray[np.bool_]] | None:
