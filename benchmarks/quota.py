@@ -115,21 +115,19 @@ def limited_group(processors: float) -> Iterator[Path]:
         AnoleError: control groups cannot be made here.
     """
     first_version = (GROUPS / "cpu").is_dir()
-    group = Path(tempfile.mktemp(prefix="anole-quota-", dir=GROUPS / "cpu" if first_version else GROUPS))
     quota_us = round(processors * PERIOD_US)
-    try:
-        group.mkdir()
-        if first_version:
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(quota_us))
-        else:
-            (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
-    except OSError as error:
-        raise AnoleError(f"{group}: a control group cannot be made here: {error.strerror}") from error
-    try:
+    limits: dict[str, object] = {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": quota_us}
+    if not first_version:
+        limits = {"cpu.max": f"{quota_us} {PERIOD_US}"}
+    with ExitStack() as made:
+        try:
+            group = Path(tempfile.mkdtemp(prefix="anole-quota-", dir=GROUPS / "cpu" if first_version else GROUPS))
+            made.callback(group.rmdir)
+            for name, limit in limits.items():
+                (group / name).write_text(str(limit))
+        except OSError as error:
+            raise AnoleError(f"{error.filename}: a control group cannot be made here: {error.strerror}") from error
         yield group
-    finally:
-        group.rmdir()
 
 
 if __name__ == "__main__":
