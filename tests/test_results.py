@@ -165,6 +165,21 @@ def test_the_page_of_shared_machines_is_its_report(monkeypatch: pytest.MonkeyPat
     assert not [line for table, name in TABLES for line in table(rows(name)) if line not in page]
 
 
+@pytest.mark.parametrize(
+    "page", [HOME / "README.md", RESULTS / "README.md", RESULTS / "shared.md"], ids=lambda page: page.parent.name
+)
+def test_means_beside_neighbours_are_those_of_their_file(page: Path) -> None:
+    one, two, four = (
+        times(
+            statistics.geometric_mean(
+                float(row["p50_speedup"]) for row in rows("load_latency.csv", engine="onnxruntime", neighbours=count)
+            )
+        )
+        for count in "124"
+    )
+    assert f"{one}, {two} and {four}" in " ".join(page.read_text().split())
+
+
 def lines_of(page: str) -> list[list[str]]:
     """Returns the cells of every line of a page's tables."""
     return [cells(line) for line in (RESULTS / page).read_text().splitlines() if line.startswith("|")]
