@@ -98,6 +98,12 @@ def test_locked_configs_are_told_tuned_or_not(net: Any) -> None:
     assert built[1].reason == "it is locked to a config that was not tuned"
 
 
+def test_a_recorded_config_of_no_run_is_not_called_tuned(net: Any) -> None:
+    (match, *_) = match_tasks(manifest(net), net.tasks, receipt(net, 0, run_key=""), net.target)
+    assert (match.built.matched, match.built.run_key) == ("default", None)
+    assert match.built.config == next(iter(receipt(net, 0).values())).config
+
+
 def test_a_locked_config_has_the_order_of_its_space(net: Any) -> None:
     ((key, tuned),) = receipt(net, 0).items()
     backwards = dict(reversed(tuned.config.items()))

@@ -145,14 +145,11 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
                 "entry, and the build has what its records say"
             )
         # Builds hold configs, and have the same bytes only if the knobs have the order in which they were before.
-        return _locked(match, receipt, space.config(space.vector(receipt.config)))
+        match = replace(match, locked=True)
+        receipt = replace(receipt, config=space.config(space.vector(receipt.config)))
     if broken is not None:
         return match.untuned(f"its tuned config does not fit: {broken}", default)
-    return replace(match, config=receipt.config, run_key=receipt.run_key, latency_s=receipt.latency_s)
-
-
-def _locked(match: Match, receipt: LockedReceipt, config: Config) -> Match:
-    locked = replace(match, config=config, latency_s=receipt.latency_s, locked=True)
     if not receipt.run_key:
-        return replace(locked, reason="it is locked to a config that was not tuned")
-    return replace(locked, run_key=receipt.run_key)
+        reason = "it is locked to a config that was not tuned" if match.locked else "its config was not tuned"
+        return replace(match, config=receipt.config, latency_s=receipt.latency_s, reason=reason)
+    return replace(match, config=receipt.config, run_key=receipt.run_key, latency_s=receipt.latency_s)
