@@ -39,7 +39,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "autotvm": {"preset": "autotvm"},
     "chameleon": {"preset": "chameleon"},
     "dcoc": {"preset": "dcoc"},
-    "anole": {"preset": "anole", "warm_start": False},
+    "anole": {"preset": "anole", "min_gain": None, "warm_start": False},
     # DCOC's additions, part by part; MAPPO+CS is DCOC itself, and PPO+AS is Chameleon, which chooses its own batch
     # size.
     "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},

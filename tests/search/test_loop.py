@@ -14,6 +14,7 @@ from anole.errors import ConfigError
 from anole.keys import canonical_json
 from anole.record import Measurement, Status
 from anole.search.explore.guided_annealing import GuidedAnnealing
+from anole.search.gain import expected_gain
 from anole.search.loop import tune
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.roles import Examples
@@ -402,16 +403,16 @@ def test_a_search_that_goes_on_by_steps_is_the_one_that_went_in_one_go(bowl, set
     assert outcome(search.trials) == outcome(whole)
 
 
-def test_the_expected_gain_is_what_past_iterations_saved_the_last_weighing_most(bowl):
+def test_the_gain_is_expected_from_the_trials_of_whole_batches(bowl):
     search = Search(Subject(bowl.space, bowl.flop, "task"), BRISK["random"], seed=0)
     assert search.expected_gain == 1.0
-    expected, best_s = 1.0, None
     for n_trials in range(6, 60, 6):
         tune(search, bowl.measure, n_trials)
-        now_s = min((t.measurement.latency_s for t in search.trials if t.measurement.latency_s), default=None)
-        gain = 0.0 if now_s is None else 1.0 if best_s is None else 1.0 - now_s / best_s
-        expected, best_s = 0.5 * expected + 0.5 * gain, now_s
-        assert search.expected_gain == pytest.approx(expected)
+        gflops = np.array([trial.gflops or 0.0 for trial in search.trials])
+        gain = search.expected_gain
+        assert gain == pytest.approx(expected_gain(gflops, [0.0] * n_trials, 6))
+        tune(search, bowl.measure, n_trials + 3)
+        assert search.expected_gain == gain
 
 
 def test_a_search_stops_when_little_is_to_be_gained_and_says_so(bowl, caplog):
@@ -426,6 +427,17 @@ def test_a_search_stops_when_little_is_to_be_gained_and_says_so(bowl, caplog):
     assert again.fresh == [] and again.best == session.best
     cut = Session(bowl, settings, 600, recorded=session.trials[:20]).run()
     assert outcome(cut.trials) == outcome(session.trials)
+
+
+def test_a_search_stops_after_its_most_iterations_and_a_cut_one_ends_alike(bowl):
+    settings = replace(BRISK["autotvm"], max_iterations=3)
+    session = Session(bowl, settings, 600).run()
+    assert len(session.trials) == 18 and {trial.iteration for trial in session.trials} == {0, 1, 2}
+    cut = Session(bowl, settings, 14).run()
+    resumed = Session(bowl, settings, 600, recorded=cut.trials).run()
+    assert outcome(resumed.trials) == outcome(session.trials)
+    free = Session(bowl, BRISK["autotvm"], 18).run()
+    assert outcome(free.trials) == outcome(session.trials)
 
 
 def test_what_never_works_is_given_up_where_gain_is_asked_for(bowl):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -37,8 +38,9 @@ def table(name: str) -> Table:
 
 @cache
 def gap(name: str, preset: str, seeds: range, n_trials: int) -> float:
-    """The mean gap in what a search minimises, which is a latency over its worth."""
-    runs = (replay(table(name), PRESETS[preset], n_trials, seed) for seed in seeds)
+    """The mean gap in what a search minimises, which is a latency over its worth, after equally many trials."""
+    settings = replace(PRESETS[preset], min_gain=None)
+    runs = (replay(table(name), settings, n_trials, seed) for seed in seeds)
     costs_s = (table(name).costs_s[table(name).rows([trial.config for trial in run.trials])] for run in runs)
     return float(np.mean([log_gap(costs.tolist(), table(name).least_cost_s, FASTEST) for costs in costs_s]))
 

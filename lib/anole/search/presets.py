@@ -53,13 +53,14 @@ PRESETS = {
             BoostedTrees(max_depth=6, learning_rate=0.1),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
             batch=16,
+            min_gain=0.01,
             warm_start=True,
         ),
     )
 }
 """Every preset by its name."""
 
-_OWN = ("batch", "n_confirm", "min_gain", "warm_start")
+_OWN = ("batch", "n_confirm", "min_gain", "warm_start", "max_iterations")
 
 
 def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
@@ -67,8 +68,9 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 
     Args:
         plain: ``preset`` and its overrides: a part as its name (``explorer: random``) or as a mapping of
-            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch``, ``n_confirm``, ``min_gain`` and
-            ``warm_start``. Other settings keep the preset's value, or have the default if the part differs.
+            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch``, ``n_confirm``, ``min_gain``,
+            ``warm_start`` and ``max_iterations``. Other settings keep the preset's value, or have the default if the
+            part differs.
         path: the YAML path of `plain` in models.yaml.
 
     Raises:

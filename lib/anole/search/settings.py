@@ -61,9 +61,10 @@ class TunerSettings:
         preset: name of the preset that the settings are based on.
         batch: trials per iteration of the loop.
         n_confirm: number of the fastest configs that are measured again at the end.
-        min_gain: the search stops when the next iteration is expected to save less than this share of the best
-            latency; null never stops before the budget is spent.
+        min_gain: the search stops when the next batch is expected to save less than this share of the best latency;
+            null never stops before the budget is spent.
         warm_start: whether to learn first from the trials of similar tasks on the same target.
+        max_iterations: the search stops after this many iterations (the papers' iteration_opt); null never does.
     """
 
     preset: str
@@ -75,9 +76,13 @@ class TunerSettings:
     n_confirm: Annotated[int, Range(0, 64)] = 16
     min_gain: Annotated[float, Range(0, 1)] | None = None
     warm_start: bool = False
+    max_iterations: Annotated[int, Range(1)] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all settings as plain values; they are stored with a run and are part of its key."""
+        """Returns all settings as plain values; they are stored with a run and are part of its key.
+
+        A setting that is newer than recorded runs is left out where it changes nothing, so that their keys hold.
+        """
         parts = {
             "explorer": self.explorer,
             "sampler": self.sampler,
@@ -86,6 +91,8 @@ class TunerSettings:
         }
         plain = {role: {"name": part.name, **asdict(part)} for role, part in parts.items()}
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in parts}
+        if self.max_iterations is None:
+            del own["max_iterations"]
         return {**own, **plain}
 
 

@@ -13,16 +13,15 @@ import numpy as np
 
 from anole.keys import derive_seed
 from anole.record import Config, Measurement, Trial, utc_now
+from anole.search.gain import expected_gain
 from anole.search.roles import Candidates, Examples, History
 from anole.search.settings import TunerSettings
 from anole.search.surrogate.blind import Blind
+from anole.search.ties import relative_error
 from anole.space.space import Space, Vectors
 
 _LED_SHARE = 0.5
 """Share of the first batch chosen with the prior of similar tasks; the explorer proposes the rest without it."""
-
-_GAIN_MEMORY = 0.5
-"""The weight of the previous expectation in the expected gain."""
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +78,7 @@ class Search:
         batch: the configs of the present iteration; None between two iterations.
         iteration: the number of the latest iteration; -1 before the first.
         log: figures of the latest iteration's search.
-        expected_gain: the share of the best latency that the next iteration is expected to save: a weighted mean over
-            past iterations, in which the latest weighs as much as all before it. It starts at 1.
+        expected_gain: the share of the best latency that the next batch is expected to save; 1 before the first.
         exhausted: whether the explorer had nothing more to propose.
     """
 
@@ -96,6 +94,7 @@ class Search:
         self._recorded = sorted(recorded, key=lambda trial: trial.number)
         self._numbers = itertools.count(self._recorded[-1].number + 1 if self._recorded else 0)
         self._history = History(subject.space, subject.flop, subject.prior)
+        self._errors: list[float] = []
         self._explorer = settings.explorer.start(subject.space)
         self._sampler = settings.sampler.start(subject.space)
         self._surrogate = settings.surrogate.start(subject.space)
@@ -108,8 +107,10 @@ class Search:
 
     @property
     def done(self) -> bool:
-        """Whether no further trials are useful."""
-        return self.exhausted or self.converged
+        """Whether no further trials are useful, or allowed."""
+        most = self.settings.max_iterations
+        is_last = most is not None and self.batch is None and self.iteration + 1 >= most
+        return self.exhausted or self.converged or is_last
 
     def start_clock(self) -> None:
         """Continues the run's elapsed seconds from those of its last trial."""
@@ -182,14 +183,13 @@ class Search:
         """
         if self.batch is None or len(self.batch.pending):
             return
-        before = self._history.best_gflops
         self._history.add(self.batch.vectors, [trial.measurement for trial in self.batch.trials])
-        after = self._history.best_gflops
-        gain = 1.0 - before / after if after else 0.0
-        self.expected_gain = _GAIN_MEMORY * self.expected_gain + (1.0 - _GAIN_MEMORY) * gain
+        self._errors += [relative_error(trial.measurement) for trial in self.batch.trials]
+        self.expected_gain = expected_gain(self._history.gflops, self._errors, self.settings.batch)
         self.batch = None
         if self.converged:
-            logger.info("converged after %d trials", len(self.trials))
+            n, gain = len(self.trials), self.expected_gain
+            logger.info("converged after %d trials: the next %d may save %.1f %%", n, self.settings.batch, 100 * gain)
 
     def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
         """Returns the index vectors that are not in `others`."""

@@ -1,0 +1,149 @@
+"""An experiment: jobs that each add lines to one file, and that are continued where an earlier call stopped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anole.files import write_atomically
+
+Job = tuple[str, ...]
+"""What to run: one text for each of an experiment's keys."""
+Row = Mapping[str, Any]
+
+TOLD_EVERY_S = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Jobs and how each of them is run.
+
+    Attributes:
+        name: the experiment's name, which its file has, too.
+        keys: the columns that name a job. The last one is the version of what is run, so that a line made by an older
+            version is made again.
+        columns: the other columns.
+        jobs: returns all jobs, the most important ones first, so that whatever time there is gives a whole comparison.
+        run: runs a job and returns its lines, without the keys; it is called in another process.
+        is_timed: whether it takes times, so that nothing else may run meanwhile.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    jobs: Callable[[], Iterable[Job]]
+    run: Callable[[Job], Sequence[Row]]
+    is_timed: bool = False
+
+
+@dataclass
+class Progress:
+    """Tells once a minute how far an experiment is.
+
+    Attributes:
+        name: the experiment's name.
+        n_done: jobs that are done, those of earlier calls included.
+        n_jobs: all jobs.
+    """
+
+    name: str
+    n_done: int
+    n_jobs: int
+    _began_s: float = field(default_factory=time.monotonic)
+    _told_s: float = field(default_factory=time.monotonic)
+    _fresh: int = 0
+
+    def advance(self) -> None:
+        """Counts one more job."""
+        self.n_done += 1
+        self._fresh += 1
+        if time.monotonic() > self._told_s + TOLD_EVERY_S:
+            self.tell()
+
+    def tell(self) -> None:
+        """Logs the progress, and about how long the rest will take."""
+        self._told_s = time.monotonic()
+        each_s = (self._told_s - self._began_s) / max(1, self._fresh)
+        left = f", about {each_s * (self.n_jobs - self.n_done) / 60:.0f} minutes left" if self._fresh else ""
+        logger.info("%s: %d of %d runs%s", self.name, self.n_done, self.n_jobs, left)
+
+
+def carry_out(experiment: Experiment, path: Path, ends_s: float, processes: int = 1) -> bool:
+    """Runs the jobs that a file lacks until the time is up, and returns whether all are done.
+
+    Each job's lines are added together when it ends, so that an interruption loses only the jobs that ran.
+
+    Args:
+        experiment: what to run.
+        path: its file, which is made if it is missing. Lines of other versions are removed.
+        ends_s: no job is started after this time of the monotonic clock.
+        processes: jobs at once; one where times are taken.
+    """
+    jobs = list(dict.fromkeys(experiment.jobs()))
+    done = _keep(experiment, path, set(jobs))
+    missing = [job for job in jobs if job not in done]
+    progress = Progress(experiment.name, len(jobs) - len(missing), len(jobs))
+    progress.tell()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        for job, rows in _finished(experiment, missing, ends_s, 1 if experiment.is_timed else processes):
+            file.write(_lines(experiment, [dict(zip(experiment.keys, job, strict=True)) | dict(row) for row in rows]))
+            file.flush()
+            progress.advance()
+    progress.tell()
+    return progress.n_done == progress.n_jobs
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Returns the lines of an experiment's file; none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
+    """Removes the lines that belong to no job, writes the head of the file, and returns the jobs that have lines."""
+    names = [*experiment.keys, *experiment.columns]
+    rows = read_rows(path)
+    kept = [row for row in rows if list(row) == names and _job(experiment, row) in jobs]
+    if len(kept) < len(rows):
+        logger.info("%s: %d lines are of other versions and are made again", experiment.name, len(rows) - len(kept))
+    if len(kept) < len(rows) or not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, ",".join(names) + "\r\n" + _lines(experiment, kept))
+    return {_job(experiment, row) for row in kept}
+
+
+def _job(experiment: Experiment, row: Mapping[str, str]) -> Job:
+    return tuple(row[key] for key in experiment.keys)
+
+
+def _lines(experiment: Experiment, rows: Iterable[Row]) -> str:
+    text = io.StringIO()
+    csv.DictWriter(text, [*experiment.keys, *experiment.columns]).writerows(rows)
+    return text.getvalue()
+
+
+def _finished(
+    experiment: Experiment, jobs: Sequence[Job], ends_s: float, processes: int
+) -> Iterator[tuple[Job, Sequence[Row]]]:
+    """Runs jobs in other processes and yields each with its lines as soon as it is done."""
+    waiting = iter(jobs)
+    running: dict[Future[Sequence[Row]], Job] = {}
+    with ProcessPoolExecutor(processes) as pool:
+        while True:
+            while len(running) < processes and time.monotonic() < ends_s and (job := next(waiting, None)) is not None:
+                running[pool.submit(experiment.run, job)] = job
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()

@@ -1,0 +1,79 @@
+"""Experiments are continued where they stopped, and lines of other versions are made again."""
+
+from __future__ import annotations
+
+import csv
+import time
+
+import pytest
+from experiment import Experiment, carry_out, read_rows
+
+FOREVER = float("inf")
+
+
+def square(job):
+    if job[0] == "3":
+        raise ValueError("three is not squared")
+    return [{"square": int(job[0]) ** 2}, {"square": -(int(job[0]) ** 2)}]
+
+
+def slow(job):
+    time.sleep(0.3)
+    return [{"square": 0}]
+
+
+def of(numbers, version="1", run=square, **options):
+    return Experiment(
+        "squares",
+        ("number", "version"),
+        ("square",),
+        lambda: [(str(number), version) for number in numbers],
+        run,
+        **options,
+    )
+
+
+def found(path):
+    return sorted((row["number"], int(row["square"])) for row in read_rows(path))
+
+
+def test_each_job_adds_its_lines_once(tmp_path):
+    path = tmp_path / "results/squares.csv"
+    assert carry_out(of([1, 2, 2]), path, FOREVER, processes=2)
+    assert found(path) == [("1", -1), ("1", 1), ("2", -4), ("2", 4)]
+    before = path.read_bytes()
+    assert carry_out(of([1, 2]), path, FOREVER)
+    assert path.read_bytes() == before
+    assert carry_out(of([1, 2, 4]), path, FOREVER)
+    assert path.read_bytes().startswith(before) and len(found(path)) == 6
+
+
+def test_lines_of_another_version_are_made_again(tmp_path, caplog):
+    caplog.set_level("INFO")
+    path = tmp_path / "squares.csv"
+    carry_out(of([1, 2]), path, FOREVER)
+    assert carry_out(of([2], version="2"), path, FOREVER)
+    assert [(row["number"], row["version"]) for row in read_rows(path)] == [("2", "2")] * 2
+    assert "4 lines are of other versions" in caplog.text
+
+
+def test_a_job_that_fails_loses_no_lines_of_others(tmp_path):
+    path = tmp_path / "squares.csv"
+    with pytest.raises(ValueError, match="three"):
+        carry_out(of([1, 2, 3, 4]), path, FOREVER)
+    assert found(path) == [("1", -1), ("1", 1), ("2", -4), ("2", 4)]
+
+
+def test_no_job_starts_when_the_time_is_up(tmp_path):
+    path = tmp_path / "squares.csv"
+    assert not carry_out(of(range(50), run=slow), path, time.monotonic() + 0.5)
+    assert 1 <= len(read_rows(path)) < 50
+    assert not carry_out(of(range(50), run=slow), path, time.monotonic())
+    with path.open(newline="") as file:
+        assert next(csv.reader(file)) == ["number", "version", "square"]
+
+
+def test_what_takes_times_runs_alone(tmp_path):
+    began_s = time.monotonic()
+    carry_out(of(range(3), run=slow, is_timed=True), tmp_path / "squares.csv", FOREVER, processes=3)
+    assert time.monotonic() - began_s >= 0.9
