@@ -6,6 +6,7 @@ import csv
 import time
 
 import pytest
+
 from experiment import Experiment, carry_out, read_rows
 
 FOREVER = float("inf")

@@ -17,7 +17,7 @@ def expected_gain(gflops: NDArray[np.float64], errors: Sequence[float], n_next: 
 
     The logarithms of the best of many speeds lie as if their upper tail were exponential, whatever they are drawn from
     (Pickands 1975). Its scale $\sigma$ is how far the fastest are above the next one, in the mean (Hill 1975). The best
-    of $n + m$ draws is then expected $\sigma \ln((n + m) / n)$ above the best of $n$. A search whose trials become better
+    of $n + m$ draws is then expected $\sigma \ln((n + m) / n)$ above that of $n$. A search whose trials become better
     stretches its own tail, and one that has found a new kind of config has a long tail. The spread that the noise of
     measuring explains is not expected to save anything.
 

@@ -1,0 +1,50 @@
+"""Runs every experiment on the search methods until the time is up; running it again continues.
+
+    python benchmarks/bench_search.py --minutes 60
+    python benchmarks/bench_search.py --experiments tables --processes 2
+
+Each experiment has a file in ``docs/results/data/search``, to which every run adds its lines when it ends. A line that an
+older version of a tuner made is removed and made again. `benchmarks/claims.py` makes the pages from these files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from pathlib import Path
+
+from anole.host.machine import available_cores
+from experiment import Experiment, carry_out
+from protocol import chosen
+from search_networks import TIMING, TUNING
+from search_tables import TABLES
+
+FOLDER = Path("docs/results/data/search")
+
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (TABLES, TUNING, TIMING)}
+"""All experiments in the order in which they run. What takes no times goes first: the rest wants an idle machine."""
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Carries out what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--experiments", default="", help="comma-separated; all by default")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
+    parser.add_argument("--processes", type=int, default=available_cores(), help="runs at once that take no times")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    ends_s = time.monotonic() + 60 * arguments.minutes
+    for name in chosen(arguments.experiments, EXPERIMENTS):
+        path = arguments.folder / f"{name}.csv"
+        if not carry_out(EXPERIMENTS[name], path, ends_s, arguments.processes):
+            logger.info("the time is up; running again continues here: %s", name)
+            return
+    logger.info("all experiments are complete")
+
+
+if __name__ == "__main__":
+    main()
