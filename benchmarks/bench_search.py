@@ -3,8 +3,8 @@
     python benchmarks/bench_search.py --minutes 60
     python benchmarks/bench_search.py --experiments tables --processes 2
 
-Each experiment has a file in ``docs/results/data/search``, to which every run adds its lines when it ends. A line that an
-older version of a tuner made is removed and made again. `benchmarks/claims.py` makes the pages from these files.
+Each experiment has a file in ``docs/results/data/search``, to which every run adds its lines when it ends. A line that
+an older version of a tuner made is removed and made again. `benchmarks/claims.py` makes the pages from these files.
 """
 
 from __future__ import annotations

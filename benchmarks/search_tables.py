@@ -1,0 +1,106 @@
+"""The experiment on exact tables: every search method on whole spaces of the accelerator, whose optimum is known.
+
+Nothing is measured and nothing is noise, so that other work on the machine makes no difference: seconds are those of
+the processor. A run ends after 1000 trials, which are the papers' 16 iterations of 64.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.keys import content_key
+from anole.search.loop import TUNER_VERSION
+from anole.search.presets import read_tuner
+from anole.testing.tables import Replay, replay
+from experiment import Experiment, Job, Row
+from protocol import TABLE_VARIANTS
+from vta_tables import buffer_table, buffer_table_path, buffer_tables
+
+TRIALS, SEEDS, ITERATIONS = 1000, 30, 16
+CHECKPOINTS = (16, 64, 128, 192, 256, 384, 512, 768, 1000)
+GAPS = (0.05, 0.01, 0.0)
+"""Relative extra costs over the optimum; a run is timed until it reaches each of them."""
+
+
+def jobs() -> Iterator[Job]:
+    """Yields layer, variant, seed and version; seeds are the outer loop, so that few of them compare everything."""
+    names = list(buffer_tables())
+    for seed in range(SEEDS):
+        for layer in names:
+            for variant in TABLE_VARIANTS:
+                yield layer, variant, str(seed), _version(layer, variant)
+
+
+def run(job: Job) -> Sequence[Row]:
+    """Replays a search on a table."""
+    layer, variant, seed, _ = job
+    table, costs_s = buffer_table(layer), _costs_s(layer)
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    found = replay(table, read_tuner(TABLE_VARIANTS[variant]), TRIALS, int(seed))
+    cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
+    rows = table.rows([trial.config for trial in found.trials])
+    gaps = np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1
+    return [{**_figures(found, gaps), **_reached(found, gaps, cpu_share)}]
+
+
+def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
+    """Returns what a search found, and the effort of its iterations."""
+    sizes = Counter(trial.iteration for trial in found.trials)
+    at_iterations = sum(sizes[iteration] for iteration in range(ITERATIONS))
+    logs = list(found.iterations.values())
+    return {
+        "trials": len(found.trials),
+        "iterations": len(sizes),
+        "batches": " ".join(str(sizes[iteration]) for iteration in sorted(sizes)),
+        **{f"gap_at_{n}": f"{gaps[min(n, len(gaps)) - 1]:.5f}" for n in CHECKPOINTS},
+        "trials_at_16_iterations": at_iterations,
+        "gap_at_16_iterations": f"{gaps[at_iterations - 1]:.5f}",
+        **{name: _median([log[name] for log in logs if name in log]) for name in ("steps", "converged_at", "queries")},
+    }
+
+
+def _reached(found: Replay, gaps: NDArray[np.float64], cpu_share: float) -> Row:
+    """Returns the trials and the seconds of searching after which each gap was reached; empty if it never was."""
+    row: dict[str, str] = {"search_s": f"{cpu_share * found.trials[-1].elapsed_s:.3f}"}
+    for gap in GAPS:
+        first = next(iter(np.flatnonzero(gaps <= gap + 1e-9)), None)
+        row[f"trials_to_{gap:.0%}"] = "" if first is None else str(first + 1)
+        row[f"search_s_to_{gap:.0%}"] = "" if first is None else f"{cpu_share * found.trials[first].elapsed_s:.3f}"
+    return row
+
+
+def _median(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):g}" if values else ""
+
+
+@cache
+def _costs_s(layer: str) -> NDArray[np.float64]:
+    """Returns the cost in seconds of every valid config of a layer, shape (n_valid,); infinity for failures."""
+    return np.nan_to_num(buffer_table(layer).costs_s, nan=np.inf, posinf=np.inf)
+
+
+@cache
+def _version(layer: str, variant: str) -> str:
+    """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
+    table = buffer_table_path(layer).read_bytes().hex()
+    return content_key([table, read_tuner(TABLE_VARIANTS[variant]).to_json(), TUNER_VERSION, TRIALS])[:12]
+
+
+TABLES = Experiment(
+    "tables",
+    ("layer", "variant", "seed", "version"),
+    (
+        *("trials", "iterations", "batches", *(f"gap_at_{n}" for n in CHECKPOINTS)),
+        *("trials_at_16_iterations", "gap_at_16_iterations", "steps", "converged_at", "queries", "search_s"),
+        *(f"{what}_to_{gap:.0%}" for gap in GAPS for what in ("trials", "search_s")),
+    ),
+    jobs,
+    run,
+)
