@@ -145,6 +145,13 @@ def test_converged_episodes_end_the_search_early(formula):
     assert lengths[0.5]["steps"] < 60
 
 
+def test_no_episode_ends_before_its_least_number_of_steps(formula):
+    """RELEASE's code looks for convergence only after 129 steps; here they end amid the second of three rollouts."""
+    history, oracle = bowl_oracle(formula)
+    explorer = replace(BRIEF, converged_share=0.0, min_steps=31).start(history.space)
+    assert explorer.propose(oracle, history, np.random.default_rng(0)).log["steps"] == 32
+
+
 def test_where_episodes_begin(formula):
     history, oracle = bowl_oracle(formula)
     n_best = BRIEF.n_episodes // 2
