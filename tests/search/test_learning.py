@@ -28,7 +28,7 @@ EXPLORERS: Mapping[str, Mapping[str, Any]] = {
     "chameleon": {"n_trials": 160, "explorer": {}},
     "dcoc": {"n_trials": 32, "explorer": {"n_steps": 250}},
 }
-"""Presets whose explorer learns, with a budget of two searches; of `release`, whose episodes end early, eight."""
+"""Presets whose explorer learns, with a budget of two searches; of `chameleon`, whose episodes end early, eight."""
 
 SURROGATES: Mapping[str, Any] = {
     "autotvm": {"learning_rate": 0},
