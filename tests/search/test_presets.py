@@ -102,6 +102,7 @@ def test_dcoc_trains_with_the_constants_of_mappo():
     assert (explorer.learning_rate, explorer.n_epochs, explorer.n_minibatches) == (7e-4, 10, 1)
     assert (explorer.clip, explorer.entropy_coefficient, explorer.normalized_values) == (0.2, 0.01, True)
     assert (explorer.discount, explorer.gae_lambda) == (0.9, 0.99), "Chameleon's"
+    assert (explorer.observes, explorer.critic) == ("all", "actions"), "algorithm 1, line 6, and equation 1"
 
 
 def test_parts_that_changed_have_runs_of_their_own():
