@@ -50,7 +50,7 @@ def test_autotvm_is_what_was_published():
             "patience": 20,
             "recall_at": 64,
         },
-        "evaluator": {"name": "fixed", "number": 4, "repeats": 3},
+        "evaluator": {"name": "fixed", "number": 4, "repeats": 3, "max_s": None},
         "batch": 64,
         "n_confirm": 16,
         "min_gain": None,
