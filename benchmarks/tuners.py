@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--variants", default="", help="comma-separated; all by default")
     parser.add_argument("--seeds", default="0,1,2", help="comma-separated")
     parser.add_argument("--trials", type=int, default=192)
+    parser.add_argument("--step", type=int, default=None, help="trials between two looks at the clock; all by default")
     parser.add_argument("--reference-trials", type=int, default=0, help=f"raise {BASELINE} to this many trials")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     add_place(parser)
@@ -63,18 +64,29 @@ def main() -> None:
     for seed in map(int, arguments.seeds.split(",")):
         for layer in layers:
             for variant in variants:
-                if time.monotonic() > ends_s:
+                n_trials = max(arguments.trials, arguments.reference_trials if variant == BASELINE else 0)
+                if not run(place, layer, variant, seed, n_trials, arguments.step or n_trials, ends_s):
                     logger.info("the time is up; running again continues here: %s, %s, seed %d", layer, variant, seed)
                     confirm(place, layer)
                     return
-                logger.info("%s, %s, seed %d", layer, variant, seed)
-                n_trials = max(arguments.trials, arguments.reference_trials if variant == BASELINE else 0)
-                settings = settings_of(variant, _sizes_for(place, layer, variant, seed, n_trials))
-                receipt = place.folder / f"receipts/{layer}/{variant}/{seed}.json"
-                tune_task(
-                    _task_file(place, layer), settings, seed, n_trials, _shards_dir(place, settings, seed), receipt
-                )
             confirm(place, layer, ends_s)
+
+
+def run(place: Place, layer: str, variant: str, seed: int, n_trials: int, step: int, ends_s: float) -> bool:
+    """Runs a variant, or what its run still lacks, and returns whether there was time for all of it."""
+    settings = settings_of(variant, _sizes_for(place, layer, variant, seed, n_trials))
+    receipt = place.folder / f"receipts/{layer}/{variant}/{seed}.json"
+    for until in levels(n_trials, step):
+        if time.monotonic() > ends_s:
+            return False
+        logger.info("%s, %s, seed %d: %d trials", layer, variant, seed, until)
+        tune_task(_task_file(place, layer), settings, seed, until, _shards_dir(place, settings, seed), receipt)
+    return True
+
+
+def levels(n_trials: int, step: int) -> list[int]:
+    """Returns the budgets up to which a run is tuned, one after another: multiples of `step`, and all trials."""
+    return [*range(step, n_trials, step), n_trials]
 
 
 def settings_of(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:

@@ -1,4 +1,4 @@
-"""The variants: that all are tuners, that controls differ in their samplers alone, and who decides in what order."""
+"""The variants: that all are tuners, and that controls differ in their samplers alone; how far a run goes at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from protocol import VARIANTS, chosen, sized_as, tuner_of
+from tuners import levels
 
 CONTROLS = [variant for variant in VARIANTS if sized_as(variant)]
 
@@ -41,3 +42,8 @@ def test_adatunes_four_schemes_differ_in_one_part_each() -> None:
 def test_chameleons_baseline_chooses_by_score_alone() -> None:
     sampler, explorer = tuner_of("SA+greedy").sampler, tuner_of("SA+greedy").explorer
     assert sampler.diversity_ratio is None and explorer.n_candidates == explorer.patience_over == 64
+
+
+def test_a_run_looks_at_the_clock_every_few_trials() -> None:
+    assert levels(320, 64) == [64, 128, 192, 256, 320]
+    assert levels(100, 64) == [64, 100] and levels(64, 64) == [64] and levels(64, 192) == [64]
