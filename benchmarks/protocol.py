@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from anole.project.hardware import describe_target
-from anole.search.presets import PRESETS
+from anole.search.presets import PRESETS, read_tuner
+from anole.search.settings import TunerSettings
 from anole.spec.entries import TargetSpec
 from anole.targets import get_target
 from anole.task import Conv2d, Task
+from anole.testing.controls import SizedAmongBest, SizedGreedy
 
 SAME = (1, 1, 1, 1)
 LAYERS = {
@@ -28,6 +30,14 @@ LAYERS = {
 }
 
 BASELINE = "autotvm"
+SA = {"name": "annealing", "n_candidates": 64}
+SA_32 = {"name": "annealing", "n_candidates": 64, "patience_over": 32}
+GREEDY = {"name": "greedy", "diversity_ratio": None}
+DE = {"name": "fixed", "number": 500, "repeats": 1, "max_s": 5.0}
+CONTROLS: Mapping[str, SizedGreedy | SizedAmongBest] = {
+    "greedy": SizedGreedy(diversity_ratio=None),
+    "top 64": SizedAmongBest(n_best=64),
+}
 VARIANTS: dict[str, Mapping[str, Any]] = {
     # `anole` and its variants go on where nothing is to be gained, so that all are compared after equally many trials.
     **{preset: {"preset": preset, "min_gain": None} for preset in PRESETS if preset != "dcoc"},
@@ -48,17 +58,51 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
         "surrogate": {"max_depth": 3, "learning_rate": 0.3},
         "warm_start": False,
     },
-    # Chameleon's additions to AutoTVM, part by part; the last variant is Chameleon itself, and therefore the same run.
+    # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM as its code is set, without diversity;
+    # with it (figure 8), a choice is made among twice as many candidates. "PPO+AS" is Chameleon itself: the same run.
+    "SA+greedy": {"preset": "autotvm", "explorer": {"n_candidates": 64}, "sampler": GREEDY},
     "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
-    "SA+AS": {"preset": "chameleon", "explorer": "annealing"},
-    "PPO+greedy": {"preset": "chameleon", "sampler": "greedy"},
+    "SA+diverse": {"preset": "autotvm"},
+    "SA+AS": {"preset": "chameleon", "explorer": SA},
+    "PPO+greedy": {"preset": "chameleon", "sampler": GREEDY},
+    "PPO+diverse": {"preset": "chameleon", "explorer": {"n_candidates": 128}, "sampler": "greedy"},
     "PPO+AS": {"preset": "chameleon"},
-    # AdaTune's additions; the last variant is AdaTune itself, and therefore the same run.
-    "RFEI+SA+fixed": {"preset": "adatune", "explorer": "annealing", "sampler": "greedy", "evaluator": "fixed"},
+    # Controls: the same explorer, in batches of the sizes of another variant's run, of the same layer and seed.
+    "SA+greedy sizes of AS": {"preset": "chameleon", "explorer": SA, "control": ("greedy", "SA+AS")},
+    "SA+top 64 sizes of AS": {"preset": "chameleon", "explorer": SA, "control": ("top 64", "SA+AS")},
+    "PPO+greedy sizes of AS": {"preset": "chameleon", "control": ("greedy", "PPO+AS")},
+    "PPO+top 64 sizes of AS": {"preset": "chameleon", "control": ("top 64", "PPO+AS")},
+    # AdaTune's additions, all in batches of 32; the last variant is AdaTune itself, and therefore the same run. DE is
+    # its baseline's evaluator, of 500 runs and at most as many seconds as AdaTune's own.
+    "XGB+SA+DE": {"preset": "autotvm", "explorer": SA_32, "evaluator": DE, "batch": 32},
+    "RFEI+SA+DE": {"preset": "adatune", "explorer": SA_32, "sampler": "greedy", "evaluator": DE},
+    "RFEI+CSA+DE": {"preset": "adatune", "evaluator": DE},
+    "RFEI+SA+fixed": {"preset": "adatune", "explorer": SA_32, "sampler": "greedy", "evaluator": "fixed"},
     "RFEI+CSA+fixed": {"preset": "adatune", "evaluator": "fixed"},
+    "RFEI+CSA+CV jackknife": {"preset": "adatune", "surrogate": {"spread": "jackknife"}},
     "RFEI+CSA+CV": {"preset": "adatune"},
 }
-"""All tuners to compare, in the format of `anole.search.presets.read_tuner`."""
+"""All tuners to compare, in the format of `anole.search.presets.read_tuner`; a control also names a sampler and the
+variant whose batch sizes it has."""
+
+
+def tuner_of(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
+    """Returns the settings of a variant.
+
+    Args:
+        variant: its name.
+        sizes: for a control, the batch sizes of the run beside which it is.
+    """
+    plain = dict(VARIANTS[variant])
+    if "control" not in plain:
+        return read_tuner(plain)
+    sampler, _ = plain.pop("control")
+    return replace(read_tuner(plain), sampler=replace(CONTROLS[sampler], sizes=tuple(sizes)))
+
+
+def sized_as(variant: str) -> str | None:
+    """Returns the variant whose batch sizes a control has; None if the variant is no control."""
+    return VARIANTS[variant]["control"][1] if "control" in VARIANTS[variant] else None
 
 
 @dataclass(frozen=True)

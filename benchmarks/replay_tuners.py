@@ -14,14 +14,14 @@ import argparse
 import csv
 import statistics
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from anole.search.presets import read_tuner
-from anole.testing.quality import Curve, incumbents, log_gap
+from anole.testing.quality import Curve, batch_sizes, incumbents, log_gap, shares
 from anole.testing.tables import Replay, Table, read_table, replay
-from protocol import VARIANTS, chosen
+from protocol import VARIANTS, chosen, sized_as, tuner_of
 
 TABLES = Path(__file__).parent / "tables"
 CHECKPOINTS = (64, 96, 128, 192, 256)
@@ -31,7 +31,7 @@ COLUMNS = (
     *(f"gap_at_{trials}" for trials in CHECKPOINTS),
     *(f"gap_16_at_{trials}" for trials in CHECKPOINTS),
     *(f"trials_to_{quality:.0%}" for quality in QUALITIES),
-    *("iterations", "search_s", "steps"),
+    *("iterations", "batches", "search_s", "steps"),
 )
 
 
@@ -47,16 +47,27 @@ def main() -> None:
     if arguments.picture:
         draw(list(csv.DictReader(sys.stdin)), arguments.picture)
         return
-    settings = {name: read_tuner(VARIANTS[name]) for name in chosen(arguments.variants, VARIANTS)}
+    variants = chosen(arguments.variants, VARIANTS)
     writer = csv.writer(sys.stdout)
     writer.writerow(COLUMNS)
     for name in chosen(arguments.tables, {path.stem: path for path in sorted(TABLES.glob("*.json"))}):
         table = read_table(TABLES / f"{name}.json")
         for seed in range(arguments.seeds):
-            for variant, tuner in settings.items():
-                run = replay(table, tuner, arguments.trials, seed)
+            for variant, run in runs_of(table, variants, arguments.trials, seed):
                 writer.writerow([name, variant, seed, len(run.trials), *figures(table, run)])
                 sys.stdout.flush()
+
+
+def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> Iterator[tuple[str, Replay]]:
+    """Runs variants on a table; a control runs after the one whose batch sizes it has."""
+    found: dict[str, Replay] = {}
+    for variant in variants:
+        for name in (sized_as(variant), variant):
+            if name is not None and name not in found:
+                other = sized_as(name)
+                sizes = batch_sizes(found[other].trials) if other else ()
+                found[name] = replay(table, tuner_of(name, sizes), n_trials, seed)
+        yield variant, found[variant]
 
 
 def figures(table: Table, run: Replay) -> list[str]:
@@ -73,6 +84,7 @@ def figures(table: Table, run: Replay) -> list[str]:
         *(f"{gap:.4f}" for gap in gaps),
         *("" if found is None else str(found[0]) for found in reached),
         str(len(logs)),
+        shares(batch_sizes(run.trials)),
         f"{statistics.median(log['search_s'] for log in logs):.4f}",
         f"{statistics.median(steps):g}" if steps else "",
     ]

@@ -16,6 +16,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,11 @@ from anole.keys import canonical_json, content_key
 from anole.measure.measurer import Measurer
 from anole.record import Config, Trial
 from anole.search.evaluators.fixed import Fixed
-from anole.search.presets import read_tuner
 from anole.search.settings import TunerSettings
 from anole.store.content import ShardContent, read_shard
-from anole.testing.quality import incumbents
+from anole.testing.quality import batch_sizes, incumbents
 from anole.tune.stage import tune_task
-from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place, chosen
+from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place, chosen, sized_as, tuner_of
 
 FIRST_TRIAL = 16
 RIVALS = 15
@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--variants", default="", help="comma-separated; all by default")
     parser.add_argument("--seeds", default="0,1,2", help="comma-separated")
     parser.add_argument("--trials", type=int, default=192)
+    parser.add_argument("--step", type=int, default=None, help="trials between two looks at the clock; all by default")
     parser.add_argument("--reference-trials", type=int, default=0, help=f"raise {BASELINE} to this many trials")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     add_place(parser)
@@ -56,29 +57,41 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     ends_s = time.monotonic() + 60 * arguments.minutes
     layers = chosen(arguments.layers, LAYERS)
-    tuners = {name: settings_of(name) for name in chosen(arguments.variants, VARIANTS)}
+    variants = chosen(arguments.variants, VARIANTS)
     for module in ("sklearn.ensemble", "torch", "xgboost"):
         # Otherwise the import would count in the time of the first run that needs it.
         import_module(module)
     for seed in map(int, arguments.seeds.split(",")):
         for layer in layers:
-            for variant, settings in tuners.items():
-                if time.monotonic() > ends_s:
+            for variant in variants:
+                n_trials = max(arguments.trials, arguments.reference_trials if variant == BASELINE else 0)
+                if not run(place, layer, variant, seed, n_trials, arguments.step or n_trials, ends_s):
                     logger.info("the time is up; running again continues here: %s, %s, seed %d", layer, variant, seed)
                     confirm(place, layer)
                     return
-                logger.info("%s, %s, seed %d", layer, variant, seed)
-                n_trials = max(arguments.trials, arguments.reference_trials if variant == BASELINE else 0)
-                receipt = place.folder / f"receipts/{layer}/{variant}/{seed}.json"
-                tune_task(
-                    _task_file(place, layer), settings, seed, n_trials, _shards_dir(place, settings, seed), receipt
-                )
             confirm(place, layer, ends_s)
 
 
-def settings_of(variant: str) -> TunerSettings:
-    """Returns the settings of a variant, without confirmation, which this file does itself."""
-    return read_tuner({**VARIANTS[variant], "n_confirm": 0})
+def run(place: Place, layer: str, variant: str, seed: int, n_trials: int, step: int, ends_s: float) -> bool:
+    """Runs a variant, or what its run still lacks, and returns whether there was time for all of it."""
+    settings = settings_of(variant, _sizes_for(place, layer, variant, seed, n_trials))
+    receipt = place.folder / f"receipts/{layer}/{variant}/{seed}.json"
+    for until in levels(n_trials, step):
+        if time.monotonic() > ends_s:
+            return False
+        logger.info("%s, %s, seed %d: %d trials", layer, variant, seed, until)
+        tune_task(_task_file(place, layer), settings, seed, until, _shards_dir(place, settings, seed), receipt)
+    return True
+
+
+def levels(n_trials: int, step: int) -> list[int]:
+    """Returns the budgets up to which a run is tuned, one after another: multiples of `step`, and all trials."""
+    return [*range(step, n_trials, step), n_trials]
+
+
+def settings_of(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
+    """Returns the settings of a variant, without confirmation, which this file does itself; see `tuner_of`."""
+    return replace(tuner_of(variant, sizes), n_confirm=0)
 
 
 def runs_of(place: Place, layer: str) -> Iterator[ShardContent]:
@@ -126,6 +139,21 @@ def read_confirmations(place: Place, layer: str) -> dict[str, Any]:
 
 def _confirmations_path(place: Place, layer: str) -> Path:
     return place.folder / f"confirmations/{place.task_of(layer).key}.json"
+
+
+def _sizes_for(place: Place, layer: str, variant: str, seed: int, n_trials: int) -> list[int]:
+    """Returns the batch sizes for a control, from the run beside which it is; none for other variants.
+
+    Raises:
+        SystemExit: that run has not taken all of its trials.
+    """
+    if (other := sized_as(variant)) is None:
+        return []
+    folder = _shards_dir(place, settings_of(other), seed) / place.task_of(layer).key
+    found = max((read_shard(path).trials for path in folder.glob("*.jsonl")), key=len, default=[])
+    if len(found) < n_trials:
+        raise SystemExit(f"{variant} on {layer} needs a run of {other} with {n_trials} trials")
+    return batch_sizes(found[:n_trials])
 
 
 def _shards_dir(place: Place, settings: TunerSettings, seed: int) -> Path:

@@ -100,12 +100,21 @@ def _variants_of(content: ShardContent) -> list[str]:
     names = []
     for variant in VARIANTS:
         try:
-            settings = settings_of(variant).to_json()
+            settings = settings_of(variant, _sizes_in(content)).to_json()
         except SpecError:
             continue
-        if content.run.settings == settings and content.run.tuner_version == TUNER_VERSION:
+        if (
+            canonical_json(content.run.settings) == canonical_json(settings)
+            and content.run.tuner_version == TUNER_VERSION
+        ):
             names.append(variant)
     return names
+
+
+def _sizes_in(content: ShardContent) -> Sequence[int]:
+    """Returns the batch sizes that a control was given; none for another tuner."""
+    sampler = content.run.settings["sampler"]
+    return tuple(sampler.get("sizes", ()))
 
 
 def _trial_rows(content: ShardContent, ratios: Mapping[str, float | None]) -> Iterable[dict[str, Any]]:

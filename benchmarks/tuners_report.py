@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +119,8 @@ def summarise(rows: Rows, iterations: Rows, own: Curve, autotvm_s: Mapping[int, 
         **{f"quality_at_{n}": own.at_trials(n) for n in CHECKPOINTS},
         **{f"quality_in_autotvm_s_of_{n}": own.at_seconds(autotvm_s.get(n, math.nan)) for n in CHECKPOINTS},
         "iterations": len(used),
+        **_quartiles("batch", Counter(row["iteration"] for row in rows).values()),
+        **_quartiles("repeats", [int(row["repeats"]) for row in rows if row["status"] == "ok"]),
         "search_s": _median(number(row["search_s"]) for row in used),
         "steps": _median(number(row["steps"]) for row in used),
         "queries": _median(number(row["queries"]) for row in used),
@@ -127,6 +129,13 @@ def summarise(rows: Rows, iterations: Rows, own: Curve, autotvm_s: Mapping[int, 
         "build_s": math.fsum(float(row["build_s"]) for row in rows),
     }
     return Summary(own, reached, figures)
+
+
+def _quartiles(name: str, counts: Iterable[int]) -> dict[str, float]:
+    """Returns the quartiles of a run's batch sizes or repeats, which tell whether what is adaptive adapts."""
+    found = list(counts)
+    low, median, high = quartiles(found) if found else (math.nan,) * 3
+    return {f"{name}_lower_quartile": low, f"{name}_median": median, f"{name}_upper_quartile": high}
 
 
 def write_runs(summaries: Mapping[Key, Summary], path: Path) -> None:

@@ -3,9 +3,10 @@
     python benchmarks/whole.py --target cuda --folder docs/results/data/gpu --minutes 9
 
 Writes to the folder: ``doctor.txt`` and ``machine.json``, which describe the machine; ``launches.csv``, whether valid
-configs run; ``tuners*``, the search methods on the layers L1 to L8; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at
-batch 1 against other engines. Intermediate measurements are kept in ``work/`` for the next call: a complete step is not
-repeated, and each call adds trials to the searches until they have all.
+configs run; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1 against other engines, first with their default
+configs and later tuned; ``tuners*``, the search methods on two layers, in depth: a search in batches of 64 is a random
+one until its second batch, and tells nothing before it has had a few. Intermediate measurements are kept in ``work/``
+for the next call: a complete step is not repeated, and each call adds trials to the searches until they have all.
 """
 
 from __future__ import annotations
@@ -40,8 +41,14 @@ HERE = Path(__file__).resolve().parent
 NETWORKS = ("alexnet", "vgg16", "resnet18")
 PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset != "dcoc")
 RIVALS = {"cuda": "torch,torch.compile,untuned", "cpu": "onnxruntime,torch,untuned"}
-STEPS = (64, 192, 512, 1024)
-"""Trials of all layers of a network together; the levels run one after another while there is time."""
+STEPS = (0, 64, 192, 512, 1024)
+"""Trials of all layers of a network together; all networks reach a level before the next one begins."""
+
+LAYERS_COMPARED = "L6,L8"
+"""A 3x3 convolution and a 1x1 one, neither of the slowest; more layers in passing would tell less than two in depth."""
+
+TRIALS, STEP = 320, 64
+"""Trials of each tuner on a layer: five batches of those that have batches of 64, so that four follow a fit."""
 
 SHARES = {"tuners": 0.45, "networks": 0.4}
 """Shares of the given time; the rest is for checking that valid configs run."""
@@ -64,9 +71,11 @@ def main() -> None:
     (folder / "work").mkdir(parents=True, exist_ok=True)
     describe_machine(folder)
     check_launches(folder, target)
+    networks = arguments.networks.split(",")
+    compare_networks(folder, target, networks, STEPS[:1], ends_s=float("inf"))
     compare_tuners(folder, target, SHARES["tuners"] * arguments.minutes)
     ends_s = time.monotonic() + 60 * SHARES["networks"] * arguments.minutes
-    compare_networks(folder, target, arguments.networks.split(","), ends_s)
+    compare_networks(folder, target, networks, STEPS, ends_s)
 
 
 def describe_machine(folder: Path) -> None:
@@ -83,50 +92,55 @@ def check_launches(folder: Path, target: str) -> None:
 
 
 def compare_tuners(folder: Path, target: str, minutes: float) -> None:
-    """Runs every preset on every layer for some minutes, and writes the results."""
+    """Runs every preset on the compared layers for some minutes, and writes the results."""
     place = [*_benchmark("tuners", target), "--folder", str(folder / "work/tuners")]
     compared = ["--variants", PRESETS_COMPARED, "--seeds", "0", "--minutes", f"{minutes:.2f}"]
-    subprocess.run([*place, *compared, "--trials", "64"], check=True)
+    depth = ["--layers", LAYERS_COMPARED, "--trials", str(TRIALS), "--step", str(STEP)]
+    subprocess.run([*place, *compared, *depth], check=True)
     report = [*_benchmark("tuners_report", target), "--folder", str(folder / "work/tuners"), "--results", str(folder)]
     subprocess.run(report, check=True)
 
 
-def compare_networks(folder: Path, target: str, networks: Sequence[str], ends_s: float) -> None:
-    """Tunes the networks to the next levels while there is time, and writes how they compare with other engines."""
+def compare_networks(folder: Path, target: str, networks: Sequence[str], trials: Sequence[int], ends_s: float) -> None:
+    """Tunes the networks to the next levels while there is time, and writes how they compare with other engines.
+
+    Nothing is compared anew that has not been tuned further.
+    """
     project = folder / "work/networks"
     project.mkdir(exist_ok=True)
     with chdir(project):
-        builds = [tuned for network in networks if (tuned := _tune(network, target, ends_s)) is not None]
+        changed = [_tune(network, target, level, ends_s) for level in trials for network in networks]
+        builds = [build for network in networks if ((build := _build(network, target)) / FILE).exists()]
     command = [*_benchmark("networks"), *map(str, builds), "--rivals", RIVALS[target], "--rounds", "20"]
-    if builds:
+    if builds and (any(changed) or not (folder / "networks.csv").exists()):
         _write(folder / "networks.csv", command)
 
 
-def _tune(network: str, target: str, ends_s: float) -> Path | None:
-    """Returns a network's build, tuned with as many trials as there is time for; None if there is no time for any."""
-    built = None
-    for trials in STEPS:
-        pipeline = _pipeline(network, target, trials)
-        (build,) = pipeline.spec.builds.values()
-        folder = Path(build.name).resolve()
-        known = read_build(folder).trials if (folder / FILE).exists() else 0
-        if known >= trials:
-            built = folder
-            continue
-        if time.monotonic() > ends_s:
-            break
-        logger.info("%s: %d trials", network, trials)
-        extract_model(
-            pipeline.spec.models[network], target, pipeline.descriptions[target], pipeline.manifest(build), layout.TASKS
-        )
-        receipts = pipeline.receipts(build)
+def _tune(network: str, target: str, trials: int, ends_s: float) -> bool:
+    """Tunes a network and builds it, unless it has as many trials or the time is up; returns whether it did."""
+    known = read_build(folder).trials if ((folder := _build(network, target)) / FILE).exists() else -1
+    if known >= trials or time.monotonic() > ends_s:
+        return False
+    logger.info("%s: %d trials", network, trials)
+    pipeline = _pipeline(network, target, trials)
+    (build,) = pipeline.spec.builds.values()
+    extract_model(
+        pipeline.spec.models[network], target, pipeline.descriptions[target], pipeline.manifest(build), layout.TASKS
+    )
+    receipts = pipeline.receipts(build)
+    if trials:  # otherwise all layers keep their default configs, and there is no receipt
         tune_model(
             *(pipeline.manifest(build), layout.TASKS, pipeline.tuners[build.name], build.seed, trials),
             *(layout.SHARDS, receipts[0]),
         )
-        compile_network(build.name, pipeline.order(build), pipeline.manifest(build), receipts, folder)
-        built = folder
-    return built
+    compile_network(build.name, pipeline.order(build), pipeline.manifest(build), receipts, folder)
+    return True
+
+
+def _build(network: str, target: str) -> Path:
+    """Returns the folder of a network's build."""
+    (build,) = _pipeline(network, target, 0).spec.builds.values()
+    return Path(build.name).resolve()
 
 
 def _pipeline(network: str, target: str, trials: int) -> Pipeline:

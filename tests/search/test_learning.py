@@ -24,11 +24,11 @@ from anole.testing.oracle import Oracle
 from anole.testing.quality import log_gap
 
 EXPLORERS: Mapping[str, Mapping[str, Any]] = {
-    "release": {"n_trials": 160, "explorer": {}},
-    "chameleon": {"n_trials": 32, "explorer": {"n_steps": 250}},
+    "release": {"n_trials": 32, "explorer": {"n_steps": 250}},
+    "chameleon": {"n_trials": 160, "explorer": {}},
     "dcoc": {"n_trials": 32, "explorer": {"n_steps": 250}},
 }
-"""Presets whose explorer learns, with a budget of two searches; of `release`, whose episodes end early, eight."""
+"""Presets whose explorer learns, with a budget of two searches; of `chameleon`, whose episodes end early, eight."""
 
 SURROGATES: Mapping[str, Any] = {
     "autotvm": {"learning_rate": 0},

@@ -33,6 +33,7 @@ def test_autotvm_is_what_was_published():
             "start_temperature": 1.0,
             "end_temperature": 0.0,
             "patience": 50,
+            "patience_over": 64,
             "n_candidates": 128,
         },
         "sampler": {"name": "greedy", "epsilon": 0.05, "diversity_ratio": 2.0, "diversity_weight": 0.02},
@@ -49,7 +50,7 @@ def test_autotvm_is_what_was_published():
             "patience": 20,
             "recall_at": 64,
         },
-        "evaluator": {"name": "fixed", "number": 4, "repeats": 3},
+        "evaluator": {"name": "fixed", "number": 4, "repeats": 3, "max_s": None},
         "batch": 64,
         "n_confirm": 16,
         "min_gain": None,
@@ -84,9 +85,11 @@ def test_the_papers_presets_have_the_papers_constants():
         assert (explorer.value_coefficient, explorer.entropy_coefficient) == (1.0, 0.1)
         assert (sampler.k_min, sampler.k_max, sampler.threshold, sampler.synthesis) == (8, 64, 2.5, "mode")
         assert read_tuner({"preset": preset}).batch == 64
-    assert parts("release")[0].converged_share == 0.75 and parts("chameleon")[0].converged_share is None
+        assert explorer.converged_share == 0.75, "both codes end an episode when three quarters of the knobs stay"
+    assert (parts("release")[0].min_steps, parts("chameleon")[0].min_steps) == (129, 0), "only RELEASE's code waits"
     explorer, sampler, surrogate, evaluator = parts("adatune")
     assert (explorer.name, explorer.n_probes, sampler.name) == ("contextual", 20, "contextual")
+    assert (explorer.n_candidates, explorer.patience_over) == (64, 32), "twice the plan, and the plan"
     assert (surrogate.name, surrogate.n_trees, surrogate.max_features) == ("forest", 10, 10)
     assert (evaluator.micro_batch, evaluator.micro_batch * evaluator.max_micro_batches) == (50, 500)
     assert (evaluator.threshold, read_tuner({"preset": "adatune"}).batch) == (0.1, 32)
@@ -99,6 +102,7 @@ def test_dcoc_trains_with_the_constants_of_mappo():
     assert (explorer.learning_rate, explorer.n_epochs, explorer.n_minibatches) == (7e-4, 10, 1)
     assert (explorer.clip, explorer.entropy_coefficient, explorer.normalized_values) == (0.2, 0.01, True)
     assert (explorer.discount, explorer.gae_lambda) == (0.9, 0.99), "Chameleon's"
+    assert (explorer.observes, explorer.critic) == ("all", "actions"), "algorithm 1, line 6, and equation 1"
 
 
 def test_parts_that_changed_have_runs_of_their_own():

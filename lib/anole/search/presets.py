@@ -34,21 +34,22 @@ PRESETS = {
     for settings in (
         TunerSettings("random", Random(), First(), Blind(), Fixed()),
         TunerSettings("autotvm", Annealing(), EpsilonGreedy(), BoostedTrees(), Fixed()),
-        TunerSettings("release", PPO(n_candidates=_PLANNED), AdaptiveSampler(), BoostedTrees(), Fixed()),
+        TunerSettings("release", PPO(n_candidates=_PLANNED, min_steps=129), AdaptiveSampler(), BoostedTrees(), Fixed()),
+        TunerSettings("chameleon", PPO(n_candidates=_PLANNED), AdaptiveSampler(), BoostedTrees(), Fixed()),
         TunerSettings(
-            "chameleon",
-            PPO(converged_share=None, n_candidates=_PLANNED),
-            AdaptiveSampler(),
-            BoostedTrees(),
-            Fixed(),
+            "adatune",
+            ContextualAnnealing(n_candidates=64, patience_over=32),
+            ContextualGreedy(),
+            Forest(),
+            AdaptiveEvaluator(),
+            batch=32,
         ),
-        TunerSettings("adatune", ContextualAnnealing(), ContextualGreedy(), Forest(), AdaptiveEvaluator(), batch=32),
         TunerSettings(
             "dcoc", MAPPO(n_candidates=_PLANNED), Confidence(temperature=0.1), BoostedTrees(), Fixed(), batch=16
         ),
         TunerSettings(
             "anole",
-            GuidedAnnealing(n_steps=150, patience=25),
+            GuidedAnnealing(n_steps=150, patience=25, patience_over=None),
             EpsilonGreedy(),
             BoostedTrees(max_depth=6, learning_rate=0.1),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),

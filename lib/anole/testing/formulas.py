@@ -112,6 +112,23 @@ def rivals() -> Formula:
     return Formula(space, cost_s)
 
 
+def islands(n: int, extent: int = 64) -> Formula:
+    """Returns a formula over two knobs whose fast configs lie on n islands, far apart, with all the rest slower.
+
+    The fastest 64 configs are shared about equally by the islands. The fastest one of all takes 1 ms.
+    """
+    rows = int(np.ceil(np.sqrt(n)))
+    places = (np.stack(np.unravel_index(np.arange(n), (rows, rows)), axis=1) + 0.5) * extent / rows
+    centres = np.floor(places)
+
+    def cost_s(columns: Columns) -> NDArray[np.float64]:
+        points = np.stack([columns["a"], columns["b"]], axis=1)
+        distances = np.linalg.norm(points[:, None] - centres[None], axis=2).min(axis=1)
+        return np.asarray(1e-3 * (1 + distances))
+
+    return Formula(Space([option_knob(name, list(range(extent))) for name in "ab"]), cost_s)
+
+
 def ridge(n_pairs: int = 3, n_values: int = 32) -> Formula:
     """Returns a formula in which two knobs of each agent must move together, in a space too large to enumerate.
 

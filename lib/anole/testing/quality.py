@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from anole.record import Trial
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,17 @@ def log_gap(costs_s: Sequence[float], best_s: float, n_fastest: int = 1) -> floa
     cheapest = np.sort(np.asarray(costs_s, dtype=np.float64))[:n_fastest]
     complete = len(cheapest) == n_fastest and not np.isnan(cheapest).any()
     return float(np.log(cheapest / best_s).mean()) if complete else np.inf
+
+
+def batch_sizes(trials: Iterable[Trial]) -> list[int]:
+    """Returns the number of trials of each iteration of a run, in order."""
+    return list(Counter(trial.iteration for trial in trials).values())
+
+
+def shares(counts: Iterable[int]) -> str:
+    """Describes how often each count occurs, such as batch sizes or repeats of a timing: ``16: 75 %, 24: 25 %``."""
+    found = Counter(counts)
+    return ", ".join(f"{count}: {100 * n / found.total():.0f} %" for count, n in sorted(found.items()))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

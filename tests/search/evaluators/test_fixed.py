@@ -35,5 +35,13 @@ def test_up_to_two_repeats_are_all_kept(costs_s, latency_s):
     assert Fixed(repeats=len(costs_s)).evaluate(timer).latency_s == pytest.approx(latency_s)
 
 
+@pytest.mark.parametrize(("first_s", "number"), [(1e-3, 500), (0.1, 50), (9.0, 1)])
+def test_the_bound_on_seconds_leaves_out_runs(first_s, number):
+    """AdaTune's deep evaluation of 500 runs, of kernels that take up to minutes for them."""
+    timer, numbers = timer_of([first_s, first_s])
+    Fixed(number=500, repeats=1, max_s=5.0).evaluate(timer)
+    assert numbers == [1, number]
+
+
 def test_the_defaults_are_autotvms():
     assert Fixed() == Fixed(number=4, repeats=3)

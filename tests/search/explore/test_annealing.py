@@ -104,6 +104,23 @@ def test_stops_early_when_the_best_no_longer_change(formula):
     assert candidates.log["queries"] == 8
 
 
+def test_patience_counts_changes_among_the_best_alone(bowl):
+    """Asked for more candidates than its patience watches, a search takes the steps of one that is asked for fewer."""
+    oracle, history = Oracle(bowl), History(bowl.space, bowl.flop)
+
+    def search(**settings):
+        explorer = Annealing(patience=8, **settings).start(bowl.space)
+        return explorer.propose(oracle, history, np.random.default_rng(0))
+
+    few, many, all_of_many = (
+        search(n_candidates=16, patience_over=16),
+        search(n_candidates=512, patience_over=16),
+        search(n_candidates=512, patience_over=None),
+    )
+    assert few.log["steps"] == many.log["steps"] < all_of_many.log["steps"]
+    np.testing.assert_array_equal(few.vectors, many.vectors[:16])
+
+
 def test_asks_the_surrogate_once_for_each_config(bowl):
     oracle = Oracle(bowl)
     candidates = Annealing().start(bowl.space).propose(oracle, History(bowl.space, bowl.flop), np.random.default_rng(0))

@@ -37,18 +37,19 @@ class Table:
     st.lists(st.lists(st.integers(0, 39), min_size=1, max_size=12), min_size=1, max_size=6),
     st.sets(st.integers(0, 39), max_size=20),
     st.integers(1, 12),
+    st.none() | st.integers(1, 16),
 )
-def test_keeps_the_best_that_were_never_measured(scores, steps, visited, n_best):
+def test_keeps_the_best_that_were_never_measured(scores, steps, visited, n_best, n_watched):
     table, history = Table(scores), History(SPACE, 1)
     history.add(SPACE.vectors(sorted(visited)), [Measurement(Status.RUN_ERROR)] * len(visited))
-    frontier = Frontier(table, history, n_best)
-    seen, best = set(), []
+    frontier = Frontier(table, history, n_best, n_watched)
+    seen, best, n_watched = set(), [], n_watched or n_best
     for step in steps:
         returned, changed = frontier.score(SPACE.vectors(step))
         np.testing.assert_array_equal(returned, table.scores[step])
         seen |= set(step)
         now = sorted((scores[index] for index in seen - visited), reverse=True)[:n_best]
-        assert changed == (now != best)
+        assert changed == (now[:n_watched] != best[:n_watched])
         best = now
     candidates = frontier.candidates(steps=3)
     assert candidates.scores.tolist() == best

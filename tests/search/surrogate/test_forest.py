@@ -15,6 +15,7 @@ from sklearn.ensemble import RandomForestRegressor
 from anole.record import Measurement, Status
 from anole.search.roles import Examples, History
 from anole.search.surrogate.forest import Forest, expected_improvement
+from anole.search.surrogate.jackknife import Jackknife
 from anole.space import Space, option_knob
 
 MEAN = Forest(acquisition="mean")
@@ -59,6 +60,19 @@ def test_predictions_and_spread_are_those_of_scikit_learns_forest(formula):
     np.testing.assert_allclose(surrogate.score(unseen), reference.predict(features))
     by_tree = [tree.predict(features) for tree in reference.estimators_]
     np.testing.assert_allclose(surrogate.spread(unseen), np.std(by_tree, axis=0), atol=1e-12)
+
+
+def test_a_jackknifed_spread_is_that_of_scikit_learns_forest(formula):
+    history = formula("bowl").history(60)
+    unseen = history.space.sample(50, np.random.default_rng(1))
+    surrogate = fitted(history, Forest(spread="jackknife"))
+    reference = RandomForestRegressor(10, max_features=10, random_state=0)
+    reference.fit(history.space.features(history.vectors), history.scores)
+    counts = np.array([(drawn[:, None] == np.arange(60)).sum(axis=0) for drawn in reference.estimators_samples_])
+    by_tree = np.stack([tree.predict(history.space.features(unseen)) for tree in reference.estimators_], axis=1)
+    np.testing.assert_allclose(surrogate.spread(unseen) ** 2, Jackknife(counts).variance(by_tree), atol=1e-12)
+    assert surrogate.spread(unseen).any()
+    np.testing.assert_array_equal(surrogate.spread(unseen[:1]), surrogate.spread(unseen)[:1])
 
 
 def test_the_mean_ranks_unseen_configs(formula):

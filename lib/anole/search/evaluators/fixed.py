@@ -21,17 +21,23 @@ class Fixed:
     Attributes:
         number: runs of one repeat, back to back.
         repeats: number of timed repeats.
+        max_s: seconds of timed runs at most, for many runs of slow kernels, which would be killed otherwise: then each
+            repeat has fewer runs, though at least one. Null bounds nothing.
     """
 
     name: ClassVar[str] = "fixed"
 
     number: Annotated[int, Range(1, 10_000)] = 4
     repeats: Annotated[int, Range(1, 10_000)] = 3
+    max_s: Annotated[float, Range(0)] | None = None
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
         """Times one kernel."""
-        timer(1)
-        costs_s = np.sort([timer(self.number) for _ in range(self.repeats)])
+        first_s = timer(1)
+        number = self.number
+        if self.max_s is not None:
+            number = max(1, min(number, int(self.max_s / self.repeats / max(first_s, 1e-9))))
+        costs_s = np.sort([timer(number) for _ in range(self.repeats)])
         kept_s = costs_s[1:-1] if len(costs_s) > 2 else costs_s
         std_s = float(costs_s.std())
         return Timing(float(kept_s.mean()), std_s, std_s / float(costs_s.mean()), len(costs_s))

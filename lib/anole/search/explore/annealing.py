@@ -29,7 +29,9 @@ class Annealing:
         n_chains: number of parallel chains; they keep their positions from one iteration to the next.
         n_steps: steps of every chain in one iteration.
         start_temperature, end_temperature: the temperature falls linearly; scores are about 0 to 1.
-        patience: steps without a new candidate after which the search ends early.
+        patience: steps without a change of the best candidates after which the search ends early.
+        patience_over: how many of the best candidates a change counts among: AutoTVM's plan of 64. AutoTVM's code
+            proposes no more than these, unless it is asked for diversity; null watches all candidates.
         n_candidates: number of proposed configs: twice AutoTVM's batch of 64, to allow a diverse choice.
     """
 
@@ -40,6 +42,7 @@ class Annealing:
     start_temperature: Annotated[float, Range(0)] = 1.0
     end_temperature: Annotated[float, Range(0)] = 0.0
     patience: Annotated[int, Range(1)] = 50
+    patience_over: Annotated[int, Range(1)] | None = 64
     n_candidates: Annotated[int, Range(1)] = 128
 
     def start(self, space: Space) -> Explorer:
@@ -58,7 +61,7 @@ class _AnnealingExplorer:
         if not surrogate.fitted:
             return draw(history, settings.n_candidates, rng)
         points = self.space.sample(settings.n_chains, rng) if self._points is None else self._points
-        frontier = Frontier(surrogate, history, settings.n_candidates)
+        frontier = Frontier(surrogate, history, settings.n_candidates, settings.patience_over)
         scores, _ = frontier.score(points)
         cooling = (settings.start_temperature - settings.end_temperature) / (settings.n_steps + 1)
         step = last_change = 0

@@ -21,20 +21,23 @@ class Frontier:
         surrogate: whose word it is, the same throughout.
         history: the measured configs, which are no candidates.
         n_best: number of candidates to keep.
+        n_watched: number of the best of them whose change counts as one; None counts every change.
     """
 
-    def __init__(self, surrogate: Surrogate, history: History, n_best: int) -> None:
-        self._surrogate, self._space, self._n_best = surrogate, history.space, n_best
+    def __init__(self, surrogate: Surrogate, history: History, n_best: int, n_watched: int | None = None) -> None:
+        self._surrogate, self._space = surrogate, history.space
+        self._n_best, self._n_watched = n_best, min(n_best, n_watched or n_best)
         self._visited = set(history.visited.tolist())
         self._scores: dict[int, float] = {}
         self._best: list[tuple[float, int]] = []
+        self._watched: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         """Returns the number of configs that the surrogate has scored."""
         return len(self._scores)
 
     def score(self, vectors: Vectors) -> tuple[NDArray[np.float64], bool]:
-        """Returns the scores of valid index vectors, shape (n,), and whether they changed the best."""
+        """Returns the scores of valid index vectors, shape (n,), and whether they changed the watched ones."""
         indices = self._space.indices(vectors).tolist()
         unseen = {index: row for row, index in enumerate(indices) if index not in self._scores}
         changed = False
@@ -52,13 +55,18 @@ class Frontier:
 
     def _keep(self, scored: Iterable[tuple[float, int]]) -> bool:
         changed = False
-        for score, index in scored:
-            if index in self._visited:
-                continue
-            if len(self._best) < self._n_best:
-                heapq.heappush(self._best, (score, index))
-                changed = True
-            elif score > self._best[0][0]:
-                heapq.heapreplace(self._best, (score, index))
-                changed = True
+        for entry in scored:
+            if entry[1] not in self._visited and _enter(self._best, entry, self._n_best):
+                changed |= _enter(self._watched, entry, self._n_watched)
         return changed
+
+
+def _enter(heap: list[tuple[float, int]], entry: tuple[float, int], size: int) -> bool:
+    """Adds a scored config to a heap of at most `size` of them, if it is among the best; returns whether it is."""
+    if len(heap) < size:
+        heapq.heappush(heap, entry)
+    elif entry[0] > heap[0][0]:
+        heapq.heapreplace(heap, entry)
+    else:
+        return False
+    return True

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from anole.search.roles import Examples, History, Surrogate
 from anole.search.settings import Range
+from anole.search.surrogate.jackknife import Jackknife
 from anole.space.space import Space, Vectors
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class Forest:
         acquisition: the kind of score: ``expected_improvement`` over the best measured, as a share of the largest
             among the measured configs and as many random ones; or ``mean``, the predicted speed relative to the
             best.
+        spread: the deviation of a prediction: that over the ``trees``, as in the paper's code, or the error of their
+            mean by the ``jackknife`` (see `Jackknife`), as in the package that section 5 of the paper names. With as
+            few trees, the latter is mostly chance; docs/methods/adatune.md has a comparison.
         n_trees: number of trees, each fitted to a bootstrap sample of the examples.
         max_features: number of features considered for one split.
     """
@@ -44,6 +48,7 @@ class Forest:
     name: ClassVar[str] = "forest"
 
     acquisition: Literal["expected_improvement", "mean"] = "expected_improvement"
+    spread: Literal["trees", "jackknife"] = "trees"
     n_trees: Annotated[int, Range(1, 1000)] = 10
     max_features: Annotated[int, Range(1)] = 10
 
@@ -58,6 +63,7 @@ class _ForestSurrogate:
         import_module("sklearn.ensemble")
         self.settings, self.space = settings, space
         self._trees: list[Tree] = []
+        self._jackknife: Jackknife | None = None
         self._scale = _LEAST
 
     @property
@@ -69,7 +75,8 @@ class _ForestSurrogate:
         try:
             examples = history.examples()
             if examples.scores.any():
-                self._trees = self._grow(examples)
+                self._trees, counts = self._grow(examples)
+                self._jackknife = Jackknife(counts) if self.settings.spread == "jackknife" else None
                 self._scale = self._largest(examples)
         except Exception:
             self._give_up()
@@ -84,10 +91,10 @@ class _ForestSurrogate:
         return self._predict(vectors)[1]
 
     def _predict(self, vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns the mean and the standard deviation over the trees, shape (n,) each; zeros without trees."""
+        """Returns the mean over the trees and its deviation, shape (n,) each; zeros without trees."""
         if self._trees and len(vectors):
             try:
-                return _mean_and_std(self._trees, self.space.features(vectors))
+                return self._mean_and_std(self.space.features(vectors))
             except Exception:
                 self._give_up()
         return np.zeros(len(vectors)), np.zeros(len(vectors))
@@ -97,7 +104,15 @@ class _ForestSurrogate:
         self._trees = []
         logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
 
-    def _grow(self, examples: Examples) -> list[Tree]:
+    def _mean_and_std(self, features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # Calling the trees directly is much faster than the forest, which checks its input again for each tree.
+        predicted = np.stack([tree.predict(features)[:, 0] for tree in self._trees], axis=1)
+        if self._jackknife is None:
+            return predicted.mean(axis=1), predicted.std(axis=1)
+        return predicted.mean(axis=1), np.sqrt(self._jackknife.variance(predicted))
+
+    def _grow(self, examples: Examples) -> tuple[list[Tree], NDArray[np.int64]]:
+        """Returns the trees, and how often each drew each example, shape (n_trees, n_examples)."""
         from sklearn.ensemble import RandomForestRegressor
 
         forest = RandomForestRegressor(
@@ -107,19 +122,14 @@ class _ForestSurrogate:
             n_jobs=1,
         )
         forest.fit(examples.features, examples.scores)
-        return [tree.tree_ for tree in forest.estimators_]
+        counts = [np.bincount(drawn, minlength=len(examples)) for drawn in forest.estimators_samples_]
+        return [tree.tree_ for tree in forest.estimators_], np.array(counts)
 
     def _largest(self, examples: Examples) -> float:
         """Returns the largest expected improvement among the examples and as many configs drawn at random."""
         drawn = self.space.features(self.space.sample(len(examples.scores), np.random.default_rng(0)))
-        mean, std = _mean_and_std(self._trees, np.concatenate([examples.features, drawn]))
+        mean, std = self._mean_and_std(np.concatenate([examples.features, drawn]))
         return max(_LEAST, float(expected_improvement(mean, std, _BEST).max()))
-
-
-def _mean_and_std(trees: list[Tree], features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    # Calling the trees directly is much faster than the forest, which checks its input again for each tree.
-    predicted = np.stack([tree.predict(features)[:, 0] for tree in trees], axis=1)
-    return predicted.mean(axis=1), predicted.std(axis=1)
 
 
 def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], best: float) -> NDArray[np.float64]:

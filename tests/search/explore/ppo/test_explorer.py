@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -85,13 +86,21 @@ def test_beats_annealing_where_two_knobs_must_move_together(seeds):
     assert np.mean(learned) > np.mean(annealed) + 0.1
 
 
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(4), marks=pytest.mark.slow)], ids=["one", "four"])
-def test_agents_learn_to_follow_a_ridge(seeds):
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param({"observes": observes, "critic": critic}, id=f"{observes} {critic}", marks=pytest.mark.slow)
+        for observes, critic in itertools.product(("all", "own"), ("actions", "state"))
+    ]
+    + [pytest.param({}, id="default")],
+)
+@pytest.mark.parametrize("seeds", [range(1, 2), pytest.param(range(6), marks=pytest.mark.slow)], ids=["one", "six"])
+def test_agents_learn_to_follow_a_ridge(seeds, form):
     """Each agent has a pair of knobs. Without learning, the same walks find 0.6 to 0.8 of the optimum."""
     best = []
     for seed in seeds:
         history, oracle = ridge()
-        explorer = MAPPO(n_steps=300, n_candidates=64).start(history.space)
+        explorer = MAPPO(n_steps=300, n_candidates=64, **form).start(history.space)
         found = [explorer.propose(oracle, history, np.random.default_rng([seed, i])) for i in range(2)]
         best.append(max(candidates.scores[0] for candidates in found))
     assert np.mean(best) > 0.93
@@ -143,6 +152,13 @@ def test_converged_episodes_end_the_search_early(formula):
     assert lengths[None]["episode_steps"] == lengths[None]["steps"] == 60
     assert lengths[0.5]["episode_steps"] < lengths[1.0]["episode_steps"] < 60
     assert lengths[0.5]["steps"] < 60
+
+
+def test_no_episode_ends_before_its_least_number_of_steps(formula):
+    """RELEASE's code looks for convergence only after 129 steps; here they end amid the second of three rollouts."""
+    history, oracle = bowl_oracle(formula)
+    explorer = replace(BRIEF, converged_share=0.0, min_steps=31).start(history.space)
+    assert explorer.propose(oracle, history, np.random.default_rng(0)).log["steps"] == 32
 
 
 def test_where_episodes_begin(formula):

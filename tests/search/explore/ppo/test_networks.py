@@ -14,13 +14,13 @@ def networks(shared_layer=True, seed=0):
 
 def test_shapes():
     states = torch.rand(7, 5)
-    assert networks().logits(states).shape == (3, 7, 5) and networks().values(states).shape == (7,)
+    assert networks().logits(states).shape == (3, 7, 5) and networks().values(states, states).shape == (7, 1)
 
 
 @pytest.mark.parametrize("shared_layer", [True, False])
 def test_the_first_layer_is_shared_or_not(shared_layer):
     both = networks(shared_layer)
-    both.values(torch.rand(4, 5)).sum().backward()
+    both.values(torch.rand(4, 5), torch.zeros(4, 5)).sum().backward()
     assert (both.policy_first[0].weight.grad is not None) == shared_layer
     assert all(parameter.grad is None for parameter in both.policy_rest.parameters())
 
@@ -50,27 +50,49 @@ def test_what_is_not_allowed_has_no_probability_and_no_part_in_the_entropy():
     assert torch.isfinite(logits.grad).all()
 
 
-def agents(seed=0):
-    return AgentsAndCritic([[0, 3], [4, 1], [2]], 20, torch.Generator().manual_seed(seed))
+def agents(sees_all=False, sees_actions=False):
+    generator = torch.Generator().manual_seed(0)
+    return AgentsAndCritic([[0, 3], [4, 1], [2]], 20, sees_all=sees_all, sees_actions=sees_actions, generator=generator)
 
 
-def test_every_agent_decides_from_its_own_knobs_alone():
+@pytest.mark.parametrize("sees_all", [True, False])
+def test_every_agent_decides_from_all_knobs_or_from_its_own_alone(sees_all):
     states = torch.rand(6, 5)
-    before = agents().logits(states)
+    before = agents(sees_all).logits(states)
     assert before.shape == (3, 6, 5)
     for mine in ([0, 3], [1, 4], [2]):
         changed = states.clone()
         changed[:, mine] += 1
-        differs = (agents().logits(changed) != before).any(dim=0).any(dim=0)
-        assert differs.nonzero().flatten().tolist() == mine
+        differs = (agents(sees_all).logits(changed) != before).any(dim=0).any(dim=0)
+        assert differs.nonzero().flatten().tolist() == ([0, 1, 2, 3, 4] if sees_all else mine)
 
 
-def test_the_critic_sees_all_knobs_and_no_policy_learns_from_it():
-    both = agents()
+@pytest.mark.parametrize("sees_actions", [True, False])
+def test_the_critic_sees_all_knobs_and_no_policy_learns_from_it(sees_actions):
+    both = agents(sees_actions=sees_actions)
     states = torch.rand(6, 5, requires_grad=True)
-    both.values(states).sum().backward()
+    both.values(states, torch.zeros(6, 5)).sum().backward()
     assert (states.grad != 0).all()
     assert all(parameter.grad is None for parameter in both.policies.parameters())
+
+
+def test_a_critic_of_actions_sees_what_is_done_before_an_agent_acts():
+    """Agents begin with the knobs 0, 1 and 2."""
+    critic, states, moves = agents(sees_actions=True), torch.rand(6, 5), torch.zeros(6, 5)
+    values = critic.values(states, moves)
+    assert values.shape == (6, 3)
+    for knob, judged in enumerate([[1, 2], [2], [], [], []]):
+        changed = moves.clone()
+        changed[:, knob] = 1
+        differs = (critic.values(states, changed) != values).any(dim=0)
+        assert differs.nonzero().flatten().tolist() == judged
+    assert len({round(value, 4) for value in values[0].tolist()}) == 3, "it knows for whom it judges"
+
+
+def test_a_critic_of_states_does_not_see_what_is_done():
+    states = torch.rand(6, 5)
+    before, after = (agents().values(states, torch.full((6, 5), step)) for step in (0.0, 1.0))
+    assert before.shape == (6, 1) and torch.equal(before, after)
 
 
 def test_the_sizes_are_the_papers():
@@ -78,3 +100,5 @@ def test_the_sizes_are_the_papers():
     shapes = [tuple(layer.weight.shape) for layer in agents().critic if hasattr(layer, "weight")]
     assert shapes == [(20, 5), (20, 20), (20, 20), (1, 20)]
     assert [tuple(policy[0].weight.shape) for policy in agents().policies] == [(20, 2), (20, 2), (20, 1)]
+    assert [tuple(policy[0].weight.shape) for policy in agents(sees_all=True).policies] == [(20, 5)] * 3
+    assert tuple(agents(sees_actions=True).critic[0].weight.shape) == (20, 5 + 5 + 3)

@@ -111,6 +111,8 @@ def test_an_episode_ends_when_enough_of_its_knobs_stay():
     lax = roll_out(Steps(space), UP, begin, live, 9, 0.5, np.random.default_rng(0))
     assert lax.live.sum(axis=0).tolist() == [1, 2, 1]
     assert roll_out(Steps(space), STAY, begin, live, 9, None, np.random.default_rng(0)).live.shape == (9, 3)
+    late = roll_out(Steps(space), UP, begin, live, 9, 1.0, np.random.default_rng(0), n_endless=3)
+    assert late.live.sum(axis=0).tolist() == [4, 4, 4]
 
 
 def test_episodes_that_ended_before_stand_still():

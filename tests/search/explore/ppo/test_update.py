@@ -149,6 +149,12 @@ def narrow():
 
 def shares_and_claims(space, n=40_000):
     """Returns for each joint move from one config how often it is made, and how often the policy says it is."""
+    _, batch, counts = moves_from_one_config(space, n)
+    return counts / n, batch.log_probs.sum(dim=-1).exp().double().numpy()
+
+
+def moves_from_one_config(space, n):
+    """Returns agents that have learned something, each joint move that they made, and how often they made it."""
     learner = Learner(MAPPO(), space, np.random.default_rng(0))
     with torch.no_grad():
         for parameter in learner.networks.parameters():
@@ -156,9 +162,8 @@ def shares_and_claims(space, n=40_000):
     begin = np.tile([3, 3, 2], (n, 1))
     live = np.ones(n, dtype=bool)
     rollout = roll_out(Steps(space), learner.policy, begin, live, 1, None, np.random.default_rng(1))
-    claimed = learner.batch(rollout, np.zeros((1, n))).log_probs.sum(dim=-1).exp().double().numpy()
     _, first, counts = np.unique(space.indices(rollout.vectors[1]), return_index=True, return_counts=True)
-    return counts / n, claimed[first]
+    return learner, learner.batch(rollout, np.zeros((1, n))).rows(torch.tensor(first)), counts
 
 
 def test_moves_are_made_as_often_as_the_policy_says(narrow):
@@ -193,9 +198,44 @@ def test_only_the_value_is_learned_from_a_stay_that_nobody_chose(narrow, monkeyp
         assert float(losses(learner.networks, batch.rows(forced), 0.2)[name].detach()) == 0
 
 
-def test_an_agent_learns_as_it_would_alone(space):
+def test_what_the_critic_sees_of_actions_biases_no_policy(narrow):
+    """The mean gradient of every policy, weighed by what is subtracted from its returns, is 0 over all moves.
+
+    That of the second agent would not be if its critic saw all actions: so the test can fail.
+    """
+    learner, batch, _ = moves_from_one_config(narrow, 40_000)
+    networks, chances = learner.networks, batch.log_probs.sum(dim=-1).exp()
+    assert float(chances.sum()) == pytest.approx(1, abs=1e-5), "these are all joint moves"
+    values = networks.values(batch.states, batch.moves).detach()
+    assert values.shape[1] == 2 and float(values[:, 1].std()) > 0.1, "its value depends on what was done before"
+
+    def bias(agent, baseline):
+        networks.policies.zero_grad()
+        log_probs, _ = judge(networks, batch)
+        (chances * log_probs[:, agent] * baseline).sum().backward()
+        return max(float(parameter.grad.abs().max()) for parameter in networks.policies[agent].parameters())
+
+    for agent in range(2):
+        assert bias(agent, values[:, agent]) < 1e-3 < 0.05 < bias(agent, batch.moves.sum(dim=1))
+
+
+def test_an_agent_learns_from_the_advantage_by_its_own_critic(narrow):
+    learner, rollout, rewards = rolled(narrow, MAPPO())
+    batch = learner.batch(rollout, rewards)
+    assert batch.weights.shape == batch.values.shape == batch.returns.shape == (len(batch.states), 2)
+    np.testing.assert_allclose(batch.weights.mean(dim=0), 0, atol=1e-5)
+    np.testing.assert_allclose(batch.weights.std(dim=0, correction=0), 1, atol=1e-3)
+    alone = Batch(**{**vars(batch), "weights": batch.weights * torch.tensor([1.0, 0.0])})
+    losses(learner.networks, alone, 0.2)["policy_loss"].backward()
+    first, second = learner.networks.policies
+    assert all(parameter.grad.abs().sum() > 0 for parameter in first.parameters())
+    assert all(parameter.grad is None or not parameter.grad.any() for parameter in second.parameters())
+
+
+@pytest.mark.parametrize("critic", ["actions", "state"])
+def test_an_agent_learns_as_it_would_alone(space, critic):
     """The number of agents does not change how much entropy weighs beside an agent's own objective."""
-    settings = MAPPO()
+    settings = MAPPO(critic=critic)
     learner, rollout, rewards = rolled(space, settings)
     batch = learner.batch(rollout, rewards)
     figures = losses(learner.networks, batch, settings.clip)
@@ -205,7 +245,8 @@ def test_an_agent_learns_as_it_would_alone(space):
         policy.zero_grad()
         log_probs = log_probabilities(learner.networks.logits(batch.states), batch.allowed.transpose(0, 1))[..., knobs]
         own = log_probs.gather(0, batch.actions[None, :, knobs])[0].sum(dim=-1)
-        gain = ((own - batch.log_probs[:, agent]).exp() * batch.weights).mean()
+        weights = batch.weights[:, agent if critic == "actions" else 0]
+        gain = ((own - batch.log_probs[:, agent]).exp() * weights).mean()
         entropy = -(log_probs.exp() * log_probs).sum(dim=(0, 2)).mean()
         (-gain - settings.entropy_coefficient * entropy).backward()
         for parameter, gradient in zip(policy.parameters(), together, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.explorer import PPOExplorer
@@ -47,7 +47,7 @@ class PPO(Episodes):
 
 @dataclass(frozen=True)
 class MAPPO(Episodes):
-    """Agents that each move their own knobs with their own policy, and a critic that sees all knobs.
+    """Agents that each move their own knobs with their own policies, and a critic of the whole config.
 
     "DCOC" (ASP-DAC 2025), algorithm 1 and section 4.1; Yu et al., "The Surprising Effectiveness of PPO in
     Cooperative, Multi-Agent Games" (2022). The target assigns the knobs to agents; otherwise there is one agent.
@@ -63,6 +63,9 @@ class MAPPO(Episodes):
     DCOC's networks do not have.
 
     Attributes:
+        observes: what an agent sees of a config: ``all`` knobs (algorithm 1, line 6), or its ``own``.
+        critic: what the critic judges: a ``state``, as MAPPO's, or a state and ``actions`` (equation 1): to each agent,
+            those of the agents before it. docs/methods/dcoc.md says why not its own.
         n_hidden: units of every hidden layer: one of each policy, three of the critic.
     """
 
@@ -75,6 +78,8 @@ class MAPPO(Episodes):
     clip: Annotated[float, Range(0, 1)] = 0.2
     entropy_coefficient: Annotated[float, Range(0)] = 0.01
     normalized_values: bool = True
+    observes: Literal["all", "own"] = "all"
+    critic: Literal["actions", "state"] = "actions"
     n_hidden: Annotated[int, Range(1, 1024)] = 20
 
     def start(self, space: Space) -> Explorer:
@@ -85,4 +90,10 @@ class MAPPO(Episodes):
         """Returns new policies and a critic."""
         from anole.search.explore.ppo.networks import AgentsAndCritic
 
-        return AgentsAndCritic(list(space.agents.values()), self.n_hidden, generator)
+        return AgentsAndCritic(
+            list(space.agents.values()),
+            self.n_hidden,
+            sees_all=self.observes == "all",
+            sees_actions=self.critic == "actions",
+            generator=generator,
+        )

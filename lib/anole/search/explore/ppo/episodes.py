@@ -25,7 +25,8 @@ class Episodes:
         begin: start of the episodes: ``random`` configs, the final configs of the ``last`` iteration, or half
             of them at the ``best`` measured configs and half at random.
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
-            RELEASE's code; null lets every episode take all steps.
+            the papers' code; null lets every episode take all steps.
+        min_steps: steps that end no episode, however many knobs stay; RELEASE's code has 129.
         n_minibatches: the number of minibatches in every epoch.
         normalized_values: whether the critic learns returns in units of their own mean and deviation, as in MAPPO.
         n_candidates: number of the best configs that are proposed; null for all configs of all episodes, the
@@ -38,6 +39,7 @@ class Episodes:
     horizon: Annotated[int, Range(1, 100_000)] = 25
     begin: Literal["random", "last", "best"] = "random"
     converged_share: Annotated[float, Range(0, 1)] | None = 0.75
+    min_steps: Annotated[int, Range(0)] = 0
     learning_rate: Annotated[float, Range(0)] = 1e-3
     discount: Annotated[float, Range(0, 1)] = 0.9
     gae_lambda: Annotated[float, Range(0, 1)] = 0.99

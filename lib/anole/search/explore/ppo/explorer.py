@@ -58,7 +58,10 @@ class PPOExplorer:
         n_steps, n_forced, updates = 0, 0, defaultdict[str, list[float]](list)
         while live.any() and n_steps < settings.n_steps and not self._is_known(frontier):
             horizon = min(settings.horizon, settings.n_steps - n_steps)
-            rollout = roll_out(self._steps, self._learner.policy, vectors, live, horizon, settings.converged_share, rng)
+            rollout = roll_out(
+                *(self._steps, self._learner.policy, vectors, live, horizon, settings.converged_share, rng),
+                n_endless=settings.min_steps - n_steps,
+            )
             for name, value in self._learner.learn(self._learner.batch(rollout, _rewards(frontier, rollout))).items():
                 updates[name].append(value)
             vectors, live = rollout.vectors[-1], rollout.live[-1] & ~rollout.ended[-1]

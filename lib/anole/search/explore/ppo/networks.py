@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 
 class Networks(Protocol):
-    """Policies and a critic, which take configs as states."""
+    """Policies and critics, which take configs as states.
+
+    All policies share one critic, or each has its own; `n_critics` is 1 or the number of agents.
+    """
 
     @property
     def agents(self) -> Sequence[Tensor]:
@@ -20,8 +23,13 @@ class Networks(Protocol):
     def logits(self, states: Tensor) -> Tensor:
         """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
 
-    def values(self, states: Tensor) -> Tensor:
-        """Returns the values, shape (n,), of states of shape (n, n_knobs)."""
+    def values(self, states: Tensor, moves: Tensor) -> Tensor:
+        """Returns the values, shape (n, n_critics), of states that are left by some moves.
+
+        Args:
+            states: shape (n, n_knobs).
+            moves: the step of each knob, -1, 0 or 1, shape (n, n_knobs); a critic may ignore it.
+        """
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Returns all trainable parameters."""
@@ -57,45 +65,69 @@ class ActorCritic(nn.Module):
         """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
         return _by_action(self.policy_rest(self.policy_first(states)))
 
-    def values(self, states: Tensor) -> Tensor:
-        """Returns the values, shape (n,), of states of shape (n, n_knobs)."""
+    def values(self, states: Tensor, moves: Tensor) -> Tensor:
+        """Returns the values, shape (n, 1), of states of shape (n, n_knobs), whatever the moves."""
         values: Tensor = self.value_rest(self.value_first(states))
-        return values.squeeze(-1)
+        return values
 
 
 class AgentsAndCritic(nn.Module):
-    """A policy for each agent, which sees the agent's knobs, and a critic that sees all knobs.
+    """A policy for each agent, and a critic that sees all knobs and, if wanted, what earlier agents do.
 
     DCOC, section 4.1: policies with one hidden layer and ReLU, a critic with three hidden layers and tanh.
+
+    A critic of actions judges a state once for each agent, by the moves of the knobs before the agent's first one.
+    Knobs draw their moves in this order, so that none of these depends on what the agent does, and a baseline that
+    sees them does not bias its policy's gradient. The agent's number tells the critic whom it judges for.
 
     Args:
         agents: the positions of each agent's knobs.
         n_hidden: units of every hidden layer.
+        sees_all: whether a policy sees all knobs, or only its own.
+        sees_actions: whether the critic is one of actions; otherwise it judges states, for all agents alike.
         generator: draws the initial weights.
     """
 
-    def __init__(self, agents: Sequence[Sequence[int]], n_hidden: int, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        agents: Sequence[Sequence[int]],
+        n_hidden: int,
+        *,
+        sees_all: bool,
+        sees_actions: bool,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         self.agents: Sequence[Tensor] = [torch.tensor(knobs) for knobs in agents]
         self._positions = torch.cat(list(self.agents)).argsort()
+        n_knobs = len(self._positions)
+        everything = torch.arange(n_knobs)
+        self._observed = [everything if sees_all else knobs for knobs in self.agents]
+        self._earlier = torch.stack([everything < knobs.min() for knobs in self.agents]) if sees_actions else None
         make = _Layers(generator)
         self.policies = nn.ModuleList(
-            nn.Sequential(make(len(knobs), n_hidden, math.sqrt(2)), nn.ReLU(), make(n_hidden, 3 * len(knobs), _UNIFORM))
-            for knobs in agents
+            nn.Sequential(make(len(seen), n_hidden, math.sqrt(2)), nn.ReLU(), make(n_hidden, 3 * len(knobs), _UNIFORM))
+            for seen, knobs in zip(self._observed, agents, strict=True)
         )
-        sizes = (len(self._positions), n_hidden, n_hidden)
+        sizes = (2 * n_knobs + len(agents) if sees_actions else n_knobs, n_hidden, n_hidden)
         hidden = [layer for n_in in sizes for layer in (make(n_in, n_hidden, math.sqrt(2)), nn.Tanh())]
         self.critic = nn.Sequential(*hidden, make(n_hidden, 1, 1.0))
 
     def logits(self, states: Tensor) -> Tensor:
         """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
-        own = zip(self.policies, self.agents, strict=True)
-        return torch.cat([_by_action(policy(states[:, knobs])) for policy, knobs in own], dim=2)[:, :, self._positions]
+        own = zip(self.policies, self._observed, strict=True)
+        return torch.cat([_by_action(policy(states[:, seen])) for policy, seen in own], dim=2)[:, :, self._positions]
 
-    def values(self, states: Tensor) -> Tensor:
-        """Returns the values, shape (n,), of states of shape (n, n_knobs)."""
-        values: Tensor = self.critic(states)
-        return values.squeeze(-1)
+    def values(self, states: Tensor, moves: Tensor) -> Tensor:
+        """Returns the values, shape (n, n_agents) or (n, 1), of states that are left by moves, both (n, n_knobs)."""
+        if self._earlier is None:
+            values: Tensor = self.critic(states)
+            return values
+        shape = (len(self.agents), *states.shape)
+        who = torch.eye(len(self.agents))[:, None].expand(-1, len(states), -1)
+        seen = torch.cat([states.expand(shape), moves * self._earlier[:, None], who], dim=2)
+        judged: Tensor = self.critic(seen)
+        return judged.squeeze(-1).T
 
 
 _UNIFORM = 0.01

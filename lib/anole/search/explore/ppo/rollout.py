@@ -65,11 +65,12 @@ def roll_out(
     n_steps: int,
     converged_share: float | None,
     rng: np.random.Generator,
+    n_endless: int = 0,
 ) -> Rollout:
     """Continues episodes from index vectors until all have ended, or for `n_steps` steps.
 
     An episode converges, and ends, when at least `converged_share` of its knobs stay in one step. The rule is that of
-    RELEASE's code, which also counts knobs that push against a boundary: here the action mask makes them stay.
+    the papers' code, which also counts knobs that push against a boundary: here the action mask makes them stay.
 
     Args:
         steps: the steps that the space allows.
@@ -80,6 +81,7 @@ def roll_out(
         converged_share: the share of knobs with more than one value that must have converged to end an episode; None
             ends none.
         rng: source of randomness.
+        n_endless: number of the first steps, which end no episode.
     """
     movable = steps.space.cardinalities > 1
     path = [vectors]
@@ -90,7 +92,7 @@ def roll_out(
         drawn = move(steps, vectors, policy(steps.space.normalized(vectors)), rng)
         moved = np.where(live[:, None], drawn.vectors, vectors)
         ended = np.zeros_like(live)
-        if converged_share is not None and movable.any():
+        if converged_share is not None and movable.any() and len(lives) >= n_endless:
             # An episode that drew no valid move did not choose to stay.
             staying = (moved == vectors)[:, movable].mean(axis=1)
             ended = live & drawn.chosen & (staying >= converged_share)

@@ -38,7 +38,7 @@ class Steps:
 
     def within_bounds(self, vectors: Vectors) -> NDArray[np.bool_]:
         """Returns which steps keep each knob within its bounds, shape (3, n, n_knobs)."""
-        return _within(vectors, self.space.cardinalities)
+        return within(vectors, self.space.cardinalities)
 
     def allowed(self, vectors: Vectors, knob: int) -> NDArray[np.bool_]:
         """Returns which steps one knob may take, shape (3, n).
@@ -48,14 +48,14 @@ class Steps:
                 (n, n_knobs).
             knob: the knob's position.
         """
-        bounded = _within(vectors[:, knob], self.space.cardinalities[knob])
+        bounded = within(vectors[:, knob], self.space.cardinalities[knob])
         if self._completable is None:
             return bounded
         places = vectors @ self._strides + np.array([[-1], [0], [1]]) * self._strides[knob]
         return bounded & self._completable[knob].take(np.where(bounded, places, 0))
 
 
-def _within(values: NDArray[np.int64], cardinalities: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
+def within(values: NDArray[np.int64], cardinalities: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
     """Returns which steps stay within the knobs' values, shape (3, *values.shape)."""
     return np.stack([values > 0, np.ones_like(values, dtype=bool), values < cardinalities - 1])
 

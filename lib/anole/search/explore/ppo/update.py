@@ -16,6 +16,7 @@ from anole.search.explore.ppo.gae import advantages
 from anole.search.explore.ppo.networks import Networks, log_probabilities
 from anole.search.explore.ppo.rollout import Rollout
 from anole.search.explore.ppo.scale import Scale
+from anole.search.explore.ppo.steps import within
 from anole.space.space import Space
 
 
@@ -29,9 +30,9 @@ class Batch:
         allowed: the allowed actions of each knob, shape (n, 3, n_knobs).
         chosen: 1 where the policy chose the actions, else 0, shape (n,); the policy learns only from these.
         log_probs: the log-probability of each agent's joint action when it was taken, shape (n, n_agents).
-        values: the critic's values of the states when they were left, shape (n,).
-        returns: the estimated returns, shape (n,), to which the values are fitted.
-        weights: the advantages of the chosen actions with mean 0 and deviation 1, shape (n,).
+        values: the critics' values of the states when they were left, shape (n, n_critics).
+        returns: the estimated returns, shape (n, n_critics), to which the values are fitted.
+        weights: the advantages of the chosen actions with mean 0 and deviation 1, shape (n, n_critics).
     """
 
     states: Tensor
@@ -42,6 +43,11 @@ class Batch:
     values: Tensor
     returns: Tensor
     weights: Tensor
+
+    @property
+    def moves(self) -> Tensor:
+        """The step of each knob, -1, 0 or 1, shape (n, n_knobs)."""
+        return (self.actions - 1).float()
 
     def rows(self, rows: Tensor) -> Batch:
         """Returns some of the steps."""
@@ -74,10 +80,8 @@ class Learner:
 
     @torch.inference_mode()
     def values(self, states: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Returns the critic's values, shape (n,), of states of shape (n, n_knobs)."""
-        predicted = self.networks.values(torch.from_numpy(states))
-        values: NDArray[np.float64] = self._scale.restored(predicted.double()).numpy()
-        return values
+        """Returns the critics' mean values, shape (n,), of states of shape (n, n_knobs) at which a search stays."""
+        return np.asarray(self._values(states, np.zeros_like(states)).mean(axis=-1))
 
     @torch.no_grad()
     def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Batch:
@@ -89,7 +93,7 @@ class Learner:
         """
         settings, live = self.settings, rollout.live
         states = self.space.normalized(rollout.vectors)
-        values = self.values(states.reshape(-1, states.shape[-1])).reshape(states.shape[:2])
+        values = self._values(states, self._moves(rollout))
         # Scaled, so that the value of a config at which a search rests is the config's score.
         scaled = (1 - settings.discount) * rewards
         estimates = advantages(scaled, values, rollout.ended, settings.discount, settings.gae_lambda)[live]
@@ -106,6 +110,26 @@ class Learner:
         )
         log_probs, _ = judge(self.networks, batch)
         return replace(batch, log_probs=log_probs)
+
+    def _values(self, states: NDArray[np.float32], moves: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Returns the values, shape (..., n_critics), of states and of the moves that leave them, (..., n_knobs)."""
+        n_knobs = states.shape[-1]
+        flat = (torch.from_numpy(each.reshape(-1, n_knobs)) for each in (states, moves))
+        predicted = self.networks.values(*flat)
+        values: NDArray[np.float64] = self._scale.restored(predicted.double()).numpy()
+        return values.reshape(*states.shape[:-1], predicted.shape[-1])
+
+    def _moves(self, rollout: Rollout) -> NDArray[np.float32]:
+        """Returns the moves that left each state, shape (n_steps + 1, n_episodes, n_knobs).
+
+        The last state is not left yet, so that its moves are what the policy does on average. One whose episode has
+        ended stays.
+        """
+        last = rollout.vectors[-1]
+        logits = torch.from_numpy(self.policy(self.space.normalized(last)))
+        bounded = torch.from_numpy(within(last, self.space.cardinalities))
+        down, _, up = log_probabilities(logits, bounded).exp().numpy()
+        return np.concatenate([rollout.actions - 1, (up - down)[None]]).astype(np.float32)
 
     def learn(self, batch: Batch) -> dict[str, float]:
         """Runs the epochs of one update and returns their mean statistics."""
@@ -146,7 +170,8 @@ def judge(networks: Networks, batch: Batch) -> tuple[Tensor, Tensor]:
 def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
     """Returns the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
 
-    Every agent's ratio is clipped separately, as in MAPPO; with one agent this is PPO. Agents share no weights, so that
+    Every agent's ratio is clipped separately, as in MAPPO, and weighs the advantage by its own critic, or by the one
+    that all share; with one agent this is PPO. Agents share no weights, so that
     the sum of their objectives trains each of them as the optimizer of its own would, whatever their number.
 
     Args:
@@ -157,9 +182,8 @@ def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
     log_probs, entropies = judge(networks, batch)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
-    weights = batch.weights[:, None]
     clipped = ratio.clamp(1 - clip, 1 + clip)
-    gains = torch.minimum(ratio * weights, clipped * weights).sum(dim=-1)
+    gains = torch.minimum(ratio * batch.weights, clipped * batch.weights).sum(dim=-1)
     n_chosen = batch.chosen.sum().clamp(min=1)
 
     def mean(figures: Tensor) -> Tensor:
@@ -167,7 +191,7 @@ def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
 
     return {
         "policy_loss": -mean(gains),
-        "value_loss": (networks.values(batch.states) - batch.returns).square().mean(),
+        "value_loss": (networks.values(batch.states, batch.moves) - batch.returns).square().mean(),
         "entropy": mean(entropies),
         "approx_kl": mean((ratio - 1 - log_ratio).detach().mean(dim=-1)),
         "clip_fraction": mean((ratio != clipped).float().mean(dim=-1)),
@@ -175,11 +199,11 @@ def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
 
 
 def standardized(advantages: NDArray[np.float64], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Returns advantages whose mean is 0 and whose deviation is 1 over the chosen actions, shape (n,)."""
+    """Returns advantages, each critic's with mean 0 and deviation 1 over the chosen actions, shape (n, n_critics)."""
     if not chosen.any():
         return np.zeros_like(advantages)
     known = advantages[chosen]
-    return np.asarray((advantages - known.mean()) / (known.std() + 1e-8))
+    return np.asarray((advantages - known.mean(axis=0)) / (known.std(axis=0) + 1e-8))
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:

@@ -1,0 +1,85 @@
+"""What is called adaptive adapts, in whole searches: batches to the landscape, timings to the noise."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from anole.record import Config, Measurement, Status, Trial
+from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
+from anole.search.presets import read_tuner
+from anole.search.state import Subject
+from anole.search.watch import Watch
+from anole.space import Space, option_knob
+from anole.testing.formulas import Formula, bowl, islands
+from anole.testing.in_memory import tune_in_memory
+from anole.testing.oracle import Oracle
+from anole.testing.quality import batch_sizes, shares
+
+
+def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
+    """Returns the batch sizes of a search that knows the landscape, but for the last one, which the budget cuts off."""
+    annealing = {"name": "annealing", "n_candidates": n_candidates, "n_steps": 100}
+    settings = replace(read_tuner({"preset": "chameleon", "explorer": annealing}), surrogate=Oracle(formula, best_s))
+    trials: list[Trial] = []
+    subject = Subject(formula.space, formula.flop, "task")
+    tune_in_memory(subject, settings, formula.measure, 128, seed=0, watch=Watch(trial=trials.append))
+    return batch_sizes(trials)[:-1]
+
+
+def test_batches_are_as_many_as_the_landscape_has_islands() -> None:
+    """The knee is in the first step on one hill, and where the clusters are where there are clusters."""
+    found = {n: float(np.mean(sizes(islands(n), 1e-3))) for n in (16, 25)}
+    hill = float(np.mean(sizes(bowl(), 1e-3)))
+    assert hill < 20 < found[16] < 28 < found[25]
+
+
+def test_too_many_candidates_hide_the_islands() -> None:
+    """With all that was visited, instead of the 64 that are planned, the islands merge, and the knee is at once."""
+    many, planned = sizes(islands(25), 1e-3, n_candidates=1000), sizes(islands(25), 1e-3)
+    assert np.median(many) == 16 and min(planned) > 24
+
+
+NOISE = {"quiet": 0.02, "loud": 0.5}
+"""The deviation of a micro-batch's mean seconds, relative to it; the papers' threshold is 0.1."""
+
+
+@pytest.mark.parametrize("preset", ["adatune", "anole"])
+def test_noisy_kernels_are_run_more_often(preset: str) -> None:
+    evaluator = read_tuner({"preset": preset}).evaluator
+    rng = np.random.default_rng(0)
+    space = Space([option_knob("noise", list(NOISE)), option_knob("a", list(range(40)))])
+
+    def measure(configs: Sequence[Config]) -> Iterator[Measurement]:
+        for config in configs:
+            std = NOISE[str(config["noise"])]
+            timing = evaluator.evaluate(lambda number, std=std: 1e-3 * float(np.exp(std * rng.standard_normal())))
+            yield Measurement(Status.OK, latency_s=timing.latency_s, cv=timing.cv, repeats=timing.repeats)
+
+    trials: list[Trial] = []
+    settings = read_tuner({"preset": preset, "surrogate": "none"})
+    tune_in_memory(Subject(space, 10**9, "task"), settings, measure, 60, seed=0, watch=Watch(trial=trials.append))
+    repeats = defaultdict[object, list[int]](list)
+    for trial in trials:
+        repeats[trial.config["noise"]].append(trial.measurement.repeats)
+    assert shares(repeats["quiet"]) == "3: 100 %"
+    assert np.mean(repeats["loud"]) > 4.5 and {3, 10} < set(repeats["loud"])
+
+
+def test_a_speed_since_the_start_hides_noise_below_the_threshold() -> None:
+    """Means over ever more runs vary less than the micro-batches: those must vary by twice the threshold to matter."""
+    rng = np.random.default_rng(0)
+
+    def more_than_three(std: float) -> float:
+        timings = [
+            AdaptiveEvaluator().evaluate(lambda number: 1e-3 * float(np.exp(std * rng.standard_normal())))
+            for _ in range(400)
+        ]
+        return float(np.mean([timing.repeats > 3 for timing in timings]))
+
+    assert more_than_three(0.05) == 0 and more_than_three(0.1) < 0.03
+    assert 0.1 < more_than_three(0.2) < 0.3 and more_than_three(0.5) > 0.5
