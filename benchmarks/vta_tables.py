@@ -123,6 +123,12 @@ def _name(layer: Conv2d) -> str:
     return layer.label.removeprefix("conv2d ").replace(" ", "_").replace("->", "-")
 
 
+def buffer_tables() -> dict[str, Path]:
+    """Returns the tables with searched buffers that there are, by name."""
+    paths = {_name(layer): buffer_table_path(layer) for layer in LAYERS}
+    return {name: path for name, path in paths.items() if path.exists()}
+
+
 @cache
 def buffer_table(name: str) -> Table:
     """Returns the table of a layer with searched buffers: the latency of every valid config of its whole space.
