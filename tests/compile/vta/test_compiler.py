@@ -224,6 +224,6 @@ def test_what_was_built_is_said(project: Path, accelerate: Any, caplog: pytest.L
     lines = [record.getMessage() for record in caplog.records]
     cycles = [step.cycles for step in said.accelerator.steps]
     assert any(f": {cycles[0]} cycles, signal to noise " in line for line in lines)
-    assert any(f"net: {sum(cycles)} cycles on a block of 1x16x16, " in line for line in lines)
+    assert any(f"net: {sum(cycles)} cycles on a block of 1x16x16 and 504 KiB of memory, " in line for line in lines)
     assert sum("is NOT TUNED (it was not tuned)" in line for line in lines) == 2
     assert read_build(project / "net") == said

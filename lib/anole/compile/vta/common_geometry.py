@@ -19,7 +19,7 @@ from anole.record import Config
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.target import VtaTarget
-from anole.targets.vta.templates.design import block_of, hardware_config
+from anole.targets.vta.templates.design import hardware_config
 
 _UNTRIED = "no trial had the network's geometry"
 _SLOWER = "no trial was faster than the default config"
@@ -110,14 +110,14 @@ def _most_promising(
     least_s: dict[tuple[str, tuple[int, ...]], float] = {}
     for key, own in designs.items():
         for design in own:
-            at = key, block_of(design.geometry)
+            at = key, design.geometry.block
             least_s[at] = min(design.latency_s, least_s.get(at, math.inf))
 
     def estimated_s(geometry: Geometry) -> float:
         there = target.with_geometry(geometry)
         total_s = 0.0
         for match in matches:
-            each_s = least_s.get((match.task.key, block_of(geometry)))
+            each_s = least_s.get((match.task.key, geometry.block))
             if each_s is None:
                 try:
                     each_s = there.simulate(match.task.workload, there.default_config(match.task.workload))
@@ -178,7 +178,7 @@ def _there(there: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterat
     These others have the same block and other buffers. Where these hold less, the config has smaller tiles.
     """
     yield from (design for design in designs if design.geometry == there.geometry)
-    same_block = (design for design in designs if block_of(design.geometry) == block_of(there.geometry))
+    same_block = (design for design in designs if design.geometry.block == there.geometry.block)
     for design in islice((design for design in same_block if design.geometry != there.geometry), _N_MOVED):
         config = {**design.config, **hardware_config(there.geometry)}
         try:
@@ -197,4 +197,4 @@ def _total_s(matches: Sequence[Match]) -> float:
 
 
 def _described(geometry: Geometry, latency_s: float) -> AcceleratorCandidate:
-    return AcceleratorCandidate(block_of(geometry), relative_area(geometry), relative_memory(geometry), latency_s)
+    return AcceleratorCandidate(geometry.block, relative_area(geometry), relative_memory(geometry), latency_s)

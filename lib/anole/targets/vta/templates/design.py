@@ -63,7 +63,7 @@ class Design:
     def program(self) -> tuple[object, ...]:
         """What determines the program of a convolution beside its epilogue, as `programs_of` says it of many."""
         g = self.geometry
-        own = (*block_of(g), g.uop_bytes, g.bus_bytes, g.burst_beats, g.queue_entries, g.variant)
+        own = (*g.block, g.uop_bytes, g.bus_bytes, g.burst_beats, g.queue_entries, g.variant)
         return (*own, g.inp_bytes if g.variant == "vta++" else None, self.schedule)
 
 
@@ -191,12 +191,7 @@ def geometry_of(base: Geometry, config: Mapping[str, Any]) -> Geometry:
 def hardware_config(geometry: Geometry) -> dict[str, int]:
     """Returns the values of the hardware agent's knobs that ask for a geometry."""
     sizes_bytes = (geometry.inp_bytes, geometry.wgt_bytes, geometry.acc_bytes)
-    return dict(zip(HARDWARE, (*block_of(geometry), *(size.bit_length() - 1 for size in sizes_bytes)), strict=True))
-
-
-def block_of(geometry: Geometry) -> tuple[int, int, int]:
-    """Returns the batch, the input and the output channels of a geometry's matrix unit."""
-    return geometry.batch, geometry.block_in, geometry.block_out
+    return dict(zip(HARDWARE, (*geometry.block, *(size.bit_length() - 1 for size in sizes_bytes)), strict=True))
 
 
 def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
