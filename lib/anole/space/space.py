@@ -245,9 +245,11 @@ class Space:
             return self.discounts(vectors)
         return np.maximum(0.0, self.discounts(vectors) - self._toll(self.columns(vectors)) * latencies_s)
 
-    def worth(self, config: Config) -> float:
-        """Returns the share of its speed that a config is worth without a toll."""
-        return 1.0 if self._discount is None else float(self.discounts(self.vector(config)[None, :])[0])
+    def worth(self, config: Config, latency_s: float = 0.0) -> float:
+        """Returns the share of its speed that a config is worth with this latency; see `worths`."""
+        if self._discount is None and self._toll is None:
+            return 1.0
+        return float(self.worths(self.vector(config)[None, :], np.array([latency_s]))[0])
 
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
         """Returns the surrogate's features, shape (n, n_features): the description, then the knobs' features."""
