@@ -81,6 +81,7 @@ bench-tuners: env  ## compare the search methods on this machine, for hours; res
 	python benchmarks/tuners_report.py
 
 bench-vta: env  ## compare the search methods on whole design spaces of the accelerator, for hours
+	python benchmarks/vta_tables.py
 	python benchmarks/vta_tables.py --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
 	python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv
 	python benchmarks/vta_tuners.py summary < docs/results/data/vta_runs.csv > docs/results/data/vta_summary.csv

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -89,6 +91,36 @@ def test_only_a_discount_makes_a_config_worth_less():
     half = Space(space.knobs, space.constraints, discount=lambda columns: 1 / (1 + (columns["unroll"] > 0)))
     expected = [1.0 if half.config(vector)["unroll"] == 0 else 0.5 for vector in vectors]
     assert half.discounts(vectors).tolist() == expected == [half.worth(half.config(vector)) for vector in vectors]
+
+
+def test_a_toll_is_taken_from_the_speed_and_leaves_at_least_nothing():
+    space = make_space()
+    vectors, latencies_s = space.vectors(space.valid_indices[:4]), np.array([0.5, 0.1, 2.0, np.nan])
+    np.testing.assert_array_equal(space.worths(vectors, latencies_s), np.ones(4))
+    tolled = Space(space.knobs, space.constraints, toll=lambda columns: np.full(len(columns["unroll"]), 1.0))
+    np.testing.assert_allclose(tolled.worths(vectors, latencies_s) / latencies_s, [1.0, 9.0, 0.0, np.nan])
+    both = Space(space.knobs, discount=lambda columns: np.full(4, 0.5), toll=lambda columns: np.arange(4.0) / 10)
+    np.testing.assert_allclose(both.worths(vectors, latencies_s)[:3] / latencies_s[:3], [1.0, 4.9, 0.05])
+    np.testing.assert_array_equal(both.restricted({}).worths(vectors, latencies_s), both.worths(vectors, latencies_s))
+
+
+def test_every_valid_config_is_enumerated_in_parts_and_then_looked_up(monkeypatch):
+    whole, asked = make_space(), []
+    valid = whole.valid_indices
+    monkeypatch.setattr("anole.space.space._ENUMERATED", 7)
+    monkeypatch.setattr("anole.space.space._ENUMERABLE", 10)
+    watched = [
+        replace(each, holds=lambda columns, holds=each.holds: asked.append(1) or holds(columns))
+        for each in whole.constraints
+    ]
+    space = Space(whole.knobs, watched)
+    # Searches do not enumerate a space that is too large; a table does.
+    assert space.valid_indices is None and not asked
+    np.testing.assert_array_equal(space.every_valid_index, valid)
+    assert len(asked) == -(-space.size // 7) * len(watched) > 1
+    vectors = space.vectors(np.arange(space.size))
+    np.testing.assert_array_equal(np.flatnonzero(space.valid(vectors)), valid)
+    assert len(asked) == -(-space.size // 7) * len(watched)
 
 
 def test_a_part_of_a_space_keeps_its_discount():

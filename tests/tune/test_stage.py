@@ -21,6 +21,7 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
+from anole.targets.vta.templates.design import HARDWARE
 from anole.task import Conv2d, Dense, Task, Workload
 from anole.tune.stage import tune_model, tune_task
 
@@ -281,16 +282,12 @@ def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None
     project = simulated(tmp_path / "search", hardware="search", area_max=1.5)
     receipt = project.tune(30)
     trials = [trial for trial in read_shard(project.shard).trials if trial.measurement.latency_s is not None]
-    blocks: dict[Any, list[float]] = {}
+    of_each: dict[Any, list[float]] = {}
     for trial in trials:
-        block = tuple(trial.config[name] for name in ("tile_b", "tile_ci", "tile_co"))
-        blocks.setdefault(block, []).append(trial.measurement.latency_s or 0.0)
-    assert len(blocks) > 3
-    found = {
-        tuple(design["config"][name] for name in ("tile_b", "tile_ci", "tile_co")): design["latency_s"]
-        for design in receipt["designs"]
-    }
-    assert found == {block: min(latencies_s) for block, latencies_s in blocks.items()}
+        of_each.setdefault(tuple(trial.config[name] for name in HARDWARE), []).append(trial.measurement.latency_s or 0)
+    assert len(of_each) > 3
+    found = {tuple(design["config"][name] for name in HARDWARE): design["latency_s"] for design in receipt["designs"]}
+    assert found == {hardware: min(latencies_s) for hardware, latencies_s in of_each.items()}
     assert len(receipt["designs"]) == len(found)
     # The best is not the fastest of all, but that of what it is worth.
     worth = VtaTarget(project.task.target).space(project.task.workload).worth

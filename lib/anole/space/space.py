@@ -23,6 +23,9 @@ Columns = Mapping[str, NDArray[Any]]
 
 _ENUMERABLE = 1 << 20
 
+_ENUMERATED = 1 << 17
+"""Number of configs that are enumerated at once, which limits the memory for it."""
+
 _CONSIDERED = 1 << 12
 """Number of configs that are drawn to find those with the highest merit."""
 
@@ -77,6 +80,8 @@ class Space:
         constraints: a config that violates one of them is rejected before it is built.
         describe: optional; maps the columns of n configs to features beside the knobs' own.
         discount: optional; maps the columns of n configs to the share of its speed that each is worth, shape (n,).
+        toll: optional; maps the columns of n configs to the speed that each one's cost takes away from its own, in runs
+            per second, shape (n,); see `worths`.
         merit: optional; maps the columns of n configs to the speed expected without measuring, shape (n,). Any scale
             is valid, and each algorithm may use its own.
         core: optional; for some knobs, the values that are most likely to fulfil the constraints. `best_drawn` finds
@@ -91,11 +96,12 @@ class Space:
         discount: Callable[[Columns], NDArray[np.float64]] | None = None,
         merit: Callable[[Columns], NDArray[np.float64]] | None = None,
         core: Mapping[str, Sequence[Any]] | None = None,
+        toll: Callable[[Columns], NDArray[np.float64]] | None = None,
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
         self.core = core
-        self.describe, self.merit, self._discount = describe, merit, discount
+        self.describe, self.merit, self._discount, self._toll = describe, merit, discount, toll
         self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
         self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
         self._balanced_at = [at for at, knob in enumerate(self.knobs) if knob.balanced]
@@ -108,7 +114,7 @@ class Space:
         sizes = [prod(map(int, row)) for row in counted]
         self._begins = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
         self.size = sum(sizes)
-        # Which indices are valid, shape (size,), once `valid_indices` has enumerated the space.
+        # Which indices are valid, shape (size,), once `every_valid_index` has enumerated the space.
         self._all_obeying: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
@@ -146,7 +152,7 @@ class Space:
         if unknown := sorted(set(values) - names):
             raise ConfigError(f"there are no knobs {unknown}; the space has {sorted(names)}")
         knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
-        return Space(knobs, self.constraints, self.describe, self._discount, self.merit)
+        return Space(knobs, self.constraints, self.describe, self._discount, self.merit, toll=self._toll)
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors of n indices, shape (n, n_knobs)."""
@@ -221,14 +227,29 @@ class Space:
         return {reason: count for reason, count in counts.items() if count}
 
     def discounts(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns the share of its speed that each config is worth, shape (n,): 1 if it has no cost besides time."""
+        """Returns the share of its speed that each config is worth without a toll, shape (n,): 1 without a cost."""
         if self._discount is None:
             return np.ones(len(vectors))
         return self._discount(self.columns(vectors))
 
-    def worth(self, config: Config) -> float:
-        """Returns the share of its speed that a config is worth."""
-        return 1.0 if self._discount is None else float(self.discounts(self.vector(config)[None, :])[0])
+    def worths(self, vectors: Vectors, latencies_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the share of its speed that each config is worth at this speed, shape (n,): never below 0.
+
+        This is its discount, less the share of its toll.
+
+        Args:
+            vectors: the index vectors of n configs.
+            latencies_s: their latencies, shape (n,); NaN for a failure.
+        """
+        if self._toll is None:
+            return self.discounts(vectors)
+        return np.maximum(0.0, self.discounts(vectors) - self._toll(self.columns(vectors)) * latencies_s)
+
+    def worth(self, config: Config, latency_s: float = 0.0) -> float:
+        """Returns the share of its speed that a config is worth with this latency; see `worths`."""
+        if self._discount is None and self._toll is None:
+            return 1.0
+        return float(self.worths(self.vector(config)[None, :], np.array([latency_s]))[0])
 
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
         """Returns the surrogate's features, shape (n, n_features): the description, then the knobs' features."""
@@ -258,10 +279,14 @@ class Space:
 
     @cached_property
     def valid_indices(self) -> NDArray[np.int64] | None:
-        """All valid indices in order, or None if the space is too large to enumerate."""
-        if self.size > _ENUMERABLE:
-            return None
-        self._all_obeying = self._obeying(self.vectors(np.arange(self.size, dtype=np.int64)))
+        """All valid indices in order, or None if the space is too large to enumerate in every search."""
+        return None if self.size > _ENUMERABLE else self.every_valid_index
+
+    @cached_property
+    def every_valid_index(self) -> NDArray[np.int64]:
+        """All valid indices in order, whatever the size of the space; from then on, `valid` looks them up."""
+        parts = (np.arange(at, min(at + _ENUMERATED, self.size)) for at in range(0, self.size, _ENUMERATED))
+        self._all_obeying = np.concatenate([self._obeying(self.vectors(part)) for part in parts])
         return np.flatnonzero(self._all_obeying)
 
     def _obeying(self, vectors: Vectors) -> NDArray[np.bool_]:

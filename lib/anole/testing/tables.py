@@ -22,6 +22,9 @@ from anole.targets import get_target
 from anole.task import Conv2d, Workload
 from anole.testing.in_memory import tune_in_memory
 
+_MOST_CONFIGS = 1 << 24
+"""Configs of the largest space of which a table may be recorded."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -49,7 +52,9 @@ class Table:
         NaN is a failure, and infinity a config that is worth nothing.
         """
         with np.errstate(divide="ignore"):
-            return self.latencies_s / self.space.discounts(self.space.vectors(_valid_indices(self.space)))
+            return self.latencies_s / self.space.worths(
+                self.space.vectors(_valid_indices(self.space)), self.latencies_s
+            )
 
     @property
     def least_cost_s(self) -> float:
@@ -124,9 +129,9 @@ def replay(table: Table, settings: TunerSettings, n_trials: int, seed: int) -> R
 
 
 def _valid_indices(space: Space) -> NDArray[np.int64]:
-    if space.valid_indices is None:
-        raise StoreError(f"a space of {space.size} configs is too large for a table")
-    return space.valid_indices
+    if space.size > _MOST_CONFIGS:
+        raise StoreError(f"a space of {space.size} configs is too large for a table; {_MOST_CONFIGS} fit")
+    return space.every_valid_index
 
 
 def _frozen(value: Any) -> Any:

@@ -107,6 +107,39 @@ def test_all_layers_have_one_geometry_though_each_would_have_its_own() -> None:
     assert choose(target, (small, of_small), (often, of_large)).geometry == Geometry(1, *tall)
 
 
+def test_layers_that_were_tried_with_other_buffers_share_an_accelerator() -> None:
+    """A config moves to the buffers of another layer's, where it is simulated, and is still a tuned one."""
+    target, wide = make(memory_max=1.0), Conv2d(1, 14, 14, 128, 128, (1, 1))
+    narrow = replace(wide, in_channels=64)
+    better = {"tile_h": 7, "h_threading": 2, "oc_threading": 1}
+    one, other = (
+        block(target, workload, 32, 32, **better, log_acc_buff_size=log) for workload, log in ((narrow, 16), (wide, 17))
+    )
+    layers = [
+        (match(target, workload, 1, config, latency_s), receipt((config, latency_s)))
+        for workload, config in ((narrow, one), (wide, other))
+        for latency_s in [target.simulate(workload, config)]
+    ]
+    chosen = choose(target, *layers)
+    assert chosen.geometry in {target.geometry_of(one), target.geometry_of(other)}
+    for layer, config in zip(chosen.matches, (one, other), strict=True):
+        assert target.geometry_of(layer.config) == chosen.geometry and layer.run_key == "r" * 64
+        assert {**layer.config, "log_acc_buff_size": 0} == {**config, "log_acc_buff_size": 0}
+        assert layer.built.matched == "tuned"
+        assert layer.latency_s == target.simulate(layer.task.workload, layer.config)
+
+
+def test_of_many_accelerators_only_the_most_promising_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = make()
+    sizes = [{"log_inp_buff_size": inp, "log_wgt_buff_size": wgt} for inp in range(11, 16) for wgt in range(13, 19)]
+    designs = [(block(target, SMALL, 32, 32, **size), (2 + n) * 1e-9) for n, size in enumerate(sizes)]
+    best = block(target, SMALL, 16, 32, tile_h=4)
+    layer = (match(target, SMALL, 1, best, 1e-9), receipt(*designs, (best, 1e-9)))
+    chosen = choose(target, layer)
+    assert chosen.geometry == target.geometry_of(best) and chosen.per_layer_latency_s == 1e-9
+    assert len(chosen.candidates) == 16 < len(sizes)
+
+
 def test_a_layer_that_was_not_tried_on_the_geometry_has_its_default_there() -> None:
     target = make()
     config = block(target, LARGE, 32, 32)

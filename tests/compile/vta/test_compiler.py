@@ -107,7 +107,7 @@ def test_a_layer_fuses_its_residual(accelerated: Path) -> None:
 def tuned_config(tasks: Any) -> dict[str, Receipt]:
     """Returns a receipt of the layer with the residual: half of its rows at once, whatever that takes."""
     (task,) = (task for task in tasks if task.label == "conv2d 16->16 k3x3 s1 8x8")
-    config = {"tile_b": 1, "tile_ci": 16, "tile_co": 16, "h_threading": 1, "oc_threading": 1, "tile_h": 4, "tile_w": 8}
+    config = {**VtaTarget(task.target).default_config(task.workload), "tile_h": 4, "tile_w": 8}
     return {task.key: Receipt(task.key, "c" * 64, 2, config, 1e-9)}
 
 
@@ -224,6 +224,6 @@ def test_what_was_built_is_said(project: Path, accelerate: Any, caplog: pytest.L
     lines = [record.getMessage() for record in caplog.records]
     cycles = [step.cycles for step in said.accelerator.steps]
     assert any(f": {cycles[0]} cycles, signal to noise " in line for line in lines)
-    assert any(f"net: {sum(cycles)} cycles on a block of 1x16x16, " in line for line in lines)
+    assert any(f"net: {sum(cycles)} cycles on a block of 1x16x16 and 504 KiB of memory, " in line for line in lines)
     assert sum("is NOT TUNED (it was not tuned)" in line for line in lines) == 2
     assert read_build(project / "net") == said

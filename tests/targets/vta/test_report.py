@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from anole.__main__ import main
-from anole.targets.vta.geometry import DEFAULT
-from anole.targets.vta.report import draw_timeline, roofline, utilisation
+from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.report import draw_timeline, roofline, summarize, utilisation
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.templates.conv2d import Schedule, lower_conv2d
 from anole.task import Conv2d
@@ -51,6 +51,14 @@ def test_the_picture_shows_every_instruction_that_takes_its_time(program):
             if end > start + 1 and start < (until or timeline.cycles)
         ]
         assert sorted(int(title.split(":")[0]) for title in titles) == shown
+
+
+def test_cycles_that_were_never_compared_are_called_extrapolated(program):
+    wide = lower_conv2d(LAYER, Schedule(7, 14), Geometry(1, 32, 32))
+    unknown = lower_conv2d(LAYER, Schedule(7, 14), Geometry(1, 64, 32))
+    told = [summarize(each)[0].splitlines()[1] for each in (program, wide, unknown)]
+    assert all(line.startswith("cycles") for line in told)
+    assert [line.endswith("extrapolated") for line in told] == [False, False, True]
 
 
 def run(*arguments):

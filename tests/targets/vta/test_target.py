@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError, TargetError
+from anole.measure.simulation import Simulated
+from anole.record import Status
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.settings import describe_vta
@@ -18,7 +20,7 @@ from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import EPILOGUE, design_of, whole_blocks
-from anole.task import BatchMatmul, Conv2d, Dense
+from anole.task import BatchMatmul, Conv2d, Dense, Task
 
 CONV = Conv2d(1, 8, 8, 16, 24, (3, 3), padding=(1, 1, 1, 1))
 
@@ -54,6 +56,7 @@ def test_only_what_is_searched_has_bounds():
     ("settings", "message"),
     [
         ({"hardware": "found"}, "hardware: found 'found'; allowed are fixed, search"),
+        ({"space": "wide"}, "space: found 'wide'; allowed are constrained, open"),
         ({"first_layer": "gpu"}, "first_layer: found 'gpu'; allowed are host, vta"),
         ({"geometry": "large"}, "geometry: found 'large'; allowed are default, or a mapping"),
         ({"geometry": {"blocks": 16}}, "geometry.blocks: is unknown; allowed are batch, block_in"),
@@ -116,7 +119,14 @@ def test_a_matrix_product_is_a_convolution_of_single_pixels():
 
 def test_only_a_search_has_knobs_of_the_hardware():
     assert make().space(CONV).names_of("hardware") == []
-    assert make(hardware="search").space(CONV).names_of("hardware") == ["tile_b", "tile_ci", "tile_co"]
+    assert make(hardware="search").space(CONV).names_of("hardware") == [
+        *("tile_ci", "tile_co"),
+        *("log_inp_buff_size", "log_wgt_buff_size", "log_acc_buff_size"),
+    ]
+    # Only what divides the batch is a block's batch.
+    searched = make(hardware="search")
+    batches = {n: searched.space(replace(CONV, batch=n)).knobs[0].values for n in (1, 4, 6, 8)}
+    assert batches == {1: (1,), 4: (1, 2, 4), 6: (1, 2), 8: (1, 2, 4, 8)}
 
 
 @settings(max_examples=25, deadline=None)
@@ -150,6 +160,34 @@ def test_a_config_that_cannot_be_run_has_a_reason():
         make().simulate(CONV, {**config, "tile_h": 5})
     with pytest.raises(ConfigError, match="at most 4096 are allowed"):
         make().simulate(CONV, {**config, "tile_ci": 128, "tile_co": 128})
+
+
+def test_an_open_space_also_holds_what_cannot_be_run():
+    """What the accelerator refuses is exactly what the constrained space leaves out."""
+    assert describe_vta(space="constrained") == describe_vta() and "space" not in describe_vta()
+    is_open, constrained = make(space="open"), make()
+    assert is_open.description == {**describe_vta(), "space": "open"}
+    space, within = is_open.space(CONV), constrained.space(CONV)
+    assert len(space.valid_indices) == space.size == within.size > len(within.valid_indices)
+    refused = set()
+    for index in space.valid_indices:
+        try:
+            is_open.cycles(CONV, space.config(space.vectors([index])[0]))
+        except ConfigError:
+            refused.add(index)
+    assert refused == set(range(space.size)) - set(within.valid_indices.tolist())
+
+
+def test_an_open_search_for_hardware_has_every_block_and_rejects_some_with_a_reason():
+    target = make(hardware="search", space="open")
+    space = target.space(CONV)
+    assert space.knobs[0].values == (1, 2, 4, 8) and space.size == 4 * make(hardware="search").space(CONV).size
+    vectors = space.sample(40, np.random.default_rng(0))
+    configs = [space.config(vector) for vector in vectors]
+    measured = list(Simulated(Task(CONV, target.description, 2), target).measure(configs))
+    assert {each.status for each in measured} == {Status.OK, Status.REJECTED}
+    assert all(each.error for each in measured if each.status is Status.REJECTED)
+    assert np.isfinite(space.discounts(vectors)).all()
 
 
 def test_worth_falls_with_what_exceeds_the_bounds():

@@ -1,10 +1,15 @@
-"""Chooses one accelerator for a whole network: the geometry within the bounds with the least total latency."""
+"""Chooses one accelerator for a whole network: the geometry within the bounds with the least total latency.
+
+Two layers are rarely tried on the very same accelerator, because its buffers are searched, too. So the fastest configs
+of a layer that were tried with the same block are also simulated with the buffers of the others.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from anole.compile.matching import Match
 from anole.documents.build import AcceleratorCandidate
@@ -14,9 +19,16 @@ from anole.record import Config
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.target import VtaTarget
+from anole.targets.vta.templates.design import hardware_config
 
 _UNTRIED = "no trial had the network's geometry"
 _SLOWER = "no trial was faster than the default config"
+
+_N_CANDIDATES = 16
+"""The most geometries on which all layers are simulated."""
+
+_N_MOVED = 4
+"""The most configs of a layer that are simulated with other buffers than those that they were tried with."""
 
 
 @dataclass(frozen=True)
@@ -50,43 +62,92 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
     """
     designs = {match.task.key: _designs(target, match, receipts.get(match.task.key)) for match in matches}
     locked = [target.geometry_of(match.config) for match in matches if match.locked and match.config is not None]
-    others = [target.geometry, *(geometry for each in designs.values() for geometry in each)]
+    others = [target.geometry, *(design.geometry for each in designs.values() for design in each)]
     tried = dict.fromkeys(locked or others)
+    allowed = [geometry for geometry in tried if _allowed(target, geometry)]
     candidates = []
-    for geometry in tried:
-        if _allowed(target, geometry):
-            try:
-                layers = [_on(geometry, match, designs[match.task.key].get(geometry), target) for match in matches]
-            except ConfigError:
-                continue
-            candidates.append((geometry, layers))
+    for geometry in _most_promising(allowed, target, matches, designs):
+        try:
+            layers = [_on(geometry, match, designs[match.task.key], target) for match in matches]
+        except ConfigError:
+            continue
+        candidates.append((geometry, layers))
     if not candidates:
         raise BuildError(f"none of the {len(tried)} tried geometries is within the bounds and runs all layers")
     candidates.sort(key=lambda candidate: _total_s(candidate[1]))
     if target.bounds is None:
         return Chosen(*candidates[0])
-    best_of_each = (min(_latency_s(layers[n]) for _, layers in candidates) for n in range(len(matches)))
-    per_layer_s = sum(match.weight * least_s for match, least_s in zip(matches, best_of_each, strict=True))
+    per_layer_s = 0.0
+    for n, match in enumerate(matches):
+        own_s = [design.latency_s for design in designs[match.task.key] if design.geometry in allowed]
+        per_layer_s += match.weight * min(*own_s, *(_latency_s(layers[n]) for _, layers in candidates), math.inf)
     described = tuple(_described(geometry, _total_s(layers)) for geometry, layers in candidates)
     return Chosen(*candidates[0], described, per_layer_s)
+
+
+@dataclass(frozen=True)
+class _Design:
+    """A config that a layer was tried with, on the accelerator that it asks for."""
+
+    geometry: Geometry
+    config: Config
+    latency_s: float
+
+
+def _most_promising(
+    geometries: Sequence[Geometry],
+    target: VtaTarget,
+    matches: Sequence[Match],
+    designs: Mapping[str, Sequence[_Design]],
+) -> list[Geometry]:
+    """Returns the geometries that may have the least total; those that run some layer not at all come last.
+
+    The estimate of a layer is the least latency that it had with the same block and any buffers, or that of its default
+    config.
+    """
+    if len(geometries) <= _N_CANDIDATES:
+        return list(geometries)
+    least_s: dict[tuple[str, tuple[int, ...]], float] = {}
+    for key, own in designs.items():
+        for design in own:
+            at = key, design.geometry.block
+            least_s[at] = min(design.latency_s, least_s.get(at, math.inf))
+
+    def estimated_s(geometry: Geometry) -> float:
+        there = target.with_geometry(geometry)
+        total_s = 0.0
+        for match in matches:
+            each_s = least_s.get((match.task.key, geometry.block))
+            if each_s is None:
+                try:
+                    each_s = there.simulate(match.task.workload, there.default_config(match.task.workload))
+                except ConfigError:
+                    return math.inf
+            total_s += match.weight * each_s
+        return total_s
+
+    # With equal estimates, what has more memory takes larger tiles.
+    ranked = sorted(geometries, key=lambda geometry: (estimated_s(geometry), -geometry.sram_bits))
+    return ranked[:_N_CANDIDATES]
 
 
 def _allowed(target: VtaTarget, geometry: Geometry) -> bool:
     return target.bounds is None or not target.bounds.excess(geometry)
 
 
-def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> dict[Geometry, tuple[Config, float]]:
-    """Returns the fastest config, and its latency in seconds, on each geometry on which a layer was tried."""
+def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_Design]:
+    """Returns the fastest config on each geometry on which a layer was tried, the fastest of all first."""
     if receipt is None:
-        return {}
+        return []
     if target.bounds is None:
         if match.reason is not None or receipt.config is None or receipt.latency_s is None:
-            return {}
-        return {target.geometry: (receipt.config, receipt.latency_s)}
-    return {target.geometry_of(each.config): (each.config, each.latency_s) for each in receipt.designs}
+            return []
+        return [_Design(target.geometry, receipt.config, receipt.latency_s)]
+    found = [_Design(target.geometry_of(each.config), each.config, each.latency_s) for each in receipt.designs]
+    return sorted(found, key=lambda design: design.latency_s)
 
 
-def _on(geometry: Geometry, match: Match, design: tuple[Config, float] | None, target: VtaTarget) -> Match:
+def _on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
     """Returns a layer on a geometry, with the default config if that is faster than the tried ones.
 
     Raises:
@@ -97,6 +158,7 @@ def _on(geometry: Geometry, match: Match, design: tuple[Config, float] | None, t
         if target.geometry_of(match.config) != geometry:
             raise ConfigError("it is locked to another geometry")
         return replace(match, latency_s=there.simulate(match.task.workload, match.config))
+    design = min(_there(there, match, designs), key=lambda design: design.latency_s, default=None)
     try:
         config = there.default_config(match.task.workload)
         default_s = there.simulate(match.task.workload, config)
@@ -104,10 +166,25 @@ def _on(geometry: Geometry, match: Match, design: tuple[Config, float] | None, t
         if design is None:
             raise
         default_s = math.inf
-    if design is not None and design[1] <= default_s:
-        return replace(match, config=design[0], latency_s=design[1], reason=None)
+    if design is not None and design.latency_s <= default_s:
+        return replace(match, config=design.config, latency_s=design.latency_s, reason=None)
     reason = match.reason or (_UNTRIED if design is None else _SLOWER)
     return replace(match.untuned(reason, config), latency_s=default_s)
+
+
+def _there(there: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
+    """Yields what a layer was tried with on an accelerator, and the fastest of what it was tried with on others.
+
+    These others have the same block and other buffers. Where these hold less, the config has smaller tiles.
+    """
+    yield from (design for design in designs if design.geometry == there.geometry)
+    same_block = (design for design in designs if design.geometry.block == there.geometry.block)
+    for design in islice((design for design in same_block if design.geometry != there.geometry), _N_MOVED):
+        config = {**design.config, **hardware_config(there.geometry)}
+        try:
+            yield _Design(there.geometry, config, there.simulate(match.task.workload, config))
+        except ConfigError:
+            continue
 
 
 def _latency_s(match: Match) -> float:
@@ -120,5 +197,4 @@ def _total_s(matches: Sequence[Match]) -> float:
 
 
 def _described(geometry: Geometry, latency_s: float) -> AcceleratorCandidate:
-    block = (geometry.batch, geometry.block_in, geometry.block_out)
-    return AcceleratorCandidate(block, relative_area(geometry), relative_memory(geometry), latency_s)
+    return AcceleratorCandidate(geometry.block, relative_area(geometry), relative_memory(geometry), latency_s)

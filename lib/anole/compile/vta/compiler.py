@@ -28,11 +28,12 @@ from anole.spec.entries import ModelSpec
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.area import relative_area, relative_memory
+from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Network, Value, float_of, run_quantized
 from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, can_pool, load_layer, load_pool
-from anole.targets.vta.simulator.timing import cycles_of
+from anole.targets.vta.simulator.timing import cycles_of, is_extrapolated
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.task import Workload
 
@@ -171,8 +172,10 @@ def _report(model: str, accelerator: Accelerator) -> None:
         ratio = accelerator.snr_db[step.value]
         shown = "exact" if ratio is None else f"{ratio:.1f} dB"
         _log.info("%s: %s: %d cycles, signal to noise %s", model, step.name, step.cycles, shown)
-    block = "x".join(str(accelerator.geometry[name]) for name in ("batch", "block_in", "block_out"))
+    geometry = Geometry.from_json(accelerator.geometry)
+    extrapolated = " (extrapolated)" if is_extrapolated(geometry) else ""
     _log.info(
-        "%s: %d cycles on a block of %s, %.2f ms at %g MHz",
-        *(model, accelerator.cycles, block, 1e3 * accelerator.latency_s, accelerator.frequency_mhz),
+        "%s: %d cycles%s on a block of %s and %d KiB of memory, %.2f ms at %g MHz",
+        *(model, accelerator.cycles, extrapolated, "x".join(map(str, geometry.block))),
+        *(geometry.sram_bits // 8192, 1e3 * accelerator.latency_s, accelerator.frequency_mhz),
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.task import Conv2d
 
 _GATES_PER_MULTIPLIER = 1.14e3
 _GATES_PER_ALU_LANE = 2.3e3
@@ -42,11 +44,15 @@ class Bounds:
     Attributes:
         area_max, memory_max: the bounds.
         penalty: DCOC's lambda: the cost of one unit beyond the bounds.
+        penalty_form: what the cost is counted in. With ``difference``, as in the paper's equation 5, the cost is
+            subtracted from the speed, both in units of VTA's own (`unit_speed`). With ``share``, it is the part of
+            its own speed that a config loses.
     """
 
     area_max: float = 2.0
     memory_max: float = 1.0
     penalty: float = 1.0
+    penalty_form: Literal["difference", "share"] = "share"
 
     def excess(self, geometry: Geometry) -> float:
         """Returns by how much a geometry exceeds the bounds; 0 if it does not."""
@@ -56,3 +62,12 @@ class Bounds:
     def penalty_of(self, geometry: Geometry) -> float:
         r"""Returns DCOC's $P(\theta) = \lambda (\max(0, area - area_{max}) + \max(0, memory - memory_{max}))$."""
         return self.penalty * self.excess(geometry)
+
+
+def unit_speed(w: Conv2d, frequency_hz: float) -> float:
+    """Returns the runs of a convolution per second if VTA's own matrix unit did nothing else.
+
+    Area and memory are in units of VTA's own, and so is a speed from which their penalty is subtracted.
+    """
+    multiply_adds = w.flop / 2
+    return frequency_hz * DEFAULT.batch * DEFAULT.block_in * DEFAULT.block_out / multiply_adds

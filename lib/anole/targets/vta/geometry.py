@@ -106,6 +106,11 @@ class Geometry:
         """Returns the plain form."""
         return asdict(self)
 
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """The matrix unit's batch, input channels and output channels."""
+        return self.batch, self.block_in, self.block_out
+
     def element_bytes(self, memory: Memory) -> int:
         """Returns the size of one element of a memory."""
         return self._element_bytes[memory]

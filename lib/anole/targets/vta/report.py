@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 from anole.targets.vta.geometry import INSTRUCTION_BYTES
 from anole.targets.vta.isa import Alu, Gemm, Instruction, Load
 from anole.targets.vta.simulator.steps import Module, module_of
-from anole.targets.vta.simulator.timing import Timeline, simulate
+from anole.targets.vta.simulator.timing import Timeline, is_extrapolated, simulate
 from anole.targets.vta.templates.program import Program
 
 
@@ -92,7 +92,7 @@ def summarize(program: Program) -> tuple[str, Timeline]:
     bound = "the matrix unit" if roof.attainable == roof.peak else "the memory bus"
     lines = [
         f"instructions  {len(program.instructions):12}",
-        f"cycles        {used.cycles:12}",
+        f"cycles        {used.cycles:12}" + ("  extrapolated" if is_extrapolated(program.geometry) else ""),
         *(f"{name:8} busy {cycles:12}  {cycles / used.cycles:6.1%}" for name, cycles in used.busy.items()),
         f"matrix unit   {used.operations:12}  {used.gemm_share:6.1%} of the cycles",
         f"read          {used.read_bytes:12}  bytes",

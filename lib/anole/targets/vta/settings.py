@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 BOUNDS = ("area_max", "memory_max", "penalty")
 """The settings of a search for hardware, see `Bounds`."""
 
-_KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", *BOUNDS)
+CONSTRAINED, OPEN = "constrained", "open"
+"""The kinds of spaces: without the configs that the accelerator cannot run, or with them."""
+
+_KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS)
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
@@ -33,15 +36,18 @@ def describe_vta(
     hardware: object = "fixed",
     frequency_mhz: object = 100,
     first_layer: object = "host",
+    space: object = CONSTRAINED,
     **bounds: object,
 ) -> dict[str, Any]:
     """Returns the description of an accelerator.
 
     Args:
         geometry: ``default``, or fields of `Geometry` that differ from VTA's own.
-        hardware: ``fixed``, or ``search`` for another block of the matrix unit.
+        hardware: ``fixed``, or ``search`` for another block of the matrix unit and other buffers.
         frequency_mhz: the clock's frequency; cycles are exact, and seconds follow from it.
         first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
+        space: ``constrained``, or ``open`` for spaces that also hold what the accelerator cannot run; described only
+            if it is open.
         bounds: the bounds of a search, see `Bounds`.
 
     Raises:
@@ -49,6 +55,7 @@ def describe_vta(
     """
     _choice("hardware", hardware, ("fixed", "search"))
     _choice("first_layer", first_layer, ("host", "vta"))
+    _choice("space", space, (CONSTRAINED, OPEN))
     fields = {} if geometry == "default" else geometry
     if not isinstance(fields, Mapping):
         raise TargetError(f"geometry: found {geometry!r}; allowed are default, or a mapping")
@@ -61,6 +68,8 @@ def describe_vta(
         "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
         "first_layer": first_layer,
     }
+    if space == OPEN:
+        description["space"] = OPEN
     if hardware == "search":
         default = asdict(Bounds())
         description |= {name: _positive(name, bounds.get(name, default[name])) for name in BOUNDS}

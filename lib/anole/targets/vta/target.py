@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from anole.errors import ConfigError
@@ -12,11 +13,12 @@ from anole.space.space import Space
 from anole.targets.base import NetworkHandlers, Place, version_of
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.settings import BOUNDS
+from anole.targets.vta.settings import BOUNDS, OPEN
 from anole.targets.vta.simulator.timing import cycles_of
 from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import (
     EPILOGUE,
+    Design,
     conv2d_space,
     default_config,
     design_of,
@@ -31,7 +33,7 @@ class VtaTarget:
 
     Args:
         description: the ``geometry`` and ``frequency_mhz``; whether the ``hardware`` is fixed or searched within
-            bounds; and where the ``first_layer`` runs.
+            bounds; where the ``first_layer`` runs; and whether the ``space`` is open.
     """
 
     place: Final = Place.SIMULATOR
@@ -39,7 +41,7 @@ class VtaTarget:
         "anole.compile.vta.compiler:compile_for_vta", "anole.evaluate.accelerator:SimulatedRunner"
     )
     operators: tuple[str, ...] = ("conv2d", "dense")
-    template_versions: Mapping[str, int] = {"conv2d": 1, "dense": 1}
+    template_versions: Mapping[str, int] = {"conv2d": 2, "dense": 2}
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
@@ -81,7 +83,8 @@ class VtaTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds)
+        is_open = self.description.get("space") == OPEN
+        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, is_open, self.frequency_hz)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config on the given accelerator.
@@ -103,8 +106,7 @@ class VtaTarget:
         """
         convolution = as_conv2d(workload)
         design = design_of(convolution, self.geometry, config)
-        program = lower_conv2d(whole_blocks(convolution, design.geometry), design.schedule, design.geometry, EPILOGUE)
-        return cycles_of(program.instructions, design.geometry)
+        return _cycles(_Run(whole_blocks(convolution, design.geometry), design.program, design))
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Returns the target with a given geometry."""
@@ -114,6 +116,23 @@ class VtaTarget:
     def geometry_of(self, config: Config) -> Geometry:
         """Returns the geometry that a config selects."""
         return geometry_of(self.geometry, config)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A convolution and its program; the same for all designs that have this program."""
+
+    workload: Conv2d
+    program: tuple[object, ...]
+    design: Design = field(compare=False)
+
+
+@lru_cache(maxsize=1 << 14)
+def _cycles(run: _Run) -> int:
+    """Returns the cycles of a program; many configs of a searched accelerator have the same one."""
+    geometry = run.design.geometry
+    program = lower_conv2d(run.workload, run.design.schedule, geometry, EPILOGUE)
+    return cycles_of(program.instructions, geometry)
 
 
 def as_conv2d(workload: Workload) -> Conv2d:

@@ -10,7 +10,7 @@ import pytest
 from anole.errors import ConfigError, StreamError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, decode
-from anole.targets.vta.simulator.timing import Clock, simulate
+from anole.targets.vta.simulator.timing import Clock, is_extrapolated, simulate
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
 from anole.task import Conv2d
 
@@ -40,6 +40,15 @@ def test_every_instruction_runs_when_the_hardware_ran_it(path):
     assert list(zip(timeline.start, timeline.end, strict=True)) == [
         (row["exe_start"], row["exe_end"]) for row in stream["rows"]
     ]
+
+
+def test_cycles_are_extrapolated_beyond_the_hardware_that_was_compared():
+    compared = {row["shape"] for row in json.loads((DATA / "conv2d_rtl_cycles.json").read_text())}
+    assert compared == set(SHAPES) and not any(map(is_extrapolated, SHAPES.values()))
+    others = ({"block_out": 64}, {"batch": 2}, {"block_in": 8, "inp_bytes": 1 << 12}, {"bus_bytes": 16})
+    assert all(is_extrapolated(Geometry(**fields)) for fields in (*others, {"variant": "vta++"}))
+    # Buffers are only as deep as the tiles need.
+    assert not is_extrapolated(Geometry(acc_bytes=1 << 16))
 
 
 def rows(rejected):

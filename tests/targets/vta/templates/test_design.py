@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from anole.errors import ConfigError
-from anole.targets.vta.area import Bounds, relative_area
+from anole.targets.vta.area import Bounds, relative_area, relative_memory, unit_speed
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.templates.conv2d import check_schedule, lower_conv2d
-from anole.targets.vta.templates.design import EPILOGUE, conv2d_space, default_config, design_of, whole_blocks
+from anole.targets.vta.templates.design import (
+    BUFFERS,
+    EPILOGUE,
+    conv2d_space,
+    default_config,
+    design_of,
+    geometry_of,
+    programs_of,
+    whole_blocks,
+)
 from anole.task import Conv2d
 
 SAME = (1, 1, 1, 1)
+CONFIG = {
+    **{"tile_b": 1, "tile_ci": 16, "tile_co": 16},
+    **{"log_inp_buff_size": 15, "log_wgt_buff_size": 18, "log_acc_buff_size": 17},
+    **{"h_threading": 1, "oc_threading": 1, "tile_h": 7, "tile_w": 14},
+}
 LAYERS = [
     Conv2d(1, 14, 14, 64, 64, (3, 3), padding=SAME),
     Conv2d(1, 14, 14, 64, 128, (1, 1), (2, 2)),
@@ -25,7 +41,10 @@ def test_the_agents_are_the_papers():
     space = conv2d_space(LAYERS[0], DEFAULT, Bounds())
     names = [knob.name for knob in space.knobs]
     assert {agent: [names[knob] for knob in knobs] for agent, knobs in space.agents.items()} == {
-        "hardware": ["tile_b", "tile_ci", "tile_co"],
+        "hardware": [
+            *("tile_b", "tile_ci", "tile_co"),
+            *("log_inp_buff_size", "log_wgt_buff_size", "log_acc_buff_size"),
+        ],
         "scheduling": ["h_threading", "oc_threading"],
         "mapping": ["tile_h", "tile_w"],
     }
@@ -44,14 +63,13 @@ def test_what_is_valid_can_be_run(layer, bounds):
 
 
 def test_a_tile_has_as_many_output_blocks_as_fit():
-    config = {"tile_b": 1, "tile_ci": 16, "tile_co": 16, "h_threading": 1, "oc_threading": 1, "tile_h": 7, "tile_w": 14}
-    design = design_of(LAYERS[0], DEFAULT, config)
+    design = design_of(LAYERS[0], DEFAULT, CONFIG)
     assert (design.schedule.tile_co, design.schedule.tile_ci) == (4, 1)
     # With two threads over output channels each has half of them at most.
-    assert design_of(LAYERS[0], DEFAULT, config | {"oc_threading": 2}).schedule.tile_co == 2
+    assert design_of(LAYERS[0], DEFAULT, CONFIG | {"oc_threading": 2}).schedule.tile_co == 2
     # Without a border several blocks of input channels are loaded at once, where rows are whole.
     pointwise = Conv2d(1, 14, 14, 64, 64, (1, 1))
-    assert design_of(pointwise, DEFAULT, config).schedule.tile_ci == 4
+    assert design_of(pointwise, DEFAULT, CONFIG).schedule.tile_ci == 4
 
 
 @pytest.mark.parametrize(
@@ -64,25 +82,16 @@ def test_a_tile_has_as_many_output_blocks_as_fit():
     ],
 )
 def test_what_is_invalid_has_a_reason(change, reason):
-    config = {"tile_b": 1, "tile_ci": 16, "tile_co": 16, "h_threading": 1, "oc_threading": 1, "tile_h": 7, "tile_w": 14}
     with pytest.raises(ConfigError, match=reason):
-        design_of(LAYERS[0], DEFAULT, config | change)
+        design_of(LAYERS[0], DEFAULT, CONFIG | change)
     space = conv2d_space(LAYERS[0], DEFAULT, Bounds())
-    assert space.rejection(config) is None
-    if "tile_h" not in change or change["tile_h"] == 14:
-        assert space.rejection(config | change) == "the accelerator cannot run it so"
+    assert space.rejection(CONFIG) is None
+    if all(knob.index_of.get(change.get(knob.name, knob.values[0])) is not None for knob in space.knobs):
+        assert space.rejection(CONFIG | change) == "the accelerator cannot run it so"
 
 
 def test_channels_are_filled_up_to_whole_blocks():
-    config = {
-        "tile_b": 1,
-        "tile_ci": 32,
-        "tile_co": 128,
-        "h_threading": 1,
-        "oc_threading": 1,
-        "tile_h": 7,
-        "tile_w": 14,
-    }
+    config = CONFIG | {"tile_ci": 32, "tile_co": 128}
     design = design_of(LAYERS[0], DEFAULT, config)
     whole = whole_blocks(LAYERS[0], design.geometry)
     assert (whole.in_channels, whole.out_channels) == (64, 128)
@@ -92,14 +101,78 @@ def test_channels_are_filled_up_to_whole_blocks():
 
 
 def test_what_exceeds_the_bounds_is_worth_less():
-    config = {"tile_b": 1, "tile_ci": 16, "tile_co": 16, "h_threading": 1, "oc_threading": 1, "tile_h": 7, "tile_w": 14}
     space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=0.5))
-    assert space.worth(config) == 1
-    large = config | {"tile_ci": 64, "tile_co": 64}
+    assert space.worth(CONFIG) == 1
+    large = CONFIG | {"tile_ci": 64, "tile_co": 64}
     excess = relative_area(Geometry(1, 64, 64)) - 2.0
     assert excess > 0 and space.worth(large) == pytest.approx(1 - 0.5 * excess)
     assert conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=10.0)).worth(large) == 0
-    assert conv2d_space(LAYERS[0], DEFAULT).worth(config) == 1
+    assert conv2d_space(LAYERS[0], DEFAULT).worth(CONFIG) == 1
+
+
+def test_memory_is_what_the_buffers_hold():
+    """With the block searched alone, on-chip memory was always VTA's own, and no bound on it could be exceeded."""
+    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=10, memory_max=1.0, penalty=0.5))
+    small, large = CONFIG | {"log_wgt_buff_size": 17}, CONFIG | {"tile_ci": 32, "log_wgt_buff_size": 19}
+    assert relative_memory(geometry_of(DEFAULT, small)) < 1 == space.worth(small)
+    excess = relative_memory(geometry_of(DEFAULT, large)) - 1
+    assert excess == pytest.approx(256 / 504) and space.worth(large) == pytest.approx(1 - 0.5 * excess)
+    # What one buffer needs more, another can give.
+    traded = CONFIG | {"log_inp_buff_size": 16, "log_wgt_buff_size": 17}
+    assert relative_memory(geometry_of(DEFAULT, traded)) < 1
+    for reason, config in (("", traded), ("the accelerator cannot run it so", CONFIG | {"log_inp_buff_size": 16})):
+        assert (space.rejection(config) or "") == reason
+
+
+def test_the_papers_penalty_is_subtracted_from_the_speed():
+    """Equation 5 is 1 / t - P, where both are in units of VTA's own."""
+    bounds, w = Bounds(area_max=1.0, penalty=2.0, penalty_form="difference"), LAYERS[0]
+    space = conv2d_space(w, DEFAULT, bounds, frequency_hz=2e8)
+    large = CONFIG | {"tile_ci": 32, "tile_co": 32}
+    penalty = 2.0 * (relative_area(Geometry(1, 32, 32)) - 1.0)
+    # VTA's own matrix unit takes as many cycles as there are blocks of 256 multiply-adds.
+    unit = 2e8 / (14 * 14 * 64 * 64 * 9 / 256)
+    assert unit_speed(w, 2e8) == pytest.approx(unit)
+    vectors = np.array([space.vector(CONFIG), space.vector(large), space.vector(large)])
+    speeds = np.array([3.0, 3.0, 0.5 * penalty]) * unit
+    np.testing.assert_allclose(speeds * space.worths(vectors, 1 / speeds), [3 * unit, (3 - penalty) * unit, 0])
+    # As a share, the same penalty takes the more, the faster a config is.
+    share = conv2d_space(w, DEFAULT, Bounds(area_max=1.0, penalty=0.5))
+    left = 1 - 0.5 * (relative_area(Geometry(1, 32, 32)) - 1.0)
+    np.testing.assert_allclose(share.worths(vectors, 1 / speeds), [1, left, left])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_buffer_only_limits_the_schedule(data):
+    """Cycles depend on a buffer's size through the tiles alone, so programs need simulating only once."""
+    w, base = data.draw(st.sampled_from(LAYERS)), data.draw(st.sampled_from([DEFAULT, Geometry(variant="vta++")]))
+    space = conv2d_space(w, base, Bounds())
+    index = data.draw(st.sampled_from(space.valid_indices.tolist()))
+    config = space.config(space.vectors([index])[0])
+    columns = {knob.name: np.array([config[knob.name]] * 125) for knob in space.knobs}
+    sizes = np.stack(np.meshgrid(*(knob.table for knob in space.knobs if knob.name in BUFFERS)), axis=-1).reshape(-1, 3)
+    columns |= dict(zip(BUFFERS, sizes.T, strict=True))
+    programs = programs_of(w, base, columns)
+    own = programs_of(w, base, {name: np.array([value]) for name, value in config.items()})[0]
+    others = [config | dict(zip(BUFFERS, size, strict=True)) for size in sizes[(programs == own).all(axis=1)].tolist()]
+    assert config in others
+
+    def run(config):
+        design = design_of(w, base, config)
+        program = lower_conv2d(whole_blocks(w, design.geometry), design.schedule, design.geometry, EPILOGUE)
+        cycles = simulate(program.instructions, design.geometry).cycles
+        return design.program, list(program.instructions), program.uops, cycles
+
+    assert run(data.draw(st.sampled_from(others))) == run(config)
+
+
+def test_configs_with_other_programs_are_told_apart():
+    space = conv2d_space(LAYERS[1], DEFAULT, Bounds())
+    vectors = space.sample(300, np.random.default_rng(0))
+    rows = [tuple(row) for row in programs_of(LAYERS[1], DEFAULT, space.columns(vectors)).tolist()]
+    programs = [design_of(LAYERS[1], DEFAULT, space.config(vector)).program for vector in vectors]
+    assert 50 < len(set(rows)) == len(set(programs)) == len(set(zip(rows, programs, strict=True))) < 300
 
 
 @pytest.mark.parametrize("layer", LAYERS[:2], ids=lambda layer: layer.label)

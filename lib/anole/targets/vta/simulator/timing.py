@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anole.errors import StreamError
-from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.isa import Finish, Instruction
 from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
 from anole.targets.vta.simulator.steps import CLOCK, Clock, Module, Steps
 from anole.targets.vta.simulator.streams import Streams
 from anole.targets.vta.templates.code import passages_of
+
+_COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32))
+"""The blocks of which cycles of the generated hardware are known, on VTA's own bus."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,13 @@ class Timeline:
     read_bursts: int
     write_beats: int
     write_bursts: int
+
+
+def is_extrapolated(geometry: Geometry) -> bool:
+    """Returns whether cycles on an accelerator were never compared with those of the generated hardware."""
+    bus = (geometry.bus_bytes, geometry.burst_beats)
+    own = geometry.variant == DEFAULT.variant and bus == (DEFAULT.bus_bytes, DEFAULT.burst_beats)
+    return not own or geometry.block not in _COMPARED_BLOCKS
 
 
 def simulate(program: Sequence[Instruction], geometry: Geometry, clock: Clock = CLOCK) -> Timeline:

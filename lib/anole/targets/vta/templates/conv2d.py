@@ -17,9 +17,9 @@ from anole.targets.vta.simulator.steps import Module
 from anole.targets.vta.templates.program import Program, ProgramWriter
 from anole.task import Conv2d
 
-_MOST_BORDER = 15
-_MOST_STEPS = (1 << 14) - 1
-_MOST_SIZE = (1 << 16) - 1
+MOST_BORDER = 15
+MOST_STEPS = (1 << 14) - 1
+MOST_SIZE = (1 << 16) - 1
 
 _LOAD, _COMPUTE, _STORE = Module.LOAD, Module.COMPUTE, Module.STORE
 
@@ -169,9 +169,9 @@ class _Lowering:
             for column in range(self.tiles_w)
         ]
         self.out_rows, self.inp_rows = self._rows_of_outputs(), self._rows_of_inputs()
-        if max(w.padding) > _MOST_BORDER:
-            raise ConfigError(f"a border of {max(w.padding)}; at most {_MOST_BORDER} fit a load")
-        if self.tile_out > _MOST_STEPS or max(self.tile_wgt, w.height * w.width) > _MOST_SIZE:
+        if max(w.padding) > MOST_BORDER:
+            raise ConfigError(f"a border of {max(w.padding)}; at most {MOST_BORDER} fit a load")
+        if self.tile_out > MOST_STEPS or max(self.tile_wgt, w.height * w.width) > MOST_SIZE:
             raise ConfigError("a tile or a row is too large for the fields of an instruction")
         acc = self.tile_out * (1 + self.n_residual) + s.tile_co * self.n_bias
         inp, wgt, acc = (self.contexts * size for size in (self.tile_inp, self.tile_wgt, acc))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,36 @@ from anole.errors import ConfigError, TargetError
 from anole.record import Config
 from anole.space import Constraint, Space, option_knob
 from anole.space.space import Columns
-from anole.targets.vta.area import Bounds
+from anole.targets.vta.area import Bounds, unit_speed
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
+from anole.targets.vta.templates.fitting import Mapped, blocks_that_fit, divisors, limits_of
 from anole.task import Conv2d
 
-_BATCHES = (1, 2, 4, 8)
-_BLOCKS = (8, 16, 32, 64, 128)
+BLOCK = ("tile_b", "tile_ci", "tile_co")
+"""The knobs of the accelerator's block: batch, input and output channels."""
+
+BUFFERS = ("log_inp_buff_size", "log_wgt_buff_size", "log_acc_buff_size")
+"""The knobs of the buffers, with the names of VTA's settings: binary logarithms of their sizes in bytes."""
+
+HARDWARE = (*BLOCK, *BUFFERS)
+"""The knobs of the hardware agent."""
+
+_SOFTWARE = ("h_threading", "oc_threading", "tile_h", "tile_w")
+
+PROGRAM = (*BLOCK, *_SOFTWARE, "blocks_ci", "blocks_co")
+"""What determines a program on VTA: the columns of `programs_of`."""
+
+_SEARCHED: Mapping[str, tuple[int, ...]] = {
+    "tile_b": (1, 2, 4, 8),
+    "tile_ci": (8, 16, 32, 64, 128),
+    "tile_co": (8, 16, 32, 64, 128),
+    "log_inp_buff_size": (13, 14, 15, 16, 17),
+    "log_wgt_buff_size": (15, 16, 17, 18, 19),
+    "log_acc_buff_size": (14, 15, 16, 17, 18),
+}
+"""The values of the hardware agent's knobs, beside those of the given accelerator."""
+
 _THREADS = (1, 2)
 
 
@@ -36,48 +59,73 @@ class Design:
     geometry: Geometry
     schedule: Schedule
 
+    @property
+    def program(self) -> tuple[object, ...]:
+        """What determines the program of a convolution beside its epilogue, as `programs_of` says it of many."""
+        g = self.geometry
+        own = (*g.block, g.uop_bytes, g.bus_bytes, g.burst_beats, g.queue_entries, g.variant)
+        return (*own, g.inp_bytes if g.variant == "vta++" else None, self.schedule)
+
 
 EPILOGUE: tuple[EpilogueStep, ...] = (Bias(), *SHIFT_AND_CLIP)
 """The epilogue of nearly every layer of a network."""
 
 
 @cache
-def conv2d_space(w: Conv2d, base: Geometry, bounds: Bounds | None = None) -> Space:
+def conv2d_space(
+    w: Conv2d, base: Geometry, bounds: Bounds | None = None, is_open: bool = False, frequency_hz: float = 1e8
+) -> Space:
     """Returns the space of a convolution.
 
-    Knobs, with the paper's names: the hardware agent has ``tile_b``, ``tile_ci`` and ``tile_co``, the block's batch,
-    input and output channels; the scheduling agent has ``h_threading`` and ``oc_threading``; the mapping agent has
+    The hardware agent has the block of the matrix unit, ``tile_b``, ``tile_ci`` and ``tile_co``, as in the paper, and
+    the sizes of the buffers; the scheduling agent has ``h_threading`` and ``oc_threading``; the mapping agent has
     ``tile_h`` and ``tile_w``, rows and columns of one tile. A rule (`design_of`) decides how many blocks of channels a
     tile has.
 
     Args:
         w: the convolution.
-        base: the accelerator; if its block is searched, everything except the block.
-        bounds: bounds on a searched block; if None, the block of `base` is fixed.
+        base: the accelerator; if it is searched, everything except the block and the buffers.
+        bounds: bounds on a searched accelerator; if None, it is `base`.
+        is_open: whether configs that the accelerator cannot run belong to the space.
+        frequency_hz: the clock's frequency, which converts a penalty to a speed.
     """
-    block = (base.batch, base.block_in, base.block_out)
-    choices = (_BATCHES, _BLOCKS, _BLOCKS) if bounds is not None else ((), (), ())
     knobs = [
         *(
-            option_knob(name, sorted({own, *others}), agent="hardware")
-            for name, own, others in zip(HARDWARE, block, choices, strict=True)
+            option_knob(name, values, agent="hardware")
+            for name, values in _hardware(w, base, bounds is not None, is_open)
         ),
         option_knob("h_threading", _THREADS, agent="scheduling"),
         option_knob("oc_threading", _THREADS, agent="scheduling"),
-        option_knob("tile_h", _divisors(w.out_height), agent="mapping"),
-        option_knob("tile_w", _divisors(w.out_width), agent="mapping"),
+        option_knob("tile_h", divisors(w.out_height), agent="mapping"),
+        option_knob("tile_w", divisors(w.out_width), agent="mapping"),
     ]
 
     def can_be_lowered(columns: Columns) -> NDArray[np.bool_]:
-        rows = zip(*(columns[name].tolist() for name in _KNOBS), strict=True)
-        return np.array([_is_possible(w, base, row) for row in rows], dtype=bool)
+        return np.asarray(tiles_of(w, base, columns)[1] > 0)
 
-    def discount(columns: Columns) -> NDArray[np.float64]:
-        blocks = zip(*(columns[name].tolist() for name in HARDWARE), strict=True)
-        return np.array([_discount(base, bounds or Bounds(), block) for block in blocks])
+    constraints = [] if is_open else [Constraint("the accelerator cannot run it so", can_be_lowered)]
+    if bounds is None:
+        return Space(knobs, constraints)
+    penalty = partial(_penalties, base, bounds)
+    if bounds.penalty_form == "share":
+        return Space(knobs, constraints, discount=lambda columns: np.maximum(0.0, 1.0 - penalty(columns)))
+    speed = unit_speed(w, frequency_hz)
+    return Space(knobs, constraints, toll=lambda columns: penalty(columns) * speed)
 
-    constraint = Constraint("the accelerator cannot run it so", can_be_lowered)
-    return Space(knobs, [constraint], discount=discount if bounds is not None else None)
+
+def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.float64]:
+    """Returns DCOC's penalty of n configs, shape (n,); 0 for accelerators that are impossible."""
+    geometries, of_each = _accelerators(base, columns)
+    return np.array([0.0 if each is None else _penalty(bounds, each) for each in geometries])[of_each]
+
+
+def _hardware(w: Conv2d, base: Geometry, is_searched: bool, is_open: bool) -> Iterator[tuple[str, list[int]]]:
+    """Yields the knobs of the hardware agent with their values."""
+    for name, own in hardware_config(base).items():
+        others = _SEARCHED[name] if is_searched else ()
+        if name == "tile_b" and not is_open:
+            others = tuple(batch for batch in others if w.batch % batch == 0)
+        yield name, sorted({own, *others})
 
 
 def design_of(
@@ -91,22 +139,59 @@ def design_of(
     Raises:
         ConfigError: the accelerator cannot run it; the message gives the reason.
     """
-    return _design(w, base, tuple(config[name] for name in _KNOBS), epilogue)
+    geometry = geometry_of(base, config)
+    columns = {name: np.array([value]) for name, value in {**hardware_config(geometry), **config}.items()}
+    tile_ci, tile_co = (max(1, int(blocks[0])) for blocks in tiles_of(w, base, columns, epilogue))
+    h_threads, oc_threads, tile_h, tile_w = (config[name] for name in _SOFTWARE)
+    schedule = Schedule(tile_h, tile_w, tile_ci, tile_co, h_threads, oc_threads)
+    check_schedule(whole_blocks(w, geometry), schedule, geometry, epilogue)
+    return Design(geometry, schedule)
 
 
-HARDWARE = ("tile_b", "tile_ci", "tile_co")
-"""The knobs of the hardware agent: batch, input and output channels of the accelerator's block."""
+def tiles_of(
+    w: Conv2d, base: Geometry, columns: Columns, epilogue: tuple[EpilogueStep, ...] = EPILOGUE
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the blocks of input and of output channels of the tiles of n configs, each of shape (n,).
 
-_KNOBS = (*HARDWARE, "h_threading", "oc_threading", "tile_h", "tile_w")
+    Both are 0 where the accelerator cannot run it.
+    """
+    geometries, of_each = _accelerators(base, columns)
+    limits = limits_of(geometries)[of_each]
+    return blocks_that_fit(w, Mapped(*limits.T, *(columns[name] for name in _SOFTWARE)), epilogue)
+
+
+def programs_of(w: Conv2d, base: Geometry, columns: Columns) -> NDArray[np.int64]:
+    """Returns what determines the programs of n configs that can be run: the columns `PROGRAM`, shape (n, n_columns).
+
+    Configs with equal rows have equal programs: a buffer's size limits the tiles, and appears in no instruction. Only
+    VTA++ has a column more, INP's size: it shares micro-operations with equal encodings, which depend on that.
+    """
+    tile_ci, tile_co = tiles_of(w, base, columns)
+    rows = [*(columns[name] for name in (*BLOCK, *_SOFTWARE)), tile_ci, tile_co]
+    if base.variant == "vta++":
+        rows.append(columns["log_inp_buff_size"])
+    return np.stack(rows, axis=1)
 
 
 def geometry_of(base: Geometry, config: Mapping[str, Any]) -> Geometry:
-    """Returns the geometry that a config asks for.
+    """Returns the geometry that a config asks for; where it has no such knob, that of `base`.
+
+    Builds of older versions have configs without buffers.
 
     Raises:
         ConfigError: no such geometry is possible.
     """
-    return _with_block(base, tuple(config[name] for name in HARDWARE))
+    asked = {**hardware_config(base), **config}
+    try:
+        return _geometry(base, tuple(asked[name] for name in HARDWARE))
+    except TargetError as error:
+        raise ConfigError(str(error)) from error
+
+
+def hardware_config(geometry: Geometry) -> dict[str, int]:
+    """Returns the values of the hardware agent's knobs that ask for a geometry."""
+    sizes_bytes = (geometry.inp_bytes, geometry.wgt_bytes, geometry.acc_bytes)
+    return dict(zip(HARDWARE, (*geometry.block, *(size.bit_length() - 1 for size in sizes_bytes)), strict=True))
 
 
 def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
@@ -115,49 +200,46 @@ def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
     return replace(w, in_channels=whole_in * geometry.block_in, out_channels=whole_out * geometry.block_out)
 
 
-def _with_block(base: Geometry, block: tuple[int, ...]) -> Geometry:
-    batch, block_in, block_out = block
-    try:
-        return replace(base, batch=batch, block_in=block_in, block_out=block_out)
-    except TargetError as error:
-        raise ConfigError(str(error)) from error
+def _geometry(base: Geometry, hardware: tuple[int, ...]) -> Geometry:
+    batch, block_in, block_out, *logs = hardware
+    inp_bytes, wgt_bytes, acc_bytes = (1 << log for log in logs)
+    return replace(
+        base,
+        batch=batch,
+        block_in=block_in,
+        block_out=block_out,
+        inp_bytes=inp_bytes,
+        wgt_bytes=wgt_bytes,
+        acc_bytes=acc_bytes,
+    )
 
 
 @cache
-def _discount(base: Geometry, bounds: Bounds, block: tuple[int, ...]) -> float:
-    """Returns the share of its speed that a block is credited with: DCOC's penalty, in units of the speed itself."""
+def _possible(base: Geometry, hardware: tuple[int, ...]) -> Geometry | None:
+    """Returns the geometry that these values ask for; None if it is not possible."""
     try:
-        return max(0.0, 1.0 - bounds.penalty_of(_with_block(base, block)))
-    except ConfigError:
-        return 0.0
+        return _geometry(base, hardware)
+    except TargetError:
+        return None
+
+
+def _accelerators(base: Geometry, columns: Columns) -> tuple[list[Geometry | None], NDArray[np.int64]]:
+    """Returns the distinct geometries that n configs ask for, None where impossible, and which each config has."""
+    joined = np.zeros(len(columns[HARDWARE[0]]), dtype=np.int64)
+    for name in HARDWARE:
+        joined = joined << (_LOG_BITS if name in BUFFERS else _BLOCK_BITS) | columns[name]
+    _, first, of_each = np.unique(joined, return_index=True, return_inverse=True)
+    rows = zip(*(columns[name][first].tolist() for name in HARDWARE), strict=True)
+    return [_possible(base, row) for row in rows], of_each
+
+
+_BLOCK_BITS, _LOG_BITS = 14, 6
+"""Bits of a block's extents, which are at most 4096, and of a buffer's logarithm; all of them fit one word."""
 
 
 @cache
-def _is_possible(w: Conv2d, base: Geometry, values: tuple[int, ...]) -> bool:
-    try:
-        _design(w, base, values, EPILOGUE)
-    except ConfigError:
-        return False
-    return True
-
-
-def _design(w: Conv2d, base: Geometry, values: tuple[int, ...], epilogue: tuple[EpilogueStep, ...]) -> Design:
-    geometry = _with_block(base, values[: len(HARDWARE)])
-    h_threads, oc_threads, tile_h, tile_w = values[len(HARDWARE) :]
-    w = whole_blocks(w, geometry)
-    schedule = Schedule(tile_h, tile_w, 1, 1, h_threads, oc_threads)
-    check_schedule(w, schedule, geometry, epilogue)
-    blocks_ci, blocks_co = w.in_channels // geometry.block_in, w.out_channels // geometry.block_out
-    for axis, channels in (("tile_co", blocks_co), ("tile_ci", blocks_ci)):
-        for blocks in reversed(_divisors(channels)):
-            larger = replace(schedule, **{axis: blocks})
-            try:
-                check_schedule(w, larger, geometry, epilogue)
-            except ConfigError:
-                continue
-            schedule = larger
-            break
-    return Design(geometry, schedule)
+def _penalty(bounds: Bounds, geometry: Geometry) -> float:
+    return bounds.penalty_of(geometry)
 
 
 def default_config(w: Conv2d, base: Geometry) -> Config:
@@ -170,12 +252,8 @@ def default_config(w: Conv2d, base: Geometry) -> Config:
     columns = space.columns(vectors := space.vectors(np.arange(space.size)))
     threads = columns["h_threading"] * columns["oc_threading"]
     merit = columns["tile_w"] * 1e4 + columns["tile_h"] * 10 + (threads == 2)
-    for vector in vectors[np.argsort(-merit, kind="stable")]:
-        config = space.config(vector)
-        if _is_possible(w, base, tuple(config[name] for name in _KNOBS)):
-            return config
-    raise ConfigError("the accelerator cannot run it at all")
-
-
-def _divisors(extent: int) -> tuple[int, ...]:
-    return tuple(size for size in range(1, extent + 1) if extent % size == 0)
+    merit[tiles_of(w, base, columns)[1] == 0] = -1
+    best = int(np.argmax(merit))
+    if merit[best] < 0:
+        raise ConfigError("the accelerator cannot run it at all")
+    return space.config(vectors[best])
