@@ -10,12 +10,19 @@ from anole.targets.vta.settings import describe_vta
 from anole.testing.target_contract import TargetContract
 
 DESCRIPTIONS = {"cpu": describe_cpu(), "cuda": describe_cuda("sm_90"), "vta": describe_vta()}
+OPEN = {"cpu": describe_cpu(space="open"), "cuda": describe_cuda("sm_90", space="open")}
 
 
 class TestTargets(TargetContract):
     @pytest.fixture(params=list(BUILT_IN))
     def description(self, request):
         return DESCRIPTIONS[request.param]
+
+
+class TestOpenTargets(TargetContract):
+    @pytest.fixture(params=list(OPEN))
+    def description(self, request):
+        return OPEN[request.param]
 
 
 def test_an_unknown_kind_is_said():

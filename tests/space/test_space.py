@@ -203,3 +203,25 @@ def test_where_few_configs_are_valid_the_best_drawn_is_one_of_the_core():
     assert Space(knobs, [narrow], **rare, core={"a": (0, 1), "b": (0, 1)}).best_drawn == {"a": 0, "b": 1}
     with pytest.raises(ConfigError, match="constraints leave no config"):
         _ = Space(knobs, [narrow], **rare, core={"a": (7, 8)}).best_drawn
+
+
+def test_an_opened_space_has_the_same_knobs_and_knows_nothing() -> None:
+    space = make_space()
+    opened = space.opened([option_knob("unroll", (0, 16, 64, 512))])
+    assert [knob.name for knob in opened.knobs] == [knob.name for knob in space.knobs]
+    assert (len(opened), opened.constraints, opened.merit, opened.core) == (28 * 8, (), None, None)
+    wide = {"tile_f": [1, 1, 64], "unroll": 512, "pad_at": "inline"}
+    assert opened.rejection(wide) is None
+    assert len(space.opened()) == len(space) > len(space.valid_indices)
+    assert space.opened().feature_names == space.feature_names
+
+
+def test_only_what_cannot_run_is_refused() -> None:
+    slow = Constraint("too narrow", lambda columns: columns["tile_f"][:, 2] > 1)
+    hard = Constraint("too wide", lambda columns: columns["tile_f"][:, 2] <= 16, hard=True)
+    space = Space([split_knob("tile_f", 64, 3)], [slow, hard])
+    said = [
+        (space.rejection(config), space.refusal(config))
+        for config in ({"tile_f": [64, 1, 1]}, {"tile_f": [1, 1, 64]}, {"tile_f": [4, 1, 16]})
+    ]
+    assert said == [("too narrow", None), ("too wide", "too wide"), (None, None)]

@@ -291,6 +291,13 @@ MISTAKES = {
         "a number",
     ),
     "exact a text": (("targets", "cpu", "exact"), "yes", "targets.cpu.exact: found 'yes'; true or false", ""),
+    "space unknown": (
+        ("targets", "cpu", "space"),
+        "opne",
+        "targets.cpu.space: found 'opne', which is not a kind of space",
+        "open",
+    ),
+    "space a flag": (("targets", "cpu", "space"), True, "targets.cpu.space: found True", "text"),
     "threads a text": (("targets", "cpu", "threads"), "all", "targets.cpu.threads: found 'all'", "whole"),
     "unknown mcpu": (("targets", "cpu", "mcpu"), "znver9", "targets.cpu.mcpu: found 'znver9'", "'znver"),
     "negative trials": (
@@ -396,6 +403,16 @@ def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
     spec = parse_spec(changed(("targets", "cpu", "threads"), 100_000))
     with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
         describe_target(spec.targets["cpu"])
+
+
+def test_a_kind_of_space_is_said_only_where_it_differs() -> None:
+    def described(**settings: object) -> dict[str, Any]:
+        return describe_target(parse_spec(changed(("targets", "cpu"), settings)).targets["cpu"])
+
+    for settings in ({"kind": "cpu"}, {"kind": "cuda", "arch": "sm_90"}):
+        plain = described(**settings)
+        assert described(**settings, space="constrained") == plain and "space" not in plain
+        assert described(**settings, space="open") == {**plain, "space": "open"}
 
 
 def test_how_exact_a_processor_must_be_is_said_only_where_it_differs() -> None:

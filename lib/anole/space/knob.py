@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,33 @@ def split_knob(
         agent: the agent that moves the knob.
     """
     splits = list(_factorizations(extent, n_parts))
-    allowed = [split for split in splits if allow is None or allow(split)] or splits
-    features = np.log2(np.array(allowed, dtype=np.float32) + 1)
-    return Knob(name, tuple(allowed), features, tuple(f"{name}.{part}" for part in range(n_parts)), agent)
+    return _split_knob(name, [split for split in splits if allow is None or allow(split)] or splits, agent)
+
+
+def covering_knob(
+    name: str, extent: int, n_parts: int, also: Sequence[tuple[int, ...]] = (), *, agent: str = ""
+) -> Knob:
+    """Returns a knob whose values are splits that cover an extent, and may extend beyond it: with tails.
+
+    Every part but the outermost is a divisor of the extent or a power of two, as in AutoTVM's policy "verbose", and
+    their product is at most the extent. The outermost part is as long as the extent then needs.
+
+    Args:
+        name: the knob's name.
+        extent: length of the loop to split.
+        n_parts: number of loops after the split, outermost first.
+        also: further splits.
+        agent: the agent that moves the knob.
+    """
+    lengths = sorted({*_divisors(extent), *(1 << power for power in range(extent.bit_length()))})
+    inner = [parts for parts in itertools.product(lengths, repeat=n_parts - 1) if prod(parts) <= extent]
+    covering = [(-(-extent // prod(parts)), *parts) for parts in inner]
+    return _split_knob(name, sorted({*covering, *also}), agent)
+
+
+def _split_knob(name: str, splits: Sequence[tuple[int, ...]], agent: str) -> Knob:
+    features = np.log2(np.array(splits, dtype=np.float32) + 1)
+    return Knob(name, tuple(splits), features, tuple(f"{name}.{part}" for part in range(len(splits[0]))), agent)
 
 
 def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: bool = False) -> Knob:
@@ -115,9 +140,12 @@ def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: 
 def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:
     if n_parts == 1:
         return [(extent,)]
-    divisors = [divisor for divisor in range(1, extent + 1) if extent % divisor == 0]
     return list(
         itertools.chain.from_iterable(
-            ((first, *rest) for rest in _factorizations(extent // first, n_parts - 1)) for first in divisors
+            ((first, *rest) for rest in _factorizations(extent // first, n_parts - 1)) for first in _divisors(extent)
         )
     )
+
+
+def _divisors(extent: int) -> list[int]:
+    return [divisor for divisor in range(1, extent + 1) if extent % divisor == 0]

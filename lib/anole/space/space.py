@@ -41,11 +41,13 @@ class Constraint:
         reason: why a config that violates it is rejected.
         holds: maps the columns of n configs to bool, shape (n,).
         algorithm: the algorithm whose configs it applies to; None for all.
+        hard: whether a config that violates it cannot run, and is not only expected to be slow.
     """
 
     reason: str
     holds: Callable[[Columns], NDArray[np.bool_]]
     algorithm: str | None = None
+    hard: bool = False
 
     def holds_for(self, columns: Columns) -> NDArray[np.bool_]:
         """Returns which configs fulfil it or are exempt from it, shape (n,)."""
@@ -154,6 +156,16 @@ class Space:
         knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
         return Space(knobs, self.constraints, self.describe, self._discount, self.merit, toll=self._toll)
 
+    def opened(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
+        """Returns the space of the same knobs without all that is known beforehand: constraints, merit and core.
+
+        Args:
+            wider: knobs that replace those of their names.
+            describe: describes configs of the wider knobs, with the same features; by default as this space does.
+        """
+        replacing = {knob.name: knob for knob in wider}
+        return Space([replacing.get(knob.name, knob) for knob in self.knobs], describe=describe or self.describe)
+
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors of n indices, shape (n, n_knobs)."""
         whole = np.asarray(indices, dtype=np.int64)
@@ -212,9 +224,15 @@ class Space:
 
     def rejection(self, config: Config) -> str | None:
         """Returns why a config is invalid, or None if it is valid."""
+        return self._broken(config, self.constraints)
+
+    def refusal(self, config: Config) -> str | None:
+        """Returns why a config cannot run, or None if it may, valid or not."""
+        return self._broken(config, [constraint for constraint in self.constraints if constraint.hard])
+
+    def _broken(self, config: Config, constraints: Sequence[Constraint]) -> str | None:
         columns = self.columns(self.vector(config)[None, :])
-        broken = (constraint.reason for constraint in self.constraints if not constraint.holds_for(columns)[0])
-        return next(broken, None)
+        return next((each.reason for each in constraints if not each.holds_for(columns)[0]), None)
 
     def rejections(self, vectors: Vectors) -> dict[str, int]:
         """Returns, by reason, how many of n index vectors each constraint is the first to reject."""

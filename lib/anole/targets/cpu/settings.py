@@ -12,11 +12,12 @@ from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
 from anole.targets.kind import Inventory, Kind, plain_values
 from anole.targets.rpc.address import Remote
+from anole.targets.shared.space_setting import CONSTRAINED, described_space, read_space
 
 if TYPE_CHECKING:
     from anole.targets.cpu.target import CpuTarget
 
-_KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact")
+_KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact", "space")
 
 _RELATIVE_ERRORS = (1e-5, 1e-2)
 """The allowed range of `max_relative_error`; not every direct sum in float32 is below 1e-6."""
@@ -41,6 +42,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
         entry["threads"].whole(least=1)
     if "exact" in entry:
         entry["exact"].flag()
+    read_space(entry)
     settings = plain_values(node, _KEYS)
     if "max_relative_error" in entry:
         settings["max_relative_error"] = entry["max_relative_error"].number(*_RELATIVE_ERRORS)
@@ -69,6 +71,7 @@ def describe_cpu(
     model: str | None = None,
     max_relative_error: float = MAX_RELATIVE_ERROR,
     exact: bool = False,
+    space: str = CONSTRAINED,
 ) -> dict[str, Any]:
     """Returns the description of a processor as a target; it enters the keys of tasks.
 
@@ -78,13 +81,17 @@ def describe_cpu(
         model: name of another machine's processor, which disables detection; None for this machine's.
         max_relative_error: largest relative L2 error of a kernel's result; described only if it is not the default.
         exact: whether only algorithms are allowed that compute the operator exactly as defined; likewise.
+        space: ``constrained``, or ``open`` for spaces without constraints; likewise.
 
     Raises:
         TargetError: this machine lacks the processor's features or the threads.
     """
-    said = {} if max_relative_error == MAX_RELATIVE_ERROR else {"max_relative_error": max_relative_error}
+    said: dict[str, Any] = (
+        {} if max_relative_error == MAX_RELATIVE_ERROR else {"max_relative_error": max_relative_error}
+    )
     if exact:
         said["exact"] = True
+    said.update(described_space(space))
     if model is None or mcpu is None or threads is None:
         return {**_this_processor(mcpu, threads), **said}
     return {**_other_processor(model, mcpu, threads), **said}

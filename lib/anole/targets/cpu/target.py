@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, named_object, version_of
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates import algorithms, batch_matmul_space, dense_space
+from anole.targets.cpu.templates import algorithms, batch_matmul_space, dense_space, open_spaces
 from anole.targets.cpu.templates.rounding import covering_version
 from anole.targets.cpu.templates.serial_layers import VERSION as SHARING_VERSION
 from anole.targets.cpu.templates.serial_layers import sharing_version, threads_fed
+from anole.targets.shared.space_setting import is_open
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class CpuTarget:
     """A processor with a number of threads.
 
     Args:
-        description: ``mcpu`` (LLVM's name), ``features`` and ``threads``; ``max_relative_error`` and ``exact`` only
-            if they differ from their defaults.
+        description: ``mcpu`` (LLVM's name), ``features`` and ``threads``; ``max_relative_error``, ``exact`` and
+            ``space`` only if they differ from their defaults.
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
@@ -53,6 +54,9 @@ class CpuTarget:
         self.unit = VectorUnit.of(description)
         self.max_relative_error = float(description.get("max_relative_error", MAX_RELATIVE_ERROR))
         self.exact = bool(description.get("exact", False))
+        self.open = is_open(description)
+        if self.open:
+            self.template_versions = {**self.template_versions, **open_spaces.VERSIONS}
 
     def observable(self) -> Self:
         """Returns itself: kernels can be timed in TVM's virtual machine from the same process."""
@@ -78,7 +82,8 @@ class CpuTarget:
             version = dense_space.dense_version(workload)
         else:
             version = version_of(workload, self.template_versions, "the cpu") + covering_version(workload.rows)
-        return version + sharing_version(workload)
+        opened = self._opened(workload)
+        return version + sharing_version(workload) + (opened.version if opened else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the processor runs everything."""
@@ -87,6 +92,8 @@ class CpuTarget:
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
         threads = threads_fed(workload, self.threads)
+        if (opened := self._opened(workload)) is not None:
+            return opened.space(self.unit, threads, workload)
         if isinstance(workload, Conv2d):
             return algorithms.convolution_space(self.unit, threads, workload, self.exact)
         if isinstance(workload, BatchMatmul):
@@ -94,13 +101,18 @@ class CpuTarget:
         return dense_space.dense_space(self.unit, threads, workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config with reasonable speed, without tuning."""
+        """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
+        if (opened := self._opened(workload)) is not None:
+            return opened.constrained(self.unit, threads_fed(workload, self.threads), workload).best_drawn
         if isinstance(workload, Conv2d):
             return algorithms.convolution_default(self.unit, threads_fed(workload, self.threads), workload, self.exact)
         return self.space(workload).best_drawn
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
+        if (opened := self._opened(workload)) is not None:
+            template: Template = named_object(opened.template)(self.unit)
+            return template
         if isinstance(workload, Conv2d):
             return algorithms.convolution_template(self.unit, workload, self.exact)
         if isinstance(workload, BatchMatmul):
@@ -110,6 +122,10 @@ class CpuTarget:
         from anole.targets.cpu.templates.dense import DenseTemplate
 
         return DenseTemplate(self.unit)
+
+    def _opened(self, workload: Workload) -> open_spaces.Opened | None:
+        """Returns the open space of a workload, if that is what its configs are drawn from."""
+        return open_spaces.opened(workload) if self.open else None
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, parallelised and vectorised where that pays."""

@@ -12,11 +12,12 @@ from anole.targets.cuda.device.gpus import present_gpus
 from anole.targets.cuda.device.toolchain import compilers
 from anole.targets.kind import Inventory, Kind, plain_values
 from anole.targets.rpc.address import Remote
+from anole.targets.shared.space_setting import CONSTRAINED, described_space, read_space
 
 if TYPE_CHECKING:
     from anole.targets.cuda.target import CudaTarget
 
-_KEYS = ("arch", "model")
+_KEYS = ("arch", "model", "space")
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
@@ -27,18 +28,19 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
         remote: where candidates are measured; on this machine when None.
 
     Raises:
-        SpecError: a value is not text, or `arch` is missing for a remote GPU, which cannot be detected.
+        SpecError: a value is not allowed, or `arch` is missing for a remote GPU, which cannot be detected.
     """
     entry = node.mapping()
-    for name in _KEYS:
+    for name in ("arch", "model"):
         if name in entry:
             entry[name].text()
+    read_space(entry)
     if remote is not None and "arch" not in entry:
         raise node.error("has no `arch`; what is measured elsewhere (`measure`) cannot be detected")
     return plain_values(node, _KEYS)
 
 
-def describe_cuda(arch: object = None, model: object = None) -> dict[str, Any]:
+def describe_cuda(arch: object = None, model: object = None, space: str = CONSTRAINED) -> dict[str, Any]:
     """Returns the whole description of a GPU as a target, which enters the keys of tasks.
 
     GPUs of one architecture differ in speed, so that what is measured on one is kept apart by its model's name.
@@ -46,6 +48,7 @@ def describe_cuda(arch: object = None, model: object = None) -> dict[str, Any]:
     Args:
         arch: such as ``sm_90``; that of the first GPU of this machine when None.
         model: such as ``NVIDIA H200``; when None, that of the same GPU or, where `arch` is given, any.
+        space: ``constrained``, or ``open`` for spaces without constraints; described only if it is not the default.
 
     Raises:
         TargetError: the architecture is unknown, or none was given and there is no GPU.
@@ -59,7 +62,7 @@ def describe_cuda(arch: object = None, model: object = None) -> dict[str, Any]:
     if arch not in ARCHITECTURES:
         raise TargetError(f"arch: found {arch!r}; allowed are {', '.join(ARCHITECTURES)}")
     named = {} if model is None else {"model": model}
-    return {"kind": "cuda", "arch": arch, **named, "limits": BlockLimits().to_json()}
+    return {"kind": "cuda", "arch": arch, **named, "limits": BlockLimits().to_json(), **described_space(space)}
 
 
 def _target(description: Mapping[str, Any]) -> CudaTarget:

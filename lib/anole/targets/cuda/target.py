@@ -13,7 +13,8 @@ from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, 
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.gpus import Gpu, present_gpus
 from anole.targets.cuda.device.toolchain import compiler_environment
-from anole.targets.cuda.templates import algorithms, batch_matmul_space, gemm_space, gemv_space
+from anole.targets.cuda.templates import algorithms, batch_matmul_space, gemm_space, gemv_space, open_spaces
+from anole.targets.shared.space_setting import is_open
 from anole.task import BatchMatmul, Conv2d, Workload
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class CudaTarget:
     """GPUs of one architecture.
 
     Args:
-        description: the description, with ``arch``, such as ``sm_90``, and ``limits``.
+        description: the description, with ``arch``, such as ``sm_90``, and ``limits``; ``space`` only if it is open.
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
@@ -45,6 +46,9 @@ class CudaTarget:
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
         self.limits = BlockLimits.from_json(description["limits"])
+        self.open = is_open(description)
+        if self.open:
+            self.template_versions = {**self.template_versions, "open": open_spaces.VERSION}
 
     def observable(self) -> None:
         """Returns None: calls return when a kernel is launched, so its time cannot be observed."""
@@ -69,7 +73,8 @@ class CudaTarget:
         Raises:
             TargetError: there is no template for the operator.
         """
-        return version_of(workload, self.template_versions, "cuda")
+        version = version_of(workload, self.template_versions, "cuda")
+        return version + (open_spaces.VERSION if self._opened(workload) else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the GPU runs everything."""
@@ -77,6 +82,8 @@ class CudaTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
+        if (opened := self._opened(workload)) is not None:
+            return opened.space
         if isinstance(workload, Conv2d):
             return algorithms.convolution_space(self.limits, workload)
         if isinstance(workload, BatchMatmul):
@@ -86,7 +93,9 @@ class CudaTarget:
         return gemm_space.gemm_space(self.limits, workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config with reasonable speed, without tuning."""
+        """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
+        if (opened := self._opened(workload)) is not None:
+            return opened.constrained.best_drawn
         if isinstance(workload, Conv2d):
             return algorithms.convolution_default(self.limits, workload)
         return self.space(workload).best_drawn
@@ -95,7 +104,11 @@ class CudaTarget:
         """Returns the template of a workload's operator."""
         from anole.targets.cuda.templates.choice import template_of
 
-        return template_of(workload)
+        return template_of(workload, direct=self.open)
+
+    def _opened(self, workload: Workload) -> open_spaces.Opened | None:
+        """Returns the open space of a workload, if that is what its configs are drawn from."""
+        return open_spaces.opened(self.limits, workload) if self.open else None
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""
@@ -132,6 +145,8 @@ class CudaTarget:
         """Builds one candidate with the canonical epilogue into a shared library; needs no GPU."""
         from anole.targets.cuda.device.builder import build
 
+        if (opened := self._opened(workload)) is not None:
+            opened.check(config)
         build(self.template(workload), workload, config, self.description, artifact)
 
     def units(self) -> Sequence[Unit]:

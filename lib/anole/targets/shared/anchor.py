@@ -68,7 +68,9 @@ def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
     return te.compute(shape, point, name="pad")
 
 
-def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int, columns: int | None = None) -> te.Tensor:
+def convolve(
+    w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int, columns: int | None = None, rows: int | None = None
+) -> te.Tensor:
     """Returns the convolution of NHWC data with weights in panels, as NHWC; its block is marked as the anchor.
 
     Args:
@@ -78,9 +80,10 @@ def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int, column
         filters: number of filters in all panels, including those that fill up the last panel.
         columns: number of columns of the result; any beyond the convolution's own are unused. By default there are none
             beyond.
+        rows: number of rows of the result, likewise.
     """
     padded, panel = pad(w, data) if any(w.padding) else data, int(packed.shape[-1])
-    columns = columns or w.out_width
+    rows, columns = rows or w.out_height, columns or w.out_width
     channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
     rc = te.reduce_axis((0, channels), "rc")
     ry = te.reduce_axis((0, w.kernel[0]), "ry")
@@ -91,10 +94,12 @@ def convolve(w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int, column
         row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
         if columns > w.out_width:
             column = tirx.min(column, w.width + w.padding[1] + w.padding[3] - 1)
+        if rows > w.out_height:
+            row = tirx.min(row, w.height + w.padding[0] + w.padding[2] - 1)
         value = padded[n, row, column, channel] * packed[f // panel, ry, rx, rc, f % panel]
         return te.sum(value, axis=[rc, ry, rx])
 
-    shape = (w.batch, w.out_height, columns, filters)
+    shape = (w.batch, rows, columns, filters)
     return te.compute(shape, point, name="conv2d", attrs={ANCHOR: w.operator})
 
 

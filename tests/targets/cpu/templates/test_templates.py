@@ -14,44 +14,12 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
+from .workloads import workloads
+
 TARGET = get_target({**describe_cpu(), "threads": 2})
 SLOW_EXAMPLES = settings(
     max_examples=35, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-
-
-uncoverable = st.sampled_from([17, 19, 23, 25, 29, 31, 34, 37])
-"""Extents that no good register tile divides."""
-
-
-@st.composite
-def convolutions(draw: st.DrawFn) -> Conv2d:
-    kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
-    dilation = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
-    padding = draw(st.tuples(*[st.integers(0, 2)] * 4))
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
-    depthwise = draw(st.booleans()) and groups > 1
-    in_channels = groups if depthwise else groups * draw(st.integers(1, 9))
-    out_channels = groups if depthwise else groups * draw(st.integers(1, 20))
-    return Conv2d(
-        batch=draw(st.integers(1, 2)),
-        height=max(reach[0] - padding[0] - padding[2], draw(st.integers(1, 13))),
-        width=max(reach[1] - padding[1] - padding[3], draw(st.integers(1, 13) | uncoverable)),
-        in_channels=in_channels,
-        out_channels=out_channels,
-        kernel=kernel,
-        strides=draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-    )
-
-
-rows = st.integers(1, 12) | uncoverable
-dense_layers = st.builds(Dense, rows, st.integers(1, 40), st.integers(1, 70))
-products = st.builds(BatchMatmul, st.integers(1, 3), rows, st.integers(1, 40), st.integers(1, 70), st.booleans())
-workloads = convolutions() | dense_layers | products
 
 
 def error_of(workload: Workload, config: dict[str, object]) -> float:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 FLOAT_BYTES = 4
 """Size of float32, the only type that is computed."""
 
@@ -42,3 +45,12 @@ class VectorUnit:
     def padded(self, extent: int) -> int:
         """Returns an extent rounded up to whole registers."""
         return -(-extent // self.lanes) * self.lanes
+
+    def lanes_of(self, panel: int) -> int:
+        """Returns the number of lanes with which a weight panel of this width is read: the most that divide it."""
+        return next(lanes for lanes in range(min(self.lanes, panel), 0, -1) if panel % lanes == 0)
+
+    def lanes_of_each(self, panels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns `lanes_of` of n panels, shape (n,)."""
+        widths, which = np.unique(panels, return_inverse=True)
+        return np.array([self.lanes_of(int(width)) for width in widths])[which]

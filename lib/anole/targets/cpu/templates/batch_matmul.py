@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tvm import s_tir, te, tirx
@@ -11,7 +12,6 @@ from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.rounding import covering
 from anole.targets.shared import anchor
 from anole.targets.shared.product import ProductTemplate
 from anole.task import BatchMatmul
@@ -21,15 +21,18 @@ _PANELS = "panels"
 
 @dataclass(frozen=True)
 class BatchMatmulTemplate(ProductTemplate):
-    """Products of a batch; `batch_matmul_space` says what their knobs mean."""
+    """Products of a batch; `batch_matmul_space` says what their knobs mean.
+
+    The splits of a config may cover more rows and columns than there are; the surplus is discarded.
+    """
 
     unit: VectorUnit
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the product of both operands, (batch, rows, columns)."""
         w, panel = workload, config["tile_x"][2]
-        panels = self._panels(w, panel, packed)
-        rows, columns = covering(w.rows), self.unit.padded(w.columns)
+        rows, columns = prod(config["tile_y"]), prod(config["tile_x"])
+        panels = self._panels(w, panel, columns, packed)
         k = te.reduce_axis((0, w.inner), "k")
 
         def point(b: Any, y: Any, x: Any) -> Any:
@@ -47,10 +50,11 @@ class BatchMatmulTemplate(ProductTemplate):
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
         b, y, x, k = sch.get_loops(block)
-        vectors = config["tile_x"][2] // self.unit.lanes
+        lanes = self.unit.lanes_of(config["tile_x"][2])
+        vectors = config["tile_x"][2] // lanes
 
         y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
-        x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, self.unit.lanes])
+        x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, lanes])
         k_outer, k_inner = sch.split(k, config["tile_k"])
         chunks = [b, y_parallel, x_parallel]
         sch.reorder(*chunks, x_tile, y_tile, k_outer, k_inner, y_register, x_register, x_vector)
@@ -69,9 +73,8 @@ class BatchMatmulTemplate(ProductTemplate):
         sch.decompose_reduction(block, k_outer)
         return anchor.scheduled(sch)
 
-    def _panels(self, w: BatchMatmul, panel: int, right: te.Tensor) -> te.Tensor:
-        """Returns the right operand as (batch, panels, inner, panel width), the last panel padded with zeros."""
-        columns = self.unit.padded(w.columns)
+    def _panels(self, w: BatchMatmul, panel: int, columns: int, right: te.Tensor) -> te.Tensor:
+        """Returns the right operand as (batch, panels, inner, panel width), zeros beyond its own columns."""
 
         def point(b: Any, p: Any, k: Any, lane: Any) -> Any:
             x = p * panel + lane

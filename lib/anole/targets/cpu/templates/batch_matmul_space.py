@@ -22,6 +22,9 @@ from anole.task import BatchMatmul
 
 VERSION = 2
 
+PACKED_AT = ("inline", "tile", "root")
+"""Where the right operand may be packed into panels: nowhere, a panel where a tile needs it, or all of it first."""
+
 _ROWS_IN_REGISTERS = 16
 _PIPES_FED = 12
 """Number of accumulators beyond which more are not faster."""
@@ -47,7 +50,7 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
         split_knob("tile_y", covering(w.rows), 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
         split_knob("tile_x", columns, 3, panels_are_whole_registers, agent="spatial"),
         split_knob("tile_k", w.inner, 2, agent="reduction"),
-        option_knob("pack_at", ("inline", "tile", "root") if in_place else ("tile", "root")),
+        option_knob("pack_at", PACKED_AT if in_place else PACKED_AT[1:]),
         option_knob("auto_unroll_max_step", (0, 16, 64, 512)),
         option_knob("unroll_explicit", (0, 1)),
     ]
@@ -60,7 +63,7 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     return Space(
         knobs,
         constraints,
-        lambda columns: _nest(unit, w, columns),
+        lambda columns: batch_matmul_nest(unit, w, columns),
         merit=lambda columns: _merit(unit, w, columns),
     )
 
@@ -90,9 +93,12 @@ def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
     return np.asarray(columns["tile_y"][:, 2] * _vectors(unit, columns))
 
 
-def _nest(unit: VectorUnit, w: BatchMatmul, columns: Columns) -> LoopNest:
-    y, x, k, vectors = columns["tile_y"], columns["tile_x"], columns["tile_k"], _vectors(unit, columns)
-    steps = _accumulators(unit, columns) * k[:, 1]
+def batch_matmul_nest(unit: VectorUnit, w: BatchMatmul, columns: Columns) -> LoopNest:
+    """Returns the loop nests of n configs."""
+    y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+    lanes = unit.lanes_of_each(x[:, 2])
+    vectors = x[:, 2] // lanes
+    steps = y[:, 2] * vectors * k[:, 1]
     unrolled = (columns["unroll_explicit"] == 1) & (steps <= columns["auto_unroll_max_step"])
     loops = (
         Loop("b", "b", w.batch, 0, Annotation.PARALLEL),
@@ -104,7 +110,7 @@ def _nest(unit: VectorUnit, w: BatchMatmul, columns: Columns) -> LoopNest:
         Loop("k_inner", "k", k[:, 1], 6, np.where(unrolled, Annotation.UNROLLED, Annotation.SERIAL)),
         Loop("y_register", "y", y[:, 2], 7, Annotation.UNROLLED),
         Loop("x_register", "x", vectors, 8, Annotation.UNROLLED),
-        Loop("x_vector", "x", unit.lanes, 9, Annotation.VECTORIZED),
+        Loop("x_vector", "x", lanes, 9, Annotation.VECTORIZED),
     )
     rows, width = covering(w.rows), unit.padded(w.columns)
     row = np.where(columns["pack_at"] == "inline", width, x[:, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,10 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, leaves_gaps, padded_filters, panel_lanes
+from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, leaves_gaps
 from anole.targets.cpu.templates.idle_steps import has_idle, skip_idle
 from anole.targets.cpu.templates.prefetch import prefetch_next
-from anole.targets.cpu.templates.rounding import covering
-from anole.targets.cpu.templates.tile_orders import TILE_ORDERS
+from anole.targets.cpu.templates.tile_orders import tile_order
 from anole.targets.shared import anchor
 from anole.task import Conv2d
 
@@ -25,28 +25,32 @@ _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
 @dataclass(frozen=True)
 class Conv2dTemplate:
-    """Direct convolution; `conv2d_space` says what its knobs mean."""
+    """Direct convolution; `conv2d_space` says what its knobs mean.
+
+    The splits of a config may cover more filters, rows and columns than there are. The surplus is computed from zeros
+    or from the last row or column, and discarded.
+    """
 
     unit: VectorUnit
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
         """Returns (panels, kernel height, kernel width, in, panel width)."""
         panel, channels = config["tile_f"][2], workload.in_channels // workload.groups
-        return (padded_filters(self.unit, workload) // panel, *workload.kernel, channels, panel)
+        return (prod(config["tile_f"][:2]), *workload.kernel, channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Returns HWIO weights in whole panels, zero-padded."""
         panel = config["tile_f"][2]
-        missing = padded_filters(self.unit, workload) - workload.out_channels
+        missing = prod(config["tile_f"]) - workload.out_channels
         padded = np.pad(weight, [(0, 0)] * 3 + [(0, missing)])
         panels = padded.reshape(*weight.shape[:3], -1, panel)
         return np.ascontiguousarray(panels.transpose(3, 0, 1, 2, 4))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
-        w, filters, columns = workload, padded_filters(self.unit, workload), covering(workload.out_width)
-        conv = anchor.convolve(w, data, packed, filters, columns)
-        if (filters, columns) == (w.out_channels, w.out_width):
+        w, (filters, rows, columns) = workload, (prod(config[f"tile_{axis}"]) for axis in "fyx")
+        conv = anchor.convolve(w, data, packed, filters, columns, rows)
+        if (filters, rows, columns) == (w.out_channels, w.out_height, w.out_width):
             return conv
         shape = (w.batch, w.out_height, w.out_width, w.out_channels)
         return te.compute(shape, lambda n, y, x, f: conv[n, y, x, f], name="crop")
@@ -58,7 +62,7 @@ class Conv2dTemplate:
         epilogue = anchor.join_epilogue(sch, block)
         n, y, x, f, rc, ry, rx = sch.get_loops(block)
         panel = config["tile_f"][2]
-        lanes = panel_lanes(self.unit, panel)
+        lanes = self.unit.lanes_of(panel)
 
         f_parallel, f_tile, f_register, f_vector = sch.split(f, [*config["tile_f"][:2], panel // lanes, lanes])
         y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
@@ -66,7 +70,7 @@ class Conv2dTemplate:
         splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in ((rc, "rc"), (ry, "ry"), (rx, "rx"))]
         outer, inner = zip(*splits, strict=True)
         chunks = [f_parallel, y_parallel] if config["parallel_order"] == "fy" else [y_parallel, f_parallel]
-        order = TILE_ORDERS[config["tile_order"]]
+        order = tile_order(config["tile_order"])
         tiles = [(f_tile, y_tile, x_tile)[axis] for axis in order]
         registers = [y_register, x_register, f_register]
         sch.reorder(n, *chunks, *tiles, *outer, *inner, *registers, f_vector)

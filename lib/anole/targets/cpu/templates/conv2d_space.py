@@ -72,11 +72,6 @@ def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
     return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
 
 
-def panel_lanes(unit: VectorUnit, panel: int) -> int:
-    """Returns the number of vector lanes with which a weight panel of this width is read."""
-    return next(lanes for lanes in range(min(unit.lanes, panel), 0, -1) if panel % lanes == 0)
-
-
 def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
     """Returns the knob ``tile_f``, which splits the filters into (parallel, tile, register)."""
     filters = padded_filters(unit, w)
@@ -127,7 +122,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("auto_unroll_max_step", (0, 64, 512)),
         option_knob("unroll_explicit", (0, 1)),
         option_knob("parallel_order", ("fy", "yf")),
-        option_knob("tile_order", tuple(TILE_ORDERS)),
+        option_knob("tile_order", TILE_ORDERS),
         option_knob("pad_at", ("inline", "parallel", "root") if any(w.padding) else ("none",)),
     ]
     if conv2d_prefetches(w):
@@ -142,7 +137,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     return Space(
         knobs,
         constraints,
-        lambda columns: _nest(unit, w, columns),
+        lambda columns: conv2d_nest(unit, w, columns),
         merit=lambda columns: -_cycles(unit, threads, w, columns),
     )
 
@@ -170,7 +165,7 @@ def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDAr
     computed = products * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
     if skips(w):
         computed = computed * live_share(w, columns)
-    nest, line = _nest(unit, w, columns), CACHE_LINE_BYTES // FLOAT_BYTES
+    nest, line = conv2d_nest(unit, w, columns), CACHE_LINE_BYTES // FLOAT_BYTES
     # A quarter of each cache is left for data outside of this loop nest.
     near, far = (nest.loads(3 * cache_bytes // 4 // FLOAT_BYTES) for cache_bytes in (_FIRST_CACHE_BYTES, CACHE_BYTES))
     streamed = _NEAR * near["weight"] * (pixels < _HIDING) + _SHARED * (far["weight"] + far["data"])
@@ -210,18 +205,29 @@ def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
     return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1] * _vectors(unit, columns))
 
 
-def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
+def conv2d_nest(
+    unit: VectorUnit, w: Conv2d, columns: Columns, panel_lanes: NDArray[np.int64] | None = None
+) -> LoopNest:
+    """Returns the loop nests of n configs.
+
+    Args:
+        unit: the vector unit.
+        w: the convolution.
+        columns: the configs.
+        panel_lanes: lanes with which each config reads its weight panels, shape (n,); whole vectors by default.
+    """
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = columns["tile_rc"], columns["tile_ry"], columns["tile_rx"]
     f_first = columns["parallel_order"] == "fy"
     order = tile_places(columns["tile_order"])
-    steps = _accumulators(unit, columns) * np.where(columns["unroll_explicit"] == 1, 1, 1 << 20)
+    lanes = np.gcd(f[:, 2], unit.lanes) if panel_lanes is None else panel_lanes
+    vectors = _vectors(unit, columns) if panel_lanes is None else f[:, 2] // lanes
+    steps = y[:, 2] * x[:, 1] * vectors * np.where(columns["unroll_explicit"] == 1, 1, 1 << 20)
     unrolled = {}
     for name, extent in (("rx", rx[:, 1]), ("ry", ry[:, 1]), ("rc", rc[:, 1])):
         steps = steps * extent
         fits = steps <= columns["auto_unroll_max_step"]
         unrolled[name] = np.where(fits, Annotation.UNROLLED, Annotation.SERIAL)
-    lanes = np.gcd(f[:, 2], unit.lanes)
     parallel, register = Annotation.PARALLEL, Annotation.UNROLLED
     loops = (
         Loop("n", "n", w.batch, 0, parallel),

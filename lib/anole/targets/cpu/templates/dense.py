@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,33 +15,35 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
-from anole.targets.cpu.templates.rounding import covering
 from anole.targets.shared import anchor
 from anole.task import Dense
 
 
 @dataclass(frozen=True)
 class DenseTemplate:
-    """A matrix product with constant weights; `dense_space` says what its knobs mean."""
+    """A matrix product with constant weights; `dense_space` says what its knobs mean.
+
+    The splits of a config may cover more rows and features than there are; the surplus is discarded.
+    """
 
     unit: VectorUnit
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
         """Returns (panels, in, panel width)."""
         panel = config["tile_x"][2]
-        return (self.unit.padded(workload.out_features) // panel, workload.in_features, panel)
+        return (prod(config["tile_x"][:2]), workload.in_features, panel)
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Returns (in, out) weights in whole panels, zero-padded."""
         panel = config["tile_x"][2]
-        missing = self.unit.padded(workload.out_features) - workload.out_features
+        missing = prod(config["tile_x"]) - workload.out_features
         padded = np.pad(weight, [(0, 0), (0, missing)])
         return np.ascontiguousarray(padded.reshape(workload.in_features, -1, panel).transpose(1, 0, 2))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns (rows, out) of (rows, in) data and packed weights."""
         w, panel = workload, config["tile_x"][2]
-        rows, features = covering(w.batch), self.unit.padded(w.out_features)
+        rows, features = prod(config["tile_y"]), prod(config["tile_x"])
         k = te.reduce_axis((0, w.in_features), "k")
 
         def point(y: Any, x: Any) -> Any:
@@ -58,10 +61,11 @@ class DenseTemplate:
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
         y, x, k = sch.get_loops(block)
-        vectors = config["tile_x"][2] // self.unit.lanes
+        lanes = self.unit.lanes_of(config["tile_x"][2])
+        vectors = config["tile_x"][2] // lanes
 
         y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
-        x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, self.unit.lanes])
+        x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, lanes])
         k_outer, k_inner = sch.split(k, config["tile_k"])
         chunks = [x_parallel, y_parallel]
         sch.reorder(*chunks, x_tile, y_tile, k_outer, k_inner, y_register, x_register, x_vector)

@@ -79,7 +79,7 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
     return Space(
         knobs,
         constraints,
-        lambda columns: _nest(unit, w, columns),
+        lambda columns: dense_nest(unit, w, columns),
         merit=lambda columns: _merit(unit, threads, w, columns),
     )
 
@@ -115,9 +115,12 @@ def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
     return np.asarray(columns["tile_y"][:, 2] * _vectors(unit, columns))
 
 
-def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
+def dense_nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
+    """Returns the loop nests of n configs."""
     y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
-    vectors, steps = _vectors(unit, columns), _accumulators(unit, columns) * k[:, 1]
+    lanes = unit.lanes_of_each(x[:, 2])
+    vectors = x[:, 2] // lanes
+    steps = y[:, 2] * vectors * k[:, 1]
     unrolled = (columns["unroll_explicit"] == 1) & (steps <= columns["auto_unroll_max_step"])
     register = Annotation.UNROLLED
     loops = (
@@ -129,7 +132,7 @@ def _nest(unit: VectorUnit, w: Dense, columns: Columns) -> LoopNest:
         Loop("k_inner", "k", k[:, 1], 5, np.where(unrolled, Annotation.UNROLLED, Annotation.SERIAL)),
         Loop("y_register", "y", y[:, 2], 6, register),
         Loop("x_register", "x", vectors, 7, register),
-        Loop("x_vector", "x", unit.lanes, 8, Annotation.VECTORIZED),
+        Loop("x_vector", "x", lanes, 8, Annotation.VECTORIZED),
     )
     features = unit.padded(w.out_features)
     rows = covering(w.batch)

@@ -14,7 +14,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.depthwise_space import channel_lanes
-from anole.targets.cpu.templates.tile_orders import TILE_ORDERS
+from anole.targets.cpu.templates.tile_orders import tile_order
 from anole.targets.shared import anchor
 from anole.task import Conv2d
 
@@ -62,7 +62,7 @@ class DepthwiseTemplate:
         f_parallel, f_tile, f_register, f_vector = sch.split(f, [*config["tile_f"][:2], panel // lanes, lanes])
         y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
         x_tile, x_register = sch.split(x, config["tile_x"])
-        tiles = [(f_tile, y_tile, x_tile)[axis] for axis in TILE_ORDERS[config["tile_order"]]]
+        tiles = [(f_tile, y_tile, x_tile)[axis] for axis in tile_order(config["tile_order"])]
         registers = [y_register, x_register, f_register]
         sch.reorder(n, f_parallel, y_parallel, *tiles, ry, rx, *registers, f_vector)
 

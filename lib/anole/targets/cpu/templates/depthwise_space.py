@@ -67,7 +67,7 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         split_knob("tile_y", w.out_height, 3, lambda split: split[2] <= ROWS_IN_REGISTERS, agent="spatial"),
         split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers, agent="spatial"),
         option_knob("auto_unroll_max_step", (64, 256, 1024)),
-        option_knob("tile_order", tuple(TILE_ORDERS)),
+        option_knob("tile_order", TILE_ORDERS),
         option_knob("pad_at", ("inline", "parallel", "root") if any(w.padding) else ("none",)),
     ]
     chunks = min(threads, w.batch * w.out_height * (w.out_channels // lanes))

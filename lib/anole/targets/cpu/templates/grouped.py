@@ -15,7 +15,7 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.grouped_space import Bundle, n_bundles
 from anole.targets.cpu.templates.lanes import join_groups
-from anole.targets.cpu.templates.tile_orders import TILE_ORDERS
+from anole.targets.cpu.templates.tile_orders import tile_order
 from anole.targets.shared import anchor
 from anole.task import Conv2d
 
@@ -61,7 +61,7 @@ class GroupedTemplate:
         f_parallel, f_tile, f_register, f_vector = sch.split(f, [*config["tile_f"][:2], vectors, self.unit.lanes])
         y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
         x_tile, x_register = sch.split(x, config["tile_x"])
-        tiles = [(f_tile, y_tile, x_tile)[axis] for axis in TILE_ORDERS[config["tile_order"]]]
+        tiles = [(f_tile, y_tile, x_tile)[axis] for axis in tile_order(config["tile_order"])]
         register = {"f": [f_register], "p": [y_register, x_register], "r": [rx]}
         registers = [loop for name in config["register_order"] for loop in register[name]]
         reduction = [ry, rc] if bundle.is_shuffled else [rc, ry]

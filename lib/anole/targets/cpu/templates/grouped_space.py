@@ -120,7 +120,7 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         split_knob("tile_x", w.out_width, 2, lambda split: split[1] <= unit.registers, agent="spatial"),
         option_knob("register_order", REGISTER_ORDERS),
         option_knob("auto_unroll_max_step", (0, 64, 256)),
-        option_knob("tile_order", tuple(TILE_ORDERS)),
+        option_knob("tile_order", TILE_ORDERS),
         option_knob("pad_at", ("parallel", "root") if copied else ("none",)),
     ]
     chunks, enough = attainable(unit, threads, w, knobs)

@@ -12,7 +12,7 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.apart import take_apart
-from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, padded_filters, panel_lanes
+from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, padded_filters
 from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
@@ -57,12 +57,12 @@ class WinogradTemplate:
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""
         panel = config["tile_f"][2]
-        lanes = panel_lanes(self.unit, panel)
+        lanes = self.unit.lanes_of(panel)
         points = output_tiles(workload, config).points
         sch, epilogue = _join_outputs(func, workload.dilation)
         parallel, panel_loop = _schedule_output(sch, epilogue, config, lanes, points)
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
-        channel_lanes = panel_lanes(self.unit, workload.in_channels)
+        channel_lanes = self.unit.lanes_of(workload.in_channels)
         _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
         func = anchor.scheduled(sch)
         if not config["prefetch_rc"]:

@@ -17,12 +17,17 @@ from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
 from anole.task import BatchMatmul, Conv2d, Workload
 
 
-def template_of(workload: Workload) -> Template:
-    """Returns the template of a workload; its space has the same name."""
+def template_of(workload: Workload, *, direct: bool = False) -> Template:
+    """Returns the template of a workload; its space has the same name.
+
+    Args:
+        workload: the workload.
+        direct: whether a convolution is direct where it could also be Winograd's.
+    """
     if isinstance(workload, Conv2d):
         if is_depthwise(workload):
             return DepthwiseTemplate()
-        if has_choice(workload):
+        if has_choice(workload) and not direct:
             return ChoiceTemplate({DIRECT: Conv2dTemplate(), WINOGRAD: WinogradTemplate()})
         return Conv2dTemplate()
     if isinstance(workload, BatchMatmul):

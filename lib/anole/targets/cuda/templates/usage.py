@@ -87,20 +87,28 @@ def limited_space(
 def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:
     """Returns one constraint for each limit; its reason names the exceeded limit."""
 
-    def at_most(limit: int, what: str, count: Callable[[Usage], Counts]) -> Constraint:
-        return Constraint(f"{what}; the limit is {limit}", lambda columns: np.asarray(count(measure(columns)) <= limit))
+    def at_most(limit: int, what: str, count: Callable[[Usage], Counts], *, hard: bool = False) -> Constraint:
+        return Constraint(
+            f"{what}; the limit is {limit}", lambda columns: np.asarray(count(measure(columns)) <= limit), hard=hard
+        )
 
+    # Without enough registers a kernel runs, too: values are spilled to memory.
     return [
-        at_most(limits.threads_per_block, "a block has too many threads", lambda usage: usage.threads),
-        at_most(limits.threads_z, "a block has too many threads along z", lambda usage: usage.threads_z),
-        at_most(limits.shared_bytes_per_block, "too many bytes of shared memory", lambda usage: usage.shared_bytes),
+        at_most(limits.threads_per_block, "a block has too many threads", lambda usage: usage.threads, hard=True),
+        at_most(limits.threads_z, "a block has too many threads along z", lambda usage: usage.threads_z, hard=True),
+        at_most(
+            limits.shared_bytes_per_block,
+            "too many bytes of shared memory",
+            lambda usage: usage.shared_bytes,
+            hard=True,
+        ),
         at_most(limits.registers_per_thread, "too many registers of a thread", lambda usage: usage.registers),
         at_most(
             limits.registers_per_block, "too many registers of a block", lambda usage: usage.registers * usage.threads
         ),
         at_most(limits.virtual_threads, "too many virtual threads along an axis", lambda usage: usage.virtual_threads),
-        at_most(limits.grid_x, "too many blocks along x", lambda usage: usage.grid_x),
-        at_most(limits.grid_y, "too many blocks along y", lambda usage: usage.grid_y),
+        at_most(limits.grid_x, "too many blocks along x", lambda usage: usage.grid_x, hard=True),
+        at_most(limits.grid_y, "too many blocks along y", lambda usage: usage.grid_y, hard=True),
     ]
 
 

@@ -1,0 +1,187 @@
+"""The CPU's open spaces: what is in them, that every config is right or fails, and that tuners search them fast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from anole.measure.limits import Limits
+from anole.measure.measurer import Measurer
+from anole.record import Config, Status
+from anole.search.evaluators.fixed import Fixed
+from anole.search.presets import PRESETS
+from anole.space import ALGORITHM
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.target import CpuTarget
+from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
+from anole.testing.formulas import Formula
+
+from .workloads import workloads
+
+SAME = (1, 1, 1, 1)
+OPEN = CpuTarget({**describe_cpu(space="open"), "threads": 2})
+CONSTRAINED = CpuTarget({**describe_cpu(), "threads": 2})
+EXACT = CpuTarget({**describe_cpu(exact=True), "threads": 2})
+
+L4 = Conv2d(1, 224, 224, 64, 64, (3, 3), padding=SAME)
+LAYERS = {
+    "L1": Conv2d(1, 224, 224, 3, 64, (11, 11), (4, 4), (2, 2, 2, 2)),
+    "L2": Conv2d(1, 13, 13, 384, 256, (3, 3), padding=SAME),
+    "L4": L4,
+    "L7": Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
+}
+"""Layers of the papers."""
+
+SMALL_TILE = 128
+"""Accumulators of a register tile that is unrolled in little time."""
+
+
+def drawn(workload: Workload, n: int, seed: int) -> list[Config]:
+    space = OPEN.space(workload)
+    return [space.config(vector) for vector in space.sample(n, np.random.default_rng(seed))]
+
+
+def accumulators(config: Config) -> int:
+    panel = config["tile_f" if "tile_f" in config else "tile_x"][2]
+    columns = config["tile_x"][1] if "tile_f" in config else 1
+    return int(panel // OPEN.unit.lanes_of(panel) * config["tile_y"][2] * columns)
+
+
+def error_of(workload: Workload, config: Config) -> float:
+    with TemporaryDirectory() as folder:
+        artifact = Path(folder) / "kernel.so"
+        OPEN.build(workload, config, artifact)
+        return OPEN.runner(workload).load(artifact, config).relative_error()
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(workload=workloads, seed=st.integers(0, 1 << 30))
+def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
+    (config,) = drawn(workload, 1, seed)
+    assume(accumulators(config) <= SMALL_TILE)
+    assert error_of(workload, config) < 1e-5
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(workload=workloads, seed=st.integers(0, 1 << 30))
+def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -> None:
+    (config,) = drawn(workload, 1, seed)
+    assume(accumulators(config) <= SMALL_TILE)
+    assert error_of(workload, config) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("workload", "tiles"),
+    [
+        (Conv2d(1, 9, 7, 5, 20, (3, 3), padding=SAME), {"tile_f": [3, 1, 8], "tile_y": [3, 1, 4], "tile_x": [2, 4]}),
+        (
+            Conv2d(2, 11, 11, 4, 6, (3, 3), (2, 2), dilation=(2, 2)),
+            {"tile_f": [2, 1, 4], "tile_y": [2, 1, 2], "tile_x": [2, 2]},
+        ),
+        (Dense(5, 12, 20), {"tile_y": [2, 1, 4], "tile_x": [3, 1, 8]}),
+        (BatchMatmul(2, 5, 12, 20, transpose_right=True), {"tile_y": [2, 2, 2], "tile_x": [2, 2, 8]}),
+    ],
+    ids=lambda value: value.label if isinstance(value, Workload) else "",
+)
+def test_tails_are_computed_and_cut_off(workload: Workload, tiles: dict[str, Any]) -> None:
+    config = {**OPEN.default_config(workload), **tiles}
+    assert OPEN.space(workload).rejection(config) is None
+    assert error_of(workload, config) < 1e-5
+
+
+@pytest.mark.parametrize("workload", LAYERS.values(), ids=LAYERS)
+def test_the_papers_layers_have_the_nested_tilings(workload: Conv2d) -> None:
+    space, constrained = OPEN.space(workload), EXACT.space(workload)
+    assert 10**7 < len(space) < 3 * 10**8 and len(space) > 10 * len(constrained)
+    assert not space.constraints and space.merit is None
+    assert ALGORITHM not in [knob.name for knob in space.knobs]
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@given(workload=workloads, seed=st.integers(0, 1 << 30))
+def test_an_open_space_holds_the_constrained_one_and_its_default(workload: Workload, seed: int) -> None:
+    space, constrained = OPEN.space(workload), EXACT.space(workload)
+    for vector in constrained.sample(4, np.random.default_rng(seed)):
+        assert space.rejection(constrained.config(vector)) is None
+    assert OPEN.default_config(workload) == EXACT.default_config(workload)
+    assert space.rejection(OPEN.default_config(workload)) is None
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Conv2d(1, 8, 8, 32, 32, (3, 3), padding=SAME, groups=32),
+        Conv2d(1, 8, 8, 32, 32, (3, 3), padding=SAME, groups=8),
+        Conv2d(1, 8, 8, 32, 32, (3, 3), padding=SAME, groups=2),
+    ],
+    ids=["depthwise", "bundles", "groups"],
+)
+def test_a_task_without_an_open_space_has_the_constrained_one(workload: Conv2d) -> None:
+    assert OPEN.space(workload) is CONSTRAINED.space(workload)
+    assert OPEN.template_version(workload) == CONSTRAINED.template_version(workload)
+
+
+def test_open_tasks_are_tasks_of_their_own_and_others_stay() -> None:
+    def key(target: CpuTarget) -> str:
+        return Task(L4, target.description, target.template_version(L4)).key
+
+    assert key(OPEN) != key(CONSTRAINED)
+    assert describe_cpu(space="constrained") == describe_cpu()
+    assert "space" not in CONSTRAINED.description and OPEN.description["space"] == "open"
+    assert not any("open" in name for name in CONSTRAINED.template_versions)
+
+
+def test_configs_told_apart_by_their_knobs_are_told_apart_by_their_features() -> None:
+    space = OPEN.space(LAYERS["L7"])
+    vectors = space.sample(300, np.random.default_rng(0))
+    features = space.features(vectors)
+    assert np.isfinite(features).all() and len(np.unique(features, axis=0)) == len(vectors)
+    (panel,) = {config["tile_f"][2] for config in drawn(LAYERS["L7"], 1, 1)}
+    lanes = space.feature_names.index("f_vector.length")
+    of_one = features[space.columns(vectors)["tile_f"][:, 2] == panel]
+    np.testing.assert_allclose(of_one[:, lanes], np.log2(OPEN.unit.lanes_of(panel) + 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_tuner_searches_without_enumerating(preset: str) -> None:
+    space = OPEN.space(L4)
+    parts = PRESETS[preset]
+    formula = Formula(space, lambda columns: 1e-3 * (1.0 + columns["tile_f"][:, 0] + columns["tile_y"][:, 2]), L4.flop)
+    explorer = parts.explorer
+    if hasattr(explorer, "n_steps"):
+        explorer = replace(explorer, n_steps=25)
+    exploring, sampling = explorer.start(space), parts.sampler.start(space)
+    surrogate, history, rng = parts.surrogate.start(space), formula.history(32), np.random.default_rng(0)
+    surrogate.fit(history)
+    candidates = exploring.propose(surrogate, history, rng)
+    chosen = sampling.choose(candidates, history, parts.batch, rng)
+    assert len(chosen) >= 8 and len(np.unique(space.indices(chosen))) == len(chosen)
+    assert not np.isin(space.indices(chosen), history.visited).any()
+    assert candidates.log.get("forced_share", 0.0) == 0.0
+    # An enumeration would have taken two hundred million queries.
+    assert space.valid_indices is None and candidates.log.get("queries", 0) < 10**4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", [Conv2d(1, 28, 28, 16, 24, (3, 3), padding=SAME), Dense(64, 64, 256)])
+def test_a_candidate_is_right_or_fails_with_a_reason(workload: Workload) -> None:
+    task = Task(workload, OPEN.description, OPEN.template_version(workload))
+    too_much = {**OPEN.default_config(workload), "tile_y": [1, 1, OPEN.space(workload).knobs[1].values[0][2]]}
+    configs = [*drawn(workload, 30, 0), too_much]
+    with Measurer(task, Fixed(number=1, repeats=3), limits=Limits(build_s=5.0, run_s=5.0)) as measurer:
+        measured = list(measurer.measure(configs))
+    assert len(measured) == len(configs)
+    for measurement in measured:
+        if measurement.status is Status.OK:
+            assert measurement.relative_error is not None and measurement.relative_error < 1e-5
+        else:
+            assert measurement.status is not Status.WRONG_ANSWER and measurement.error
+    assert sum(measurement.status is Status.OK for measurement in measured) > len(configs) // 2
