@@ -3,7 +3,7 @@
     python benchmarks/claims.py > docs/results/claims.md
 
 A claim holds if the whole 95 % interval lies on its side, and does not hold if the whole interval lies on the other;
-otherwise it cannot be told. Whether the effect is as large as the paper's is another question: both numbers stand there.
+otherwise it cannot be told. Whether the effect is as large as the paper's is another question: both numbers are given.
 """
 
 from __future__ import annotations

@@ -85,15 +85,36 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
 """All tuners to compare, in the format of `anole.search.presets.read_tuner`; a control also names a sampler and the
 variant whose batch sizes it has."""
 
+TABLE_VARIANTS: dict[str, Mapping[str, Any]] = {
+    **{
+        name: VARIANTS[name]
+        for name in (
+            *("random", "autotvm", "release", "chameleon", "adatune", "anole cold", "SA+greedy", "SA+greedy batch 16"),
+            *("SA+AS", "PPO+greedy", "PPO+diverse", "SA+greedy sizes of AS", "SA+top 64 sizes of AS"),
+            *("PPO+greedy sizes of AS", "PPO+top 64 sizes of AS", "RFEI+SA+fixed", "RFEI+CSA+CV jackknife"),
+        )
+    },
+    # AdaTune's baseline: on a table, an evaluator makes no difference.
+    "XGB+SA batch 32": {"preset": "autotvm", "explorer": SA_32, "batch": 32},
+    # DCOC's additions, part by part. Its batches are of 16, as those of AutoTVM and Chameleon beside it.
+    "dcoc": {"preset": "dcoc"},
+    "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
+    "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "converged_share": None, "n_candidates": 64}},
+}
+"""The tuners to compare on whole spaces of the accelerator, likewise."""
 
-def tuner_of(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
+
+def tuner_of(
+    variant: str, sizes: Sequence[int] = (), variants: Mapping[str, Mapping[str, Any]] = VARIANTS
+) -> TunerSettings:
     """Returns the settings of a variant.
 
     Args:
         variant: its name.
         sizes: for a control, the batch sizes of the run beside which it is.
+        variants: all variants by name.
     """
-    plain = dict(VARIANTS[variant])
+    plain = dict(variants[variant])
     if "control" not in plain:
         return read_tuner(plain)
     sampler, _ = plain.pop("control")

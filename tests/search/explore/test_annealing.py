@@ -101,6 +101,7 @@ def test_stops_early_when_the_best_no_longer_change(formula):
     candidates = explorer.propose(Oracle(small), History(small.space, small.flop), np.random.default_rng(0))
     assert len(candidates.vectors) == 8
     assert 7 <= candidates.log["steps"] < 40
+    assert 0 <= candidates.log["converged_at"] <= candidates.log["steps"]
     assert candidates.log["queries"] == 8
 
 

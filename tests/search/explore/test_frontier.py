@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.record import Measurement, Status
-from anole.search.explore.frontier import Frontier
+from anole.search.explore.frontier import Frontier, converged_at
 from anole.search.roles import History
 from anole.space import Space, option_knob
 
@@ -56,3 +56,10 @@ def test_keeps_the_best_that_were_never_measured(scores, steps, visited, n_best,
     np.testing.assert_array_equal(table.scores[SPACE.indices(candidates.vectors)], candidates.scores)
     assert candidates.log == {"queries": len(seen), "steps": 3}
     assert table.asked.max() == 1
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_a_search_has_converged_at_the_first_step_that_comes_near_its_best(bests):
+    step = converged_at(bests)
+    assert max(bests[: step + 1]) >= 0.99 * max(bests)
+    assert step == 0 or max(bests[:step]) < 0.99 * max(bests)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from anole.search.explore.frontier import Frontier
+from anole.search.explore.frontier import Frontier, converged_at
 from anole.search.explore.random import draw
 from anole.search.roles import Candidates, Explorer, History, Surrogate
 from anole.search.settings import Range
@@ -63,12 +63,14 @@ class _AnnealingExplorer:
         points = self.space.sample(settings.n_chains, rng) if self._points is None else self._points
         frontier = Frontier(surrogate, history, settings.n_candidates, settings.patience_over)
         scores, _ = frontier.score(points)
+        bests = [float(scores.max(initial=0.0))]
         cooling = (settings.start_temperature - settings.end_temperature) / (settings.n_steps + 1)
         step = last_change = 0
         while step < settings.n_steps and step < last_change + settings.patience:
             temperature = settings.start_temperature - step * cooling
             moved = self._move(points, rng)
             moved_scores, changed = frontier.score(moved)
+            bests.append(float(moved_scores.max(initial=0.0)))
             gain = (moved_scores - scores) / (temperature + 1e-5)
             accepted = rng.random(len(points)) < np.exp(np.minimum(gain, 1.0))
             points = np.where(accepted[:, None], moved, points)
@@ -76,7 +78,7 @@ class _AnnealingExplorer:
             step += 1
             last_change = step if changed else last_change
         self._points = points
-        return frontier.candidates(steps=step)
+        return frontier.candidates(steps=step, converged_at=converged_at(bests))
 
     def _move(self, points: Vectors, rng: np.random.Generator) -> Vectors:
         """Returns a valid neighbour for each chain, which differs in one random knob.

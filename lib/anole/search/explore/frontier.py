@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.roles import Candidates, History, Surrogate
 from anole.space.space import Vectors
+
+_NEAR = 0.01
+"""The share of the best score that a converged search may still gain."""
 
 
 class Frontier:
@@ -59,6 +62,18 @@ class Frontier:
             if entry[1] not in self._visited and _enter(self._best, entry, self._n_best):
                 changed |= _enter(self._watched, entry, self._n_watched)
         return changed
+
+
+def converged_at(bests: Sequence[float]) -> int:
+    """Returns the step at which a search came within 1 % of the best score that it finds.
+
+    This is how many steps it needs to converge (RELEASE, figure 5; Chameleon, figure 7a): the others find no better one.
+
+    Args:
+        bests: the highest score of the configs of each step, those of the start first.
+    """
+    so_far = np.maximum.accumulate(np.asarray(bests, dtype=np.float64))
+    return int(np.argmax(so_far >= so_far[-1] - _NEAR * abs(so_far[-1])))
 
 
 def _enter(heap: list[tuple[float, int]], entry: tuple[float, int], size: int) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.search.explore.frontier import Frontier
+from anole.search.explore.frontier import Frontier, converged_at
 from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.rollout import Rollout, roll_out
 from anole.search.explore.ppo.steps import Steps
@@ -52,7 +52,7 @@ class PPOExplorer:
             self._steps = Steps(self.space)
         frontier = Frontier(surrogate, history, settings.n_candidates or self.space.size)
         vectors = self._begin(history, rng)
-        frontier.score(vectors)
+        bests = [float(frontier.score(vectors)[0].max(initial=0.0))]
         live = np.ones(len(vectors), dtype=bool)
         lengths = np.zeros(len(vectors), dtype=np.int64)
         n_steps, n_forced, updates = 0, 0, defaultdict[str, list[float]](list)
@@ -62,7 +62,9 @@ class PPOExplorer:
                 *(self._steps, self._learner.policy, vectors, live, horizon, settings.converged_share, rng),
                 n_endless=settings.min_steps - n_steps,
             )
-            for name, value in self._learner.learn(self._learner.batch(rollout, _rewards(frontier, rollout))).items():
+            rewards = _rewards(frontier, rollout)
+            bests += rewards.max(axis=1).tolist()
+            for name, value in self._learner.learn(self._learner.batch(rollout, rewards)).items():
                 updates[name].append(value)
             vectors, live = rollout.vectors[-1], rollout.live[-1] & ~rollout.ended[-1]
             lengths += rollout.live.sum(axis=0)
@@ -71,6 +73,7 @@ class PPOExplorer:
         self._last = vectors
         found = frontier.candidates(
             steps=n_steps,
+            converged_at=converged_at(bests),
             episode_steps=float(lengths.mean()),
             forced_share=n_forced / max(float(lengths.sum()), 1.0),
             updates=len(updates["policy_loss"]),
