@@ -29,6 +29,8 @@ LAYERS = {
     "L8": Conv2d(1, 14, 14, 256, 512, (1, 1), strides=(2, 2)),
 }
 
+Variants = Mapping[str, Mapping[str, Any]]
+
 BASELINE = "autotvm"
 SA = {"name": "annealing", "n_candidates": 64}
 SA_32 = {"name": "annealing", "n_candidates": 64, "patience_over": 32}
@@ -38,7 +40,7 @@ CONTROLS: Mapping[str, SizedGreedy | SizedAmongBest] = {
     "greedy": SizedGreedy(diversity_ratio=None),
     "top 64": SizedAmongBest(n_best=64),
 }
-VARIANTS: dict[str, Mapping[str, Any]] = {
+VARIANTS: Variants = {
     **{preset: {"preset": preset} for preset in PRESETS if preset != "dcoc"},
     # The default preset without learning from earlier layers, without starting at the configs with the highest merit,
     # and as first assembled from the papers' parts.
@@ -83,23 +85,24 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
 variant whose batch sizes it has."""
 
 
-def tuner_of(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
+def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Returns the settings of a variant.
 
     Args:
         variant: its name.
         sizes: for a control, the batch sizes of the run beside which it is.
+        variants: all variants.
     """
-    plain = dict(VARIANTS[variant])
+    plain = dict(variants[variant])
     if "control" not in plain:
         return read_tuner(plain)
     sampler, _ = plain.pop("control")
     return replace(read_tuner(plain), sampler=replace(CONTROLS[sampler], sizes=tuple(sizes)))
 
 
-def sized_as(variant: str) -> str | None:
+def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:
     """Returns the variant whose batch sizes a control has; None if the variant is no control."""
-    return VARIANTS[variant]["control"][1] if "control" in VARIANTS[variant] else None
+    return variants[variant]["control"][1] if "control" in variants[variant] else None
 
 
 @dataclass(frozen=True)

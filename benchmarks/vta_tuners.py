@@ -18,23 +18,22 @@ import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.host.machine import available_cores
-from anole.search.presets import read_tuner
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.design import HARDWARE
-from anole.testing.tables import Table, read_table, replay
-from protocol import chosen
+from anole.testing.quality import batch_sizes, shares
+from anole.testing.tables import Replay, Table, read_table, replay
+from protocol import Variants, chosen, sized_as, tuner_of
 from vta_tables import DESCRIPTION, MODELS, TABLES, layers_of, table_path
 
 CHECKPOINTS = (16, 32, 64, 96, 128)
-VARIANTS: dict[str, Mapping[str, Any]] = {
+VARIANTS: Variants = {
     "random": {"preset": "random"},
     "autotvm": {"preset": "autotvm"},
     "chameleon": {"preset": "chameleon"},
@@ -46,11 +45,23 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "MAPPO+AS": {"preset": "dcoc", "sampler": "adaptive", "batch": 64},
     "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "converged_share": None, "n_candidates": 64}},
     "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
+    # Controls: Chameleon's explorer, in batches of the sizes of its own, chosen otherwise.
+    "PPO+greedy sizes of AS": {"preset": "chameleon", "control": ("greedy", "chameleon")},
+    "PPO+top 64 sizes of AS": {"preset": "chameleon", "control": ("top 64", "chameleon")},
 }
 COLUMNS = (
     *("layer", "variant", "seed", "trials"),
     *(f"gap_at_{trials}" for trials in CHECKPOINTS),
-    *("trials_to_5%", "search_s_to_5%", "trials_to_1%", "search_s_to_1%", "search_s", "invalid_share", "configs"),
+    *(
+        "trials_to_5%",
+        "search_s_to_5%",
+        "trials_to_1%",
+        "search_s_to_1%",
+        "search_s",
+        "invalid_share",
+        "configs",
+        "batches",
+    ),
 )
 _GAPS = (0.05, 0.01)
 
@@ -102,7 +113,7 @@ def print_runs(arguments: argparse.Namespace) -> None:
 def _row(layer: str, variant: str, seed: int, n_trials: int) -> list[object]:
     """Returns the line of one run."""
     table = table_of(layer)
-    run = replay(table, read_tuner(VARIANTS[variant]), n_trials, seed)
+    run = _run(layer, variant, seed, n_trials)
     rows = table.rows([trial.config for trial in run.trials])
     costs_s = costs_of(layer)
     gaps = np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1
@@ -116,8 +127,16 @@ def _row(layer: str, variant: str, seed: int, n_trials: int) -> list[object]:
     invalid = sum(trial.measurement.latency_s is None for trial in run.trials) / len(run.trials)
     return [
         *(layer, variant, seed, len(run.trials), *(f"{gap:.5f}" for gap in at), *reached),
-        *(f"{run.trials[-1].elapsed_s:.3f}", f"{invalid:.4f}", json.dumps(best)),
+        *(f"{run.trials[-1].elapsed_s:.3f}", f"{invalid:.4f}", json.dumps(best), shares(batch_sizes(run.trials))),
     ]
+
+
+@lru_cache(maxsize=4)
+def _run(layer: str, variant: str, seed: int, n_trials: int) -> Replay:
+    """Returns a run, for a control after the one whose batch sizes it has."""
+    other = sized_as(variant, VARIANTS)
+    sizes = batch_sizes(_run(layer, other, seed, n_trials).trials) if other is not None else ()
+    return replay(table_of(layer), tuner_of(variant, sizes, VARIANTS), n_trials, seed)
 
 
 def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
