@@ -29,6 +29,8 @@ LAYERS = {
     "L8": Conv2d(1, 14, 14, 256, 512, (1, 1), strides=(2, 2)),
 }
 
+Variants = Mapping[str, Mapping[str, Any]]
+
 BASELINE = "autotvm"
 SA = {"name": "annealing", "n_candidates": 64}
 SA_32 = {"name": "annealing", "n_candidates": 64, "patience_over": 32}
@@ -38,7 +40,7 @@ CONTROLS: Mapping[str, SizedGreedy | SizedAmongBest] = {
     "greedy": SizedGreedy(diversity_ratio=None),
     "top 64": SizedAmongBest(n_best=64),
 }
-VARIANTS: dict[str, Mapping[str, Any]] = {
+VARIANTS: Variants = {
     # `anole` and its variants go on where nothing is to be gained, so that all are compared after equally many trials.
     **{preset: {"preset": preset, "min_gain": None} for preset in PRESETS if preset != "dcoc"},
     # The default preset without learning from earlier layers, without starting at the configs with the highest merit,
@@ -85,7 +87,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
 """All tuners to compare, in the format of `anole.search.presets.read_tuner`; a control also names a sampler and the
 variant whose batch sizes it has."""
 
-TABLE_VARIANTS: dict[str, Mapping[str, Any]] = {
+TABLE_VARIANTS: Variants = {
     **{
         name: VARIANTS[name]
         for name in (
@@ -104,9 +106,7 @@ TABLE_VARIANTS: dict[str, Mapping[str, Any]] = {
 """The tuners to compare on whole spaces of the accelerator, likewise."""
 
 
-def tuner_of(
-    variant: str, sizes: Sequence[int] = (), variants: Mapping[str, Mapping[str, Any]] = VARIANTS
-) -> TunerSettings:
+def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Returns the settings of a variant.
 
     Args:
@@ -121,9 +121,9 @@ def tuner_of(
     return replace(read_tuner(plain), sampler=replace(CONTROLS[sampler], sizes=tuple(sizes)))
 
 
-def sized_as(variant: str) -> str | None:
+def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:
     """Returns the variant whose batch sizes a control has; None if the variant is no control."""
-    return VARIANTS[variant]["control"][1] if "control" in VARIANTS[variant] else None
+    return variants[variant]["control"][1] if "control" in variants[variant] else None
 
 
 @dataclass(frozen=True)

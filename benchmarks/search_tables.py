@@ -1,8 +1,8 @@
 """The experiment on exact tables: every search method on whole spaces of the accelerator, whose optimum is known.
 
 Nothing is measured and nothing is noise, so that other work on the machine makes no difference: seconds are those of
-the processor. A run ends after the papers' 16 iterations, which are 1024 trials in batches of 64; tuners with batches of
-16 have twice as many.
+the processor. A run ends after the papers' 16 iterations, which are 1024 trials in batches of 64; tuners with batches
+of 16 have twice as many.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anole.search.settings import TunerSettings
 from anole.testing.quality import batch_sizes
 from anole.testing.tables import Replay, replay
 from experiment import Experiment, Job, Row
-from protocol import TABLE_VARIANTS, tuner_of
+from protocol import TABLE_VARIANTS, sized_as, tuner_of
 from vta_tables import buffer_table, buffer_table_path, buffer_tables
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
@@ -44,7 +44,7 @@ def run(job: Job) -> Sequence[Row]:
     """Replays a search on a table."""
     layer, variant, seed, _ = job
     table, costs_s = buffer_table(layer), _costs_s(layer)
-    beside = TABLE_VARIANTS[variant]["control"][1] if "control" in TABLE_VARIANTS[variant] else None
+    beside = sized_as(variant, TABLE_VARIANTS)
     sizes = batch_sizes(replay(table, _settings(beside), TRIALS, int(seed)).trials) if beside else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     found = replay(table, _settings(variant, sizes), TRIALS, int(seed))

@@ -1,7 +1,6 @@
 """Compares the search methods on the accelerator's design spaces, which have known optima, as CSV.
 
     python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv   # a line for each run; adds missing ones
-    python benchmarks/vta_tuners.py runs buffers.csv --buffers --seeds 30   # with searched buffers; 1000 trials a run
     python benchmarks/vta_tuners.py summary < docs/results/data/vta_runs.csv > docs/results/data/vta_summary.csv
     python benchmarks/vta_tuners.py models < docs/results/data/vta_runs.csv > docs/results/data/vta_models.csv
     python benchmarks/vta_tuners.py picture docs/results/data/vta_tuners.svg < docs/results/data/vta_runs.csv
@@ -19,26 +18,22 @@ import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.host.machine import available_cores
-from anole.search.presets import read_tuner
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.design import BLOCK
-from anole.testing.tables import Table, read_table, replay
-from protocol import chosen
-from vta_tables import DESCRIPTION, MODELS, TABLES, buffer_table, buffer_tables, layers_of, table_path
+from anole.testing.quality import batch_sizes, shares
+from anole.testing.tables import Replay, Table, read_table, replay
+from protocol import Variants, chosen, sized_as, tuner_of
+from vta_tables import DESCRIPTION, MODELS, TABLES, layers_of, table_path
 
 CHECKPOINTS = (16, 32, 64, 96, 128)
-BUFFER_CHECKPOINTS = (16, 64, 128, 256, 512, 1000)
-"""The trials after which runs are compared, with VTA's own buffers and with searched ones."""
-
-VARIANTS: dict[str, Mapping[str, Any]] = {
+VARIANTS: Variants = {
     "random": {"preset": "random"},
     "autotvm": {"preset": "autotvm"},
     "chameleon": {"preset": "chameleon"},
@@ -50,18 +45,17 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "MAPPO+AS": {"preset": "dcoc", "sampler": "adaptive", "batch": 64},
     "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "converged_share": None, "n_candidates": 64}},
     "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
+    # Controls: Chameleon's explorer, in batches of the sizes of its own, chosen otherwise.
+    "PPO+greedy sizes of AS": {"preset": "chameleon", "control": ("greedy", "chameleon")},
+    "PPO+top 64 sizes of AS": {"preset": "chameleon", "control": ("top 64", "chameleon")},
 }
-
-
+COLUMNS = (
+    *("layer", "variant", "seed", "trials"),
+    *(f"gap_at_{trials}" for trials in CHECKPOINTS),
+    *("trials_to_5%", "search_s_to_5%", "trials_to_1%", "search_s_to_1%"),
+    *("search_s", "invalid_share", "configs", "batches"),
+)
 _GAPS = (0.05, 0.01)
-
-
-def columns_of(checkpoints: Sequence[int]) -> list[str]:
-    """Returns the columns of a file of runs."""
-    return [
-        *("layer", "variant", "seed", "trials", *(f"gap_at_{trials}" for trials in checkpoints)),
-        *("trials_to_5%", "search_s_to_5%", "trials_to_1%", "search_s_to_1%", "search_s", "invalid_share", "configs"),
-    ]
 
 
 def main() -> None:
@@ -73,17 +67,16 @@ def main() -> None:
     runs.add_argument("--layers", default="", help="names of tables, comma-separated; all by default")
     runs.add_argument("--variants", default="", help="comma-separated; all by default")
     runs.add_argument("--seeds", type=int, default=20)
-    runs.add_argument("--buffers", action="store_true", help="tables with searched buffers")
-    runs.add_argument("--trials", type=int, help=f"{CHECKPOINTS[-1]}, with --buffers {BUFFER_CHECKPOINTS[-1]}")
+    runs.add_argument("--trials", type=int, default=CHECKPOINTS[-1])
     runs.add_argument("--processes", type=int, default=available_cores())
-    kinds.add_parser("summary").add_argument("--buffers", action="store_true", help="of runs with searched buffers")
+    kinds.add_parser("summary")
     kinds.add_parser("models")
     kinds.add_parser("picture").add_argument("path", type=Path)
     arguments = parser.parse_args()
     if arguments.kind == "runs":
         print_runs(arguments)
     elif arguments.kind == "summary":
-        print_summary(list(csv.DictReader(sys.stdin)), arguments.buffers)
+        print_summary(list(csv.DictReader(sys.stdin)))
     elif arguments.kind == "models":
         print_models(list(csv.DictReader(sys.stdin)))
     else:
@@ -95,10 +88,7 @@ def print_runs(arguments: argparse.Namespace) -> None:
     path: Path = arguments.path
     lines = list(csv.DictReader(path.open())) if path.exists() else []
     done = {(line["layer"], line["variant"], int(line["seed"])) for line in lines}
-    own = {path.stem: path for path in sorted(TABLES.glob("*.json"))}
-    layers = chosen(arguments.layers, buffer_tables() if arguments.buffers else own)
-    checkpoints = BUFFER_CHECKPOINTS if arguments.buffers else CHECKPOINTS
-    rest = [arguments.buffers], [checkpoints], [arguments.trials or checkpoints[-1]]
+    layers = chosen(arguments.layers, {path.stem: path for path in sorted(TABLES.glob("*.json"))})
     variants = chosen(arguments.variants, VARIANTS)
     # Seeds are the outer loop, so that even an interrupted benchmark compares all variants.
     everything = [(layer, variant, seed) for seed in range(arguments.seeds) for layer in layers for variant in variants]
@@ -106,33 +96,39 @@ def print_runs(arguments: argparse.Namespace) -> None:
     with path.open("a", newline="") as file, ProcessPoolExecutor(arguments.processes) as pool:
         writer = csv.writer(file)
         if not done:
-            writer.writerow(columns_of(checkpoints))
-        for row in pool.map(
-            _row, *(zip(*jobs, strict=True) if jobs else ((), (), ())), *(each * len(jobs) for each in rest)
-        ):
+            writer.writerow(COLUMNS)
+        for row in pool.map(_row, *(zip(*jobs, strict=True) if jobs else ((), (), ())), [arguments.trials] * len(jobs)):
             writer.writerow(row)
             file.flush()
 
 
-def _row(layer: str, variant: str, seed: int, buffers: bool, checkpoints: Sequence[int], n_trials: int) -> list[object]:
+def _row(layer: str, variant: str, seed: int, n_trials: int) -> list[object]:
     """Returns the line of one run."""
-    table = table_of(layer, buffers)
-    run = replay(table, read_tuner(VARIANTS[variant]), n_trials, seed)
+    table = table_of(layer)
+    run = _run(layer, variant, seed, n_trials)
     rows = table.rows([trial.config for trial in run.trials])
-    costs_s = costs_of(layer, buffers)
+    costs_s = costs_of(layer)
     gaps = np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1
-    at = [gaps[min(trials, len(gaps)) - 1] for trials in checkpoints]
+    at = [gaps[min(trials, len(gaps)) - 1] for trials in CHECKPOINTS]
     reached: list[object] = []
     for gap in _GAPS:
         hits = np.flatnonzero(gaps <= gap)
         first = int(hits[0]) if len(hits) else None
         reached += ["", ""] if first is None else [first + 1, f"{run.trials[first].elapsed_s:.3f}"]
-    best = {} if buffers else _best_by_block(table, rows)
+    best = _best_by_block(table, rows)
     invalid = sum(trial.measurement.latency_s is None for trial in run.trials) / len(run.trials)
     return [
         *(layer, variant, seed, len(run.trials), *(f"{gap:.5f}" for gap in at), *reached),
-        *(f"{run.trials[-1].elapsed_s:.3f}", f"{invalid:.4f}", json.dumps(best)),
+        *(f"{run.trials[-1].elapsed_s:.3f}", f"{invalid:.4f}", json.dumps(best), shares(batch_sizes(run.trials))),
     ]
+
+
+@lru_cache(maxsize=4)
+def _run(layer: str, variant: str, seed: int, n_trials: int) -> Replay:
+    """Returns a run, for a control after the one whose batch sizes it has."""
+    other = sized_as(variant, VARIANTS)
+    sizes = batch_sizes(_run(layer, other, seed, n_trials).trials) if other is not None else ()
+    return replay(table_of(layer), tuner_of(variant, sizes, VARIANTS), n_trials, seed)
 
 
 def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
@@ -148,42 +144,39 @@ def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
 
 
 @cache
-def table_of(layer: str, buffers: bool = False) -> Table:
-    """Returns the table of a layer, with VTA's own buffers or with searched ones."""
-    return buffer_table(layer) if buffers else read_table(TABLES / f"{layer}.json")
+def table_of(layer: str) -> Table:
+    """Returns the table of a layer."""
+    return read_table(TABLES / f"{layer}.json")
 
 
 @cache
-def costs_of(layer: str, buffers: bool = False) -> NDArray[np.float64]:
+def costs_of(layer: str) -> NDArray[np.float64]:
     """Returns the cost in seconds of every valid config of a layer, shape (n_valid,); infinity for failures."""
-    return np.nan_to_num(table_of(layer, buffers).costs_s, nan=np.inf, posinf=np.inf)
+    return np.nan_to_num(table_of(layer).costs_s, nan=np.inf, posinf=np.inf)
 
 
-def summary_columns(checkpoints: Sequence[int]) -> list[str]:
-    """Returns the columns of a summary."""
-    return [
-        *("variant", "runs", "within_5%", "median_trials_to_5%", "median_s_to_5%"),
-        *("within_1%", "median_trials_to_1%", "median_s_to_1%"),
-        *(f"mean_gap_at_{trials}" for trials in checkpoints),
-        *(f"throughput_of_autotvm_at_{trials}" for trials in checkpoints),
-    ]
+SUMMARY_COLUMNS = (
+    *("variant", "runs", "within_5%", "median_trials_to_5%", "median_s_to_5%"),
+    *("within_1%", "median_trials_to_1%", "median_s_to_1%"),
+    *(f"mean_gap_at_{trials}" for trials in CHECKPOINTS),
+    *(f"throughput_of_autotvm_at_{trials}" for trials in CHECKPOINTS),
+)
 
 
-def print_summary(runs: Sequence[Mapping[str, str]], buffers: bool) -> None:
+def print_summary(runs: Sequence[Mapping[str, str]]) -> None:
     """Prints a line for each variant, over all layers with more configs in their space than trials in a run.
 
     All variants have runs of the same layers and seeds. A median is empty if half of the runs did not reach the
-    quality. Seconds include searching and, with VTA's own buffers, simulating. Throughput is the geometric mean over
-    runs of AutoTVM's cost over the variant's, after equally many trials.
+    quality. Seconds include searching and simulating. Throughput is the geometric mean over runs of AutoTVM's cost
+    over the variant's, after equally many trials.
     """
-    checkpoints = BUFFER_CHECKPOINTS if buffers else CHECKPOINTS
-    larger = [run for run in runs if len(costs_of(run["layer"], buffers)) > checkpoints[-1]]
+    larger = [run for run in runs if len(costs_of(run["layer"])) > CHECKPOINTS[-1]]
     by_variant: dict[str, dict[tuple[str, str], Mapping[str, str]]] = {}
     for run in larger:
         by_variant.setdefault(run["variant"], {})[run["layer"], run["seed"]] = run
     common = sorted(set.intersection(*(set(own) for own in by_variant.values())))
     writer = csv.writer(sys.stdout)
-    writer.writerow(summary_columns(checkpoints))
+    writer.writerow(SUMMARY_COLUMNS)
     for variant, of_variant in by_variant.items():
         own = [of_variant[place] for place in common]
         row: list[object] = [variant, len(own)]
@@ -191,14 +184,14 @@ def print_summary(runs: Sequence[Mapping[str, str]], buffers: bool) -> None:
             reached = [run for run in own if run[f"trials_to_{quality}"]]
             trials = [float(run[f"trials_to_{quality}"]) for run in reached]
             seconds = [
-                float(run[f"search_s_to_{quality}"]) + n * _simulate_s(run["layer"], buffers)
+                float(run[f"search_s_to_{quality}"]) + n * _simulate_s(run["layer"])
                 for run, n in zip(reached, trials, strict=True)
             ]
             row += [len(reached), _median(trials, len(own), 0), _median(seconds, len(own), 2)]
-        gaps = {at: [1 + float(run[f"gap_at_{at}"]) for run in own] for at in checkpoints}
-        base = {at: [1 + float(by_variant["autotvm"][p][f"gap_at_{at}"]) for p in common] for at in checkpoints}
-        row += [f"{statistics.fmean(gaps[at]) - 1:.4f}" for at in checkpoints]
-        row += [f"{np.exp(np.mean(np.log(np.array(base[at]) / np.array(gaps[at])))):.3f}" for at in checkpoints]
+        gaps = {at: [1 + float(run[f"gap_at_{at}"]) for run in own] for at in CHECKPOINTS}
+        base = {at: [1 + float(by_variant["autotvm"][p][f"gap_at_{at}"]) for p in common] for at in CHECKPOINTS}
+        row += [f"{statistics.fmean(gaps[at]) - 1:.4f}" for at in CHECKPOINTS]
+        row += [f"{np.exp(np.mean(np.log(np.array(base[at]) / np.array(gaps[at])))):.3f}" for at in CHECKPOINTS]
         writer.writerow(row)
 
 
@@ -308,10 +301,8 @@ def _defaults(name: str) -> dict[str, float]:
 
 
 @cache
-def _simulate_s(name: str, buffers: bool = False) -> float:
-    """Returns the mean seconds of simulating a config of a layer; 0 where only distinct programs were simulated."""
-    if buffers:
-        return 0.0
+def _simulate_s(name: str) -> float:
+    """Returns the mean seconds of simulating a config of a layer."""
     plain = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
     return float(plain["seconds"]) / len(plain["latency_us"])
 

@@ -60,6 +60,8 @@ def test_what_every_run_came_to(results: Path) -> None:
     autotvm, random, chameleon = runs["autotvm", "0"], runs["random", "0"], runs["chameleon", "0"]
     assert (autotvm["trials_to_95%"], autotvm["seconds_to_95%"]) == ("180", "180")
     assert (autotvm["trials_to_98%"], autotvm["seconds_to_98%"]) == ("", "")
+    assert {autotvm["batch_median"], autotvm["batch_upper_quartile"]} == {"64"}
+    assert {autotvm["repeats_lower_quartile"], autotvm["repeats_median"]} == {"3"}
     assert (chameleon["trials_to_98%"], chameleon["seconds_to_98%"]) == ("50", "25")
     assert [float(random[f"quality_at_{n}"]) for n in (64, 128, 192)] == [0.5, 0.5, 0.5]
     assert [float(autotvm[f"quality_at_{n}"]) for n in (128, 192)] == [0.8, pytest.approx(1 / 1.03, abs=1e-4)]

@@ -67,7 +67,7 @@ class Frontier:
 def converged_at(bests: Sequence[float]) -> int:
     """Returns the step at which a search came within 1 % of the best score that it finds.
 
-    This is how many steps it needs to converge (RELEASE, figure 5; Chameleon, figure 7a): the others find no better one.
+    This is how many steps it needs to converge (RELEASE, figure 5; Chameleon, figure 7a).
 
     Args:
         bests: the highest score of the configs of each step, those of the start first.
