@@ -20,9 +20,10 @@ def copies(cold_bytes: int, workload: Dense = WORKLOAD, weight: NDArray[np.float
     return WeightCopies(TARGET.template(workload), workload, weight, cold_bytes)
 
 
-def config_of_panel(vectors: int) -> Config:
+def config_of_panel(vectors: int, workload: Dense = WORKLOAD) -> Config:
     """A config whose panels are so many registers wide; only its layout matters here."""
-    return {**TARGET.default_config(WORKLOAD), "tile_x": [1, 1, vectors * TARGET.unit.lanes]}
+    width = vectors * TARGET.unit.lanes
+    return {**TARGET.default_config(workload), "tile_x": [workload.out_features // width, 1, width]}
 
 
 def test_kernels_of_one_layout_take_turns_on_the_same_copies() -> None:
@@ -45,8 +46,9 @@ def test_every_layout_is_packed_as_its_template_packs_it() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    weights = copies(1 << 30, Dense(1, 512, 1024), np.zeros((512, 1024), np.float32))
-    first = weights.of(config_of_panel(1))
-    assert weights.of(config_of_panel(1)) is first
-    weights.of(config_of_panel(2))
-    assert weights.of(config_of_panel(1)) is not first
+    workload = Dense(1, 512, 1024)
+    weights = copies(1 << 30, workload, np.zeros((512, 1024), np.float32))
+    first = weights.of(config_of_panel(1, workload))
+    assert weights.of(config_of_panel(1, workload)) is first
+    weights.of(config_of_panel(2, workload))
+    assert weights.of(config_of_panel(1, workload)) is not first

@@ -76,10 +76,11 @@ def test_a_description_is_plain_and_whole(arch: str) -> None:
         ({"kind": "cuda", "arch": "sm_1"}, "targets.gpu: arch: found 'sm_1'; allowed are sm_70"),
         (
             {"kind": "cuda", "threads": 2},
-            "targets.gpu.threads: is not known; allowed: kind, arch, model, measure, required",
+            "targets.gpu.threads: is not known; allowed: kind, arch, model, space, measure, required",
         ),
+        ({"kind": "cuda", "space": "wide"}, "targets.gpu.space: found 'wide', which is not a kind of space"),
     ],
-    ids=["a number", "unknown", "another's key"],
+    ids=["a number", "unknown", "another's key", "another space"],
 )
 def test_a_mistake_in_models_yaml_is_named(target: dict[str, object], message: str) -> None:
     models = {"net": {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 8, 8]}}}
