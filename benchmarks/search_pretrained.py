@@ -32,9 +32,9 @@ from anole.tune.transfer import N_SOURCES, _distance
 from experiment import Experiment, Job, Row
 from pretrained import Context, PretrainedPPO, PretrainedTrees, SpeedModel, train_policy
 from pretrained_sources import PATH, Trials, extents, relative, roofline_s, source_trials, target, with_merit
-from vta_tables import buffer_table, buffer_table_path, buffer_tables
+from vta_tables import OWN_BUFFERS, buffer_table, buffer_tables
 
-TRIALS, SEEDS, ROUNDS = 64, 10, 20
+TRIALS, SEEDS, ROUNDS = 64, 10, 12
 CHECKPOINTS = (1, 8, 16, 64)
 """Trials after which the gap is noted; the first trial is what would be taken without measuring."""
 
@@ -279,8 +279,6 @@ def _examples(kind: str, trials: Trials) -> Examples:
 
 
 def _own_buffers() -> dict[str, int]:
-    from vta_tables import OWN_BUFFERS
-
     return {name: values[0] for name, values in OWN_BUFFERS.items()}
 
 
@@ -291,7 +289,7 @@ def _costs_s(table: Any) -> NDArray[np.float64]:
 @cache
 def _version(layer: str) -> str:
     """Returns the version of a run: that of the table, of the sources and of the search's code."""
-    files = [path.read_bytes().hex() for path in (buffer_table_path(layer), PATH)]
+    files = [path.read_bytes().hex() for path in (buffer_tables()[layer], PATH)]
     return content_key([*files, TUNER_VERSION, VERSION, TRIALS])[:12]
 
 
