@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.measure.measurer import Measurer
-from anole.search.presets import PRESETS
 from anole.space.space import Space, Vectors
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.templates import conv2d_space
 from anole.task import Conv2d, Task
 from pretrained import SpeedModel
+from record_table import Fastest
 
 _SAME = (1, 1, 1, 1)
 NETWORKS = {
@@ -94,7 +94,7 @@ class Layer:
         target = get_target(_description())
         task = Task(self.workload, _description(), target.template_version(self.workload))
         configs = [self.space.config(vector) for vector in vectors]
-        with Measurer(task, PRESETS["autotvm"].evaluator) as measurer:
+        with Measurer(task, Fastest()) as measurer:
             return [each.latency_s or float("nan") for each in measurer.measure(configs)]
 
 
@@ -219,8 +219,8 @@ def table(lines: Sequence[dict[str, Any]]) -> None:
             gaps = {(line["layer"], "0"): np.log(np.nanmin(line[method][:n]) / _best_s(line)) for line in lines}
             found = mean(gaps, np.exp)
             assert found is not None
-            figures.append(f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})")
-        print(f"{method:30}", *figures)
+            figures.append(f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})")
+        print(f"| {method} | {' | '.join(figures)} |")
 
 
 def _best_s(line: dict[str, Any]) -> float:

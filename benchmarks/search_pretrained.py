@@ -49,7 +49,8 @@ class Variant:
     """What a search begins with.
 
     Attributes:
-        trees: a pretrained surrogate: ``plain``, on the ``roofline`` or on one that is ``wrong``; empty for none.
+        trees: a pretrained surrogate: ``plain``, on the ``roofline`` or on one that is ``wrong``; ``counted`` and
+            ``counted wrong`` have these alone to begin with; empty for none.
         learns: whether the task's own trials correct it.
         policy: ``new`` or ``pretrained`` PPO instead of annealing; empty for none.
         merit: by how much the merit's bus is faster than the accelerator's; None for no merit.
@@ -77,6 +78,8 @@ VARIANTS = {
     "warm start": Variant(warm=True),
     "merit": Variant(merit=1.0),
     "wrong merit": Variant(merit=_WRONG),
+    "merit as margin": Variant(trees="counted"),
+    "wrong merit as margin": Variant(trees="counted wrong"),
     "pretrained": Variant(trees="plain"),
     "pretrained fixed": Variant(trees="plain", learns=False),
     "pretrained on merit": Variant(trees="roofline"),
@@ -240,8 +243,8 @@ def _predict(kind: str, layer: Conv2d, space: Space, model: str, vectors: Vector
     if not len(vectors):
         return np.empty(0)
     columns = space.columns(vectors)
-    speeds = _model(kind, model)(relative(layer, columns, kind=kind)) * _unit(model, layer, columns)
-    return np.asarray(speeds * space.discounts(vectors))
+    speeds = _unit(model, layer, columns) * space.discounts(vectors)
+    return speeds if model.startswith("counted") else speeds * _model(kind, model)(relative(layer, columns, kind=kind))
 
 
 def _unit(model: str, layer: Conv2d, columns: Any) -> NDArray[np.float64]:
@@ -249,7 +252,7 @@ def _unit(model: str, layer: Conv2d, columns: Any) -> NDArray[np.float64]:
     if model == "plain":
         runs = np.full(len(columns["tile_b"]), unit_speed(layer, target().frequency_hz))
     else:
-        runs = 1 / roofline_s(layer, columns, bus=_WRONG if model == "wrong" else 1.0)
+        runs = 1 / roofline_s(layer, columns, bus=_WRONG if "wrong" in model else 1.0)
     return runs * layer.flop / 1e9
 
 
