@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.search.explore.annealing import Annealing
 from anole.search.explore.ppo import PPO
 from anole.search.roles import Candidates, Explorer, History, Surrogate
 from anole.search.surrogate.boosted_trees import BoostedTrees
@@ -225,8 +224,6 @@ def train_policy(
         n_rounds: turns of each task; a turn is a rollout of `horizon` steps, half of them from where the last ended.
         rng: source of randomness.
     """
-    from dataclasses import replace
-
     import torch
 
     from anole.search.explore.ppo.rollout import roll_out
@@ -257,6 +254,3 @@ def train_policy(
             weights, ends[at] = learner.networks.state_dict(), rollout.vectors[-1]
     assert weights is not None
     return weights
-
-
-__all__ = ["Annealing", "Context", "PretrainedPPO", "PretrainedTrees", "SpeedModel", "train_policy"]
