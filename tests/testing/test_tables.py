@@ -68,7 +68,8 @@ def test_a_cost_is_a_latency_over_its_worth() -> None:
     for row in (fastest, cheapest):
         config = table.space.config(table.space.vectors(table.space.valid_indices[[row]])[0])
         with np.errstate(divide="ignore"):
-            assert table.costs_s[row] == np.divide(table.latencies_s[row], table.space.worth(config))
+            worth = table.space.worth(config, table.latencies_s[row])
+            assert table.costs_s[row] == np.divide(table.latencies_s[row], worth)
     assert table.costs_s[cheapest] == table.least_cost_s < table.costs_s[fastest]
 
 

@@ -53,7 +53,8 @@ class VtaTarget:
         """Bounds on the accelerator's cost if its geometry is searched."""
         if self.description["hardware"] == "fixed":
             return None
-        return Bounds(**{name: self.description[name] for name in BOUNDS})
+        form = self.description.get("penalty_form", "difference")
+        return Bounds(**{name: self.description[name] for name in BOUNDS}, penalty_form=form)
 
     def observable(self) -> None:
         """Returns None: programs are simulated one by one anyway; `anole vta report` shows them."""
@@ -110,7 +111,7 @@ class VtaTarget:
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Returns the target with a given geometry."""
-        fixed = {name: value for name, value in self.description.items() if name not in BOUNDS}
+        fixed = {name: value for name, value in self.description.items() if name not in (*BOUNDS, "penalty_form")}
         return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
 
     def geometry_of(self, config: Config) -> Geometry:
