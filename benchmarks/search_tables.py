@@ -21,7 +21,7 @@ from anole.search.settings import TunerSettings
 from anole.testing.quality import batch_sizes
 from anole.testing.tables import Replay, replay
 from experiment import Experiment, Job, Row
-from protocol import TABLE_VARIANTS, sized_as, tuner_of
+from protocol import TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
 from vta_tables import buffer_table, buffer_tables
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
@@ -83,7 +83,7 @@ def _median(values: Sequence[float]) -> str:
 
 def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
     """Returns a variant's settings, which end a search after the papers' number of iterations."""
-    return replace(tuner_of(variant, sizes, TABLE_VARIANTS), max_iterations=ITERATIONS)
+    return replace(tuner_of(variant, sizes, {**VARIANTS, **TABLE_VARIANTS}), max_iterations=ITERATIONS)
 
 
 @cache

@@ -11,6 +11,7 @@ from anole.errors import TargetError
 from anole.node import Node
 from anole.targets.kind import Kind, plain_values
 from anole.targets.rpc.address import Remote
+from anole.targets.shared.space_setting import CONSTRAINED, OPEN, described_space
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
 
@@ -22,9 +23,6 @@ BOUNDS = ("area_max", "memory_max", "penalty")
 
 PENALTY_FORMS = ("difference", "share")
 """How DCOC's penalty is taken from a config's speed, see `Bounds`."""
-
-CONSTRAINED, OPEN = "constrained", "open"
-"""The kinds of spaces: without the configs that the accelerator cannot run, or with them."""
 
 _KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS, "penalty_form")
 
@@ -71,8 +69,7 @@ def describe_vta(
         "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
         "first_layer": first_layer,
     }
-    if space == OPEN:
-        description["space"] = OPEN
+    description |= described_space(str(space))
     if hardware == "search":
         default = asdict(Bounds())
         description |= {name: _positive(name, bounds.get(name, default[name])) for name in BOUNDS}

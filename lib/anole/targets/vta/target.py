@@ -11,9 +11,10 @@ from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import NetworkHandlers, Place, version_of
+from anole.targets.shared.space_setting import is_open
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.settings import BOUNDS, OPEN
+from anole.targets.vta.settings import BOUNDS
 from anole.targets.vta.simulator.timing import cycles_of
 from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import (
@@ -84,8 +85,8 @@ class VtaTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        is_open = self.description.get("space") == OPEN
-        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, is_open, self.frequency_hz)
+        opened = is_open(self.description)
+        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, opened, self.frequency_hz)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config on the given accelerator.
