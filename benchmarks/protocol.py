@@ -133,14 +133,16 @@ class Place:
     Attributes:
         kind: kind of the target, which is on this machine.
         folder: folder of all measurements.
+        space: the target's setting ``space``.
     """
 
     kind: str = "cpu"
     folder: Path = Path("db/tuners")
+    space: str = "constrained"
 
     def task_of(self, layer: str) -> Task:
         """Returns a layer's task."""
-        description = describe_target(TargetSpec(self.kind, self.kind))
+        description = describe_target(TargetSpec(self.kind, self.kind, {"space": self.space}))
         version = get_target(description).template_version(LAYERS[layer])
         return Task(LAYERS[layer], description, version)
 
