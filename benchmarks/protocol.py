@@ -15,6 +15,7 @@ from anole.spec.entries import TargetSpec
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from anole.testing.controls import SizedAmongBest, SizedGreedy
+from anole.testing.gaussian_process import GaussianProcess
 
 SAME = (1, 1, 1, 1)
 LAYERS = {
@@ -98,6 +99,7 @@ TABLE_VARIANTS: Variants = {
     },
     # AdaTune's baseline: on a table, an evaluator makes no difference.
     "XGB+SA batch 32": {"preset": "autotvm", "explorer": SA_32, "batch": 32},
+    "GP+CSA": {"preset": "adatune", "surrogate": GaussianProcess()},
     # DCOC's additions, part by part. Its batches are of 16, as those of AutoTVM and Chameleon beside it.
     "dcoc": {"preset": "dcoc"},
     "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
@@ -115,6 +117,8 @@ def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIA
         variants: all variants by name.
     """
     plain = dict(variants[variant])
+    if isinstance(surrogate := plain.get("surrogate"), GaussianProcess):
+        return replace(read_tuner({**plain, "surrogate": "forest"}), surrogate=surrogate)
     if "control" not in plain:
         return read_tuner(plain)
     sampler, _ = plain.pop("control")
