@@ -133,9 +133,7 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         *("Chameleon", "Fig. 6", "those of a cluster are alike: within 25 % of its centroid's speed, beside another's"),
         *("drawn", "512 best candidates of annealing, " + _TABLES),
-        lambda data: _by_seed(
-            data, "clusters", "SA+AS", lambda row: _share(row["near_own"]) / _share(row["near_other"])
-        ),
+        lambda data: _by_seed(data, "clusters", "SA+AS", _alike),
     ),
     Claim(
         *("RELEASE, Chameleon", "Fig. 5, 7a", "PPO converges in fewer steps than annealing", "2.88x fewer", _TABLES),

@@ -95,8 +95,9 @@ def _median(values: Sequence[float]) -> str:
 
 
 def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
-    """Returns a variant's settings, which end a search after the papers' number of iterations."""
-    return replace(tuner_of(variant, sizes, {**VARIANTS, **TABLE_VARIANTS}), max_iterations=ITERATIONS)
+    """Returns a variant's settings, which end a search after the papers' number of iterations, or earlier."""
+    settings = tuner_of(variant, sizes, {**VARIANTS, **TABLE_VARIANTS})
+    return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
 
 
 @cache
