@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-vta bench-gpu bench-cpu papers conformance \
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-search bench-vta bench-gpu bench-cpu papers conformance \
 	zoo clean
 .DEFAULT_GOAL := help
 
@@ -79,6 +79,10 @@ bench-tuners: env  ## compare the search methods on this machine, for hours; res
 	python benchmarks/tuners.py
 	python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
 	python benchmarks/tuners_report.py
+
+bench-search: env  ## settle the papers' claims, and time tuners from nothing to a network, for MINUTES (all); resumes where it stopped
+	PYTHONPATH=lib python benchmarks/bench_search.py --minutes $(or $(MINUTES),inf)
+	PYTHONPATH=lib python benchmarks/claims.py > docs/results/claims.md
 
 bench-vta: env  ## compare the search methods on whole design spaces of the accelerator, for hours
 	python benchmarks/vta_tables.py

@@ -17,6 +17,8 @@ from pathlib import Path
 from anole.host.machine import available_cores
 from experiment import Experiment, carry_out
 from protocol import chosen
+from search_clusters import CLUSTERED
+from search_layers import LIVE
 from search_networks import TIMING, TUNING
 from search_pretrained import PRETRAINED
 from search_tables import TABLES
@@ -24,7 +26,7 @@ from search_tables import TABLES
 FOLDER = Path("docs/results/data/search")
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (TABLES, PRETRAINED, TUNING, TIMING)
+    experiment.name: experiment for experiment in (TABLES, CLUSTERED, PRETRAINED, TUNING, TIMING, LIVE)
 }
 """All experiments in the order in which they run. What takes no times goes first: the rest wants an idle machine."""
 

@@ -61,7 +61,7 @@ def ratio(
     found: dict[str, dict[tuple[str, str], float]] = {over: {}, under: {}}
     for row in rows:
         if row[variant] in found:
-            found[row[variant]][row[place], row["seed"]] = read(row)
+            found[row[variant]][row[place], row.get("seed", "")] = read(row)
     common = [key for key in found[over] if key in found[under]]
     return mean(
         {(name, seed): np.log(found[over][name, seed] / found[under][name, seed]) for name, seed in common}, np.exp

@@ -15,6 +15,7 @@ from anole.spec.entries import TargetSpec
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from anole.testing.controls import SizedAmongBest, SizedGreedy
+from anole.testing.gaussian_process import GaussianProcess
 
 SAME = (1, 1, 1, 1)
 LAYERS = {
@@ -98,6 +99,8 @@ TABLE_VARIANTS: Variants = {
     },
     # AdaTune's baseline: on a table, an evaluator makes no difference.
     "XGB+SA batch 32": {"preset": "autotvm", "explorer": SA_32, "batch": 32},
+    # A Gaussian process takes minutes for more trials; the forest beside it is compared after as many.
+    "GP+CSA": {"preset": "adatune", "surrogate": GaussianProcess(), "max_iterations": 8},
     # DCOC's additions, part by part. Its batches are of 16, as those of AutoTVM and Chameleon beside it.
     "dcoc": {"preset": "dcoc"},
     "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
@@ -115,6 +118,8 @@ def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIA
         variants: all variants by name.
     """
     plain = dict(variants[variant])
+    if isinstance(surrogate := plain.get("surrogate"), GaussianProcess):
+        return replace(read_tuner({**plain, "surrogate": "forest"}), surrogate=surrogate)
     if "control" not in plain:
         return read_tuner(plain)
     sampler, _ = plain.pop("control")
@@ -133,14 +138,16 @@ class Place:
     Attributes:
         kind: kind of the target, which is on this machine.
         folder: folder of all measurements.
+        space: the target's setting ``space``.
     """
 
     kind: str = "cpu"
     folder: Path = Path("db/tuners")
+    space: str = "constrained"
 
     def task_of(self, layer: str) -> Task:
         """Returns a layer's task."""
-        description = describe_target(TargetSpec(self.kind, self.kind))
+        description = describe_target(TargetSpec(self.kind, self.kind, {"space": self.space}))
         version = get_target(description).template_version(LAYERS[layer])
         return Task(LAYERS[layer], description, version)
 

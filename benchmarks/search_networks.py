@@ -33,6 +33,7 @@ from anole.search.presets import read_tuner
 from experiment import Experiment, Job, Row
 from meta_schedule import LIBRARY, meta_schedule_engine
 from networks import device_of, environment
+from protocol import VARIANTS
 from rivals import OWN, start_engine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,9 +46,16 @@ OURS: dict[str, Mapping[str, Any]] = {
     "anole": {"tuning": {"preset": "anole", "trials": 128}},
     "anole, no trials": {"tuning": {"preset": "anole", "trials": 0}},
     # As published: open spaces, 1000 trials of a task at most, and Chameleon's 16 iterations.
-    "adatune": {"space": "open", "tuning": {"preset": "adatune", "trials": 1000}},
-    "chameleon": {"space": "open", "tuning": {"preset": "chameleon", "trials": 1000, "max_iterations": 16}},
-    "autotvm": {"space": "open", "tuning": {"preset": "autotvm", "trials": 1000}},
+    **{
+        name: {"space": "open", "tuning": {**VARIANTS[variant], "trials": 1000, "max_iterations": iterations}}
+        for name, variant, iterations in (
+            ("autotvm", "SA+greedy", 16),
+            ("autotvm with adaptive sampling", "SA+AS", 16),
+            ("chameleon with greedy sampling", "PPO+greedy", 16),
+            ("chameleon", "PPO+AS", 16),
+            ("adatune", "RFEI+CSA+CV", 32),
+        )
+    },
 }
 """The tuners that are part of Anole: the target's space, and the tuning of models.yaml."""
 
@@ -57,7 +65,20 @@ THEIRS = {"metaschedule 64": 64, "metaschedule 256": 256}
 REFERENCES = ("onnxruntime", "torch.compile")
 """Engines that are timed beside; the second one tunes when it starts."""
 
-ORDER = ("anole", "anole, no trials", "metaschedule 64", "chameleon", "adatune", "autotvm", "metaschedule 256")
+ORDER = (
+    *(
+        "anole",
+        "anole, no trials",
+        "metaschedule 64",
+        "chameleon",
+        "adatune",
+        "autotvm with adaptive sampling",
+        "autotvm",
+    ),
+    *("chameleon with greedy sampling", "metaschedule 256"),
+)
+"""The order in which a network is tuned: the longest last."""
+
 _PACE = Pace(rounds=30)
 
 

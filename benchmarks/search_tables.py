@@ -1,15 +1,14 @@
 """The experiment on exact tables: every search method on whole spaces of the accelerator, whose optimum is known.
 
 Nothing is measured and nothing is noise, so that other work on the machine makes no difference: seconds are those of
-the processor. A run ends after the papers' 16 iterations, which are 1024 trials in batches of 64; tuners with batches
-of 16 have twice as many.
+the processor. A run ends after the papers' 16 iterations, which are 1024 trials in batches of 64.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -19,31 +18,43 @@ from numpy.typing import NDArray
 from anole.keys import content_key
 from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
+from anole.targets.vta.settings import describe_vta
+from anole.targets.vta.target import VtaTarget
 from anole.testing.quality import batch_sizes
-from anole.testing.tables import Replay, replay
+from anole.testing.tables import Replay, Table, opened, replay
 from experiment import Experiment, Job, Row
-from protocol import TABLE_VARIANTS, sized_as, tuner_of
-from vta_tables import buffer_table, buffer_table_path, buffer_tables
+from protocol import TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
+from vta_tables import buffer_table, buffer_tables
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
+SPACES: Mapping[str, Sequence[str]] = {
+    "constrained": tuple(TABLE_VARIANTS),
+    "open": ("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc", "anole cold"),
+}
+"""The variants that are compared in each kind of space. In open ones, what the accelerator cannot run costs a trial."""
+
 CHECKPOINTS = (16, 64, 128, 192, 256, 384, 512, 768, 1024)
 GAPS = (0.05, 0.01, 0.0)
 """Relative extra costs over the optimum; a run is timed until it reaches each of them."""
 
+OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
+"""The accelerator whose block and buffers are searched, with all that it cannot run."""
+
 
 def jobs() -> Iterator[Job]:
-    """Yields layer, variant, seed and version; seeds are the outer loop, so that few of them compare everything."""
+    """Yields layer, space, variant, seed and version; seeds are the outer loop, so that few compare everything."""
     names = list(buffer_tables())
     for seed in range(SEEDS):
         for layer in names:
-            for variant in TABLE_VARIANTS:
-                yield layer, variant, str(seed), _version(layer, variant)
+            for space, variants in SPACES.items():
+                for variant in variants:
+                    yield layer, space, variant, str(seed), _version(layer, space, variant)
 
 
 def run(job: Job) -> Sequence[Row]:
     """Replays a search on a table."""
-    layer, variant, seed, _ = job
-    table, costs_s = buffer_table(layer), _costs_s(layer)
+    layer, space, variant, seed, _ = job
+    table, costs_s = _table(layer, space), _costs_s(layer, space)
     beside = sized_as(variant, TABLE_VARIANTS)
     sizes = batch_sizes(replay(table, _settings(beside), TRIALS, int(seed)).trials) if beside else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
@@ -57,15 +68,14 @@ def run(job: Job) -> Sequence[Row]:
 def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
     """Returns what a search found, and the effort of its iterations."""
     sizes = batch_sizes(found.trials)
-    at_iterations = sum(sizes[:ITERATIONS])
     logs = list(found.iterations.values())
     return {
         "trials": len(found.trials),
+        "failed": sum(trial.measurement.latency_s is None for trial in found.trials),
         "iterations": len(sizes),
         "batches": " ".join(map(str, sizes)),
         **{f"gap_at_{n}": f"{gaps[n - 1]:.5f}" if n <= len(gaps) else "" for n in CHECKPOINTS},
-        "trials_at_16_iterations": at_iterations,
-        "gap_at_16_iterations": f"{gaps[at_iterations - 1]:.5f}",
+        "gap_at_end": f"{gaps[-1]:.5f}",
         **{name: _median([log[name] for log in logs if name in log]) for name in ("steps", "converged_at", "queries")},
     }
 
@@ -85,31 +95,44 @@ def _median(values: Sequence[float]) -> str:
 
 
 def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
-    """Returns a variant's settings, which end a search after the papers' number of iterations."""
-    settings = tuner_of(variant, sizes, TABLE_VARIANTS)
-    return replace(settings, max_iterations=ITERATIONS if settings.batch > 16 else 2 * ITERATIONS)
+    """Returns a variant's settings, which end a search after the papers' number of iterations, or earlier."""
+    settings = tuner_of(variant, sizes, {**VARIANTS, **TABLE_VARIANTS})
+    return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
 
 
 @cache
-def _costs_s(layer: str) -> NDArray[np.float64]:
-    """Returns the cost in seconds of every valid config of a layer, shape (n_valid,); infinity for failures."""
-    return np.nan_to_num(buffer_table(layer).costs_s, nan=np.inf, posinf=np.inf)
+def _table(layer: str, space: str) -> Table:
+    table = buffer_table(layer)
+    return opened(table, OPEN.space(table.workload)) if space == "open" else table
 
 
 @cache
-def _version(layer: str, variant: str) -> str:
+def _costs_s(layer: str, space: str) -> NDArray[np.float64]:
+    """Returns the cost in seconds of every config of a layer's space, shape (n,); infinity for failures."""
+    return np.nan_to_num(_table(layer, space).costs_s, nan=np.inf, posinf=np.inf)
+
+
+@cache
+def _version(layer: str, space: str, variant: str) -> str:
     """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
-    table = buffer_table_path(layer).read_bytes().hex()
-    plain = [table, _settings(variant).to_json(), str(TABLE_VARIANTS[variant].get("control")), TUNER_VERSION, TRIALS]
+    table = buffer_tables()[layer].read_bytes().hex()
+    plain = [
+        table,
+        space,
+        _settings(variant).to_json(),
+        str(TABLE_VARIANTS[variant].get("control")),
+        TUNER_VERSION,
+        TRIALS,
+    ]
     return content_key(plain)[:12]
 
 
 TABLES = Experiment(
     "tables",
-    ("layer", "variant", "seed", "version"),
+    ("layer", "space", "variant", "seed", "version"),
     (
-        *("trials", "iterations", "batches", *(f"gap_at_{n}" for n in CHECKPOINTS)),
-        *("trials_at_16_iterations", "gap_at_16_iterations", "steps", "converged_at", "queries", "search_s"),
+        *("trials", "failed", "iterations", "batches", *(f"gap_at_{n}" for n in CHECKPOINTS)),
+        *("gap_at_end", "steps", "converged_at", "queries", "search_s"),
         *(f"{what}_to_{gap:.0%}" for gap in GAPS for what in ("trials", "search_s")),
     ),
     jobs,

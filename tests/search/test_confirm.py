@@ -26,11 +26,11 @@ def trial(number, latency_s, **config):
 MORE = {"gflops": None, "elapsed_s": 0.0, "created_at": utc_now()}
 
 
-def fully(config):
+def fully(config, latency_s):
     return 1.0
 
 
-def half_of_wide(config):
+def half_of_wide(config, latency_s):
     return 0.5 if config["block"] > 16 else 1.0
 
 
@@ -68,7 +68,7 @@ def test_without_knobs_of_the_hardware_there_is_none(made):
 @given(trials)
 def test_the_fastest_by_worth_come_first_and_each_config_once(made):
     found = fastest(made, half_of_wide)
-    costs = [each.measurement.latency_s / half_of_wide(each.config) for each in found]
+    costs = [each.measurement.latency_s / half_of_wide(each.config, each.measurement.latency_s) for each in found]
     assert costs == sorted(costs)
     assert len({str(each.config) for each in found}) == len(found)
     assert {str(each.config) for each in found} == {
@@ -194,8 +194,8 @@ def test_what_is_worth_less_must_be_faster_by_as_much():
 
 def test_what_is_worth_nothing_comes_last_but_is_found():
     nothing, slow = trial(0, 1e-6, block=32), trial(1, 1.0, block=16)
-    assert fastest([nothing, slow], lambda config: float(config["block"] == 16)) == [slow, nothing]
-    assert ranked([nothing], [], lambda _: 0.0) == [nothing]
+    assert fastest([nothing, slow], lambda config, _: float(config["block"] == 16)) == [slow, nothing]
+    assert ranked([nothing], [], lambda *_: 0.0) == [nothing]
 
 
 def test_what_was_confirmed_is_not_weighed_again():

@@ -14,9 +14,10 @@ import pytest
 from anole.errors import StoreError
 from anole.record import Status
 from anole.search.presets import read_tuner
+from anole.space import Constraint, Space, option_knob
 from anole.targets import get_target
 from anole.task import Conv2d
-from anole.testing.tables import read_table, replay
+from anole.testing.tables import Table, opened, read_table, replay
 
 TABLES = Path(__file__).parents[2] / "benchmarks/tables"
 WORKLOAD = Conv2d(1, 8, 8, 4, 16, (1, 1))
@@ -68,7 +69,8 @@ def test_a_cost_is_a_latency_over_its_worth() -> None:
     for row in (fastest, cheapest):
         config = table.space.config(table.space.vectors(table.space.valid_indices[[row]])[0])
         with np.errstate(divide="ignore"):
-            assert table.costs_s[row] == np.divide(table.latencies_s[row], table.space.worth(config))
+            worth = table.space.worth(config, table.latencies_s[row])
+            assert table.costs_s[row] == np.divide(table.latencies_s[row], worth)
     assert table.costs_s[cheapest] == table.least_cost_s < table.costs_s[fastest]
 
 
@@ -113,3 +115,22 @@ def test_a_table_of_another_space_is_refused(
 def test_a_missing_table_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"none.json: is not a table \(FileNotFoundError"):
         read_table(tmp_path / "none.json")
+
+
+def test_an_opened_table_has_the_same_latencies_and_fails_where_the_constraint_held() -> None:
+    def knobs(*values: int) -> list[Any]:
+        return [option_knob("a", [1, 3]), option_knob("b", list(values))]
+
+    odd = Constraint("too much", lambda columns: columns["a"] + columns["b"] < 8)
+    small, large = Space(knobs(2, 4, 6), [odd]), Space(knobs(1, 2, 4, 6, 8))
+    table = Table(WORKLOAD, small, np.arange(1.0, 1 + len(small.every_valid_index)))
+    whole = opened(table, large)
+    found = {}
+    for config in map(large.config, large.vectors(np.arange(large.size))):
+        (measurement,) = whole.measure([config])
+        found[config["a"], config["b"]] = measurement.latency_s
+    for (a, b), latency_s in found.items():
+        is_known = b in (2, 4, 6) and a + b < 8
+        expected = next(table.measure([{"a": a, "b": b}])).latency_s if is_known else None
+        assert latency_s == expected
+    assert whole.least_cost_s == table.least_cost_s == 1.0

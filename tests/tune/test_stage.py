@@ -291,8 +291,12 @@ def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None
     assert len(receipt["designs"]) == len(found)
     # The best is not the fastest of all, but that of what it is worth.
     worth = VtaTarget(project.task.target).space(project.task.workload).worth
-    costs = [(trial.measurement.latency_s or 0.0) / max(worth(trial.config), 1e-9) for trial in trials]
-    assert receipt["latency_s"] / max(worth(receipt["config"]), 1e-9) == min(costs)
+
+    def cost(config: Any, latency_s: float) -> float:
+        return latency_s / max(worth(config, latency_s), 1e-9)
+
+    costs = [cost(trial.config, trial.measurement.latency_s or 0.0) for trial in trials]
+    assert cost(receipt["config"], receipt["latency_s"]) == min(costs)
     again = simulated(tmp_path / "again", hardware="search", area_max=1.5).tune(30)
     differs = ("elapsed_s", "crc")
     assert {**again, **dict.fromkeys(differs)} == {**receipt, **dict.fromkeys(differs)}

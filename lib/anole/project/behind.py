@@ -83,7 +83,7 @@ def _better(
     if not shard.exists() or not shard.stat().st_size:
         return None
     trials, confirmations = _comparable(pipeline, build, read_shard(shard), locked.config)
-    ranking: Sequence[Trial | Confirmation] = confirmations or fastest(trials, lambda _: 1.0)
+    ranking: Sequence[Trial | Confirmation] = confirmations or fastest(trials, lambda *_: 1.0)
     best = next(iter(ranking), None)
     if best is None or _identity(best.config) in {_identity(locked.config), *tried}:
         return None

@@ -13,8 +13,8 @@ from anole.search.settings import TunerSettings
 from anole.search.ties import Compared, Prefer
 from anole.search.watch import NOBODY, Watch
 
-Worth = Callable[[Config], float]
-"""The factor by which the speed of a config is discounted, see `anole.space.Space.worth`."""
+Worth = Callable[[Config, float], float]
+"""The share of its speed that a config with a latency is worth, see `anole.space.Space.worth`."""
 
 _FAR = 2.0
 """Rivals take at most this many times the latency of the best; no network makes up for more."""
@@ -73,7 +73,12 @@ def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
     """Returns the successful trials, one per config, sorted by latency divided by worth, the lowest first."""
     working = (trial for trial in trials if trial.measurement.latency_s is not None)
     found: dict[str, Trial] = {}
-    for trial in sorted(working, key=lambda trial: _cost_s(trial.measurement) / max(worth(trial.config), 1e-9)):
+
+    def cost_s(trial: Trial) -> float:
+        latency_s = _cost_s(trial.measurement)
+        return latency_s / max(worth(trial.config, latency_s), 1e-9)
+
+    for trial in sorted(working, key=cost_s):
         found.setdefault(_identity(trial.config), trial)
     return list(found.values())
 
@@ -81,7 +86,7 @@ def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
 def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial]:
     """Returns the fastest successful trial for each combination of values of `knobs`; nothing without knobs."""
     found: dict[str, Trial] = {}
-    for trial in fastest(trials, lambda _: 1.0) if knobs else ():
+    for trial in fastest(trials, lambda *_: 1.0) if knobs else ():
         found.setdefault(canonical_json([trial.config[name] for name in knobs]), trial)
     return list(found.values())
 

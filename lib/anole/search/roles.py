@@ -30,7 +30,7 @@ class Examples:
 
 
 class History:
-    """The measurements of a run so far, as arrays; speeds are multiplied by the space's discounts.
+    """The measurements of a run so far, as arrays; speeds are multiplied by what configs are worth.
 
     Args:
         space: the space of the configs.
@@ -69,8 +69,9 @@ class History:
 
     def add(self, vectors: Vectors, measurements: Sequence[Measurement]) -> None:
         """Appends n measured index vectors, shape (n, n_knobs)."""
-        speeds = np.array([self.flop / m.latency_s / 1e9 if m.latency_s else 0.0 for m in measurements])
-        gflops = speeds * self.space.discounts(vectors)
+        latencies_s = np.array([m.latency_s or np.nan for m in measurements])
+        worths = self.space.worths(vectors, latencies_s)
+        gflops = np.where(np.isfinite(latencies_s), self.flop / latencies_s / 1e9 * worths, 0.0)
         self.vectors = np.concatenate([self.vectors, vectors])
         self.gflops = np.concatenate([self.gflops, gflops])
 

@@ -111,6 +111,21 @@ def read_table(path: Path) -> Table:
     return Table(workload, space, latencies_s)
 
 
+def opened(table: Table, space: Space) -> Table:
+    """Returns the table of a larger space with the same knobs: configs that only the larger space has are failures.
+
+    Args:
+        table: the table of a space with constraints.
+        space: the space without them, whose knobs have all values that the other's have.
+    """
+    vectors = table.space.vectors(_valid_indices(table.space))
+    for column, (knob, larger) in enumerate(zip(table.space.knobs, space.knobs, strict=True)):
+        vectors[:, column] = np.array([larger.values.index(value) for value in knob.values])[vectors[:, column]]
+    latencies_s = np.full(space.size, np.nan)
+    latencies_s[space.indices(vectors)] = table.latencies_s
+    return Table(table.workload, space, latencies_s)
+
+
 def replay(table: Table, settings: TunerSettings, n_trials: int, seed: int) -> Replay:
     """Tunes on a table instead of hardware.
 

@@ -263,7 +263,7 @@ class TaskTuning:
 
     def _fastest(self) -> tuple[float | None, Config | None]:
         """Returns the latency and the config of the fastest trial; None for both if none has worked."""
-        found = fastest(self.trials or self._recorded, lambda _: 1.0)
+        found = fastest(self.trials or self._recorded, lambda *_: 1.0)
         return (found[0].measurement.latency_s, found[0].config) if found else (None, None)
 
 

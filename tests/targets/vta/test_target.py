@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from anole.errors import ConfigError, TargetError
 from anole.measure.simulation import Simulated
-from anole.record import Status
-from anole.targets.vta.area import Bounds
+from anole.record import Status, Trial, utc_now
+from anole.search.confirm import fastest
+from anole.search.roles import History
+from anole.targets.vta.area import Bounds, unit_speed
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.simulator.timing import simulate
@@ -56,6 +58,8 @@ def test_only_what_is_searched_has_bounds():
     ("settings", "message"),
     [
         ({"hardware": "found"}, "hardware: found 'found'; allowed are fixed, search"),
+        ({"hardware": "search", "penalty_form": "both"}, "penalty_form: found 'both'; allowed are difference, share"),
+        ({"penalty_form": "share"}, "penalty_form: is for `hardware: search`"),
         ({"space": "wide"}, "space: found 'wide'; allowed are constrained, open"),
         ({"first_layer": "gpu"}, "first_layer: found 'gpu'; allowed are host, vta"),
         ({"geometry": "large"}, "geometry: found 'large'; allowed are default, or a mapping"),
@@ -191,10 +195,41 @@ def test_an_open_search_for_hardware_has_every_block_and_rejects_some_with_a_rea
 
 
 def test_worth_falls_with_what_exceeds_the_bounds():
-    space = make(hardware="search", area_max=1.5, penalty=0.25).space(CONV)
+    bounds = {"hardware": "search", "area_max": 1.5, "penalty": 0.25}
+    target = make(**bounds, penalty_form="share")
+    space = target.space(CONV)
     vectors = space.vectors(space.valid_indices)
-    target = make(hardware="search", area_max=1.5, penalty=0.25)
-    excess = np.array([target.bounds.excess(target.geometry_of(space.config(vector))) for vector in vectors])
+    excess = np.array([target.bounds.excess(target.geometry_of(space.config(vector))) for vector in vectors[::50]])
     assert (excess > 0).any() and (excess == 0).any()
-    np.testing.assert_allclose(space.discounts(vectors), np.maximum(0, 1 - 0.25 * excess))
+    np.testing.assert_allclose(space.discounts(vectors[::50]), np.maximum(0, 1 - 0.25 * excess))
     assert space.worth(space.config(vectors[0])) == space.discounts(vectors)[0]
+    # The paper subtracts it from the speed, so that a faster config loses a smaller share.
+    subtracted = make(**bounds)
+    assert subtracted.bounds.penalty_form == "difference" and "penalty_form" not in subtracted.description
+    assert make(**bounds, penalty_form="difference").description == subtracted.description
+    beyond = space.config(vectors[::50][int(np.argmax(excess))])
+    unit_s = 1 / unit_speed(CONV, 1e8)
+    for speed in (1.0, 4.0):
+        lost = 0.25 * excess.max() / speed
+        assert subtracted.space(CONV).worth(beyond, unit_s / speed) == pytest.approx(max(0.0, 1 - lost))
+
+
+def test_a_search_is_told_of_speeds_after_the_penalty():
+    """What a search learns, and what wins in the end, is equation 5's reward in units of the task's GFLOP/s."""
+    target = make(hardware="search", area_max=1.2)
+    space, rng = target.space(CONV), np.random.default_rng(0)
+    vectors = space.sample(30, rng)
+    configs = [space.config(vector) for vector in vectors]
+    measured = list(Simulated(Task(CONV, target.description, 2), target).measure(configs))
+    history = History(space, CONV.flop)
+    history.add(vectors, measured)
+    penalties = np.array([target.bounds.penalty_of(target.geometry_of(config)) for config in configs])
+    speeds = np.array([1 / each.latency_s for each in measured])
+    rewards = np.maximum(0.0, speeds - penalties * unit_speed(CONV, 1e8))
+    assert (penalties > 0).any() and (rewards == 0).any() and (rewards > 0).any()
+    np.testing.assert_allclose(history.gflops, rewards * CONV.flop / 1e9)
+    trials = [
+        Trial(n, 0, config, measurement, None, 0.0, utc_now())
+        for n, (config, measurement) in enumerate(zip(configs, measured, strict=True))
+    ]
+    assert fastest(trials, space.worth)[0].number == np.argmax(rewards)

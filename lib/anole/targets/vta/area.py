@@ -52,7 +52,7 @@ class Bounds:
     area_max: float = 2.0
     memory_max: float = 1.0
     penalty: float = 1.0
-    penalty_form: Literal["difference", "share"] = "share"
+    penalty_form: Literal["difference", "share"] = "difference"
 
     def excess(self, geometry: Geometry) -> float:
         """Returns by how much a geometry exceeds the bounds; 0 if it does not."""

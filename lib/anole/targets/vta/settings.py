@@ -11,6 +11,7 @@ from anole.errors import TargetError
 from anole.node import Node
 from anole.targets.kind import Kind, plain_values
 from anole.targets.rpc.address import Remote
+from anole.targets.shared.space_setting import CONSTRAINED, OPEN, described_space
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 BOUNDS = ("area_max", "memory_max", "penalty")
 """The settings of a search for hardware, see `Bounds`."""
 
-CONSTRAINED, OPEN = "constrained", "open"
-"""The kinds of spaces: without the configs that the accelerator cannot run, or with them."""
+PENALTY_FORMS = ("difference", "share")
+"""How DCOC's penalty is taken from a config's speed, see `Bounds`."""
 
-_KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS)
+_KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS, "penalty_form")
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def describe_vta(
         first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
         space: ``constrained``, or ``open`` for spaces that also hold what the accelerator cannot run; described only
             if it is open.
-        bounds: the bounds of a search, see `Bounds`.
+        bounds: the bounds of a search, see `Bounds`; the ``penalty_form`` is described only if it is not the default.
 
     Raises:
         TargetError: a value is not allowed.
@@ -68,11 +69,13 @@ def describe_vta(
         "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
         "first_layer": first_layer,
     }
-    if space == OPEN:
-        description["space"] = OPEN
+    description |= described_space(str(space))
     if hardware == "search":
         default = asdict(Bounds())
         description |= {name: _positive(name, bounds.get(name, default[name])) for name in BOUNDS}
+        _choice("penalty_form", form := bounds.get("penalty_form", "difference"), PENALTY_FORMS)
+        if form != "difference":
+            description["penalty_form"] = form
     return description
 
 

@@ -11,9 +11,10 @@ from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import NetworkHandlers, Place, version_of
+from anole.targets.shared.space_setting import is_open
 from anole.targets.vta.area import Bounds
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.settings import BOUNDS, OPEN
+from anole.targets.vta.settings import BOUNDS
 from anole.targets.vta.simulator.timing import cycles_of
 from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import (
@@ -53,7 +54,8 @@ class VtaTarget:
         """Bounds on the accelerator's cost if its geometry is searched."""
         if self.description["hardware"] == "fixed":
             return None
-        return Bounds(**{name: self.description[name] for name in BOUNDS})
+        form = self.description.get("penalty_form", "difference")
+        return Bounds(**{name: self.description[name] for name in BOUNDS}, penalty_form=form)
 
     def observable(self) -> None:
         """Returns None: programs are simulated one by one anyway; `anole vta report` shows them."""
@@ -83,8 +85,8 @@ class VtaTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        is_open = self.description.get("space") == OPEN
-        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, is_open, self.frequency_hz)
+        opened = is_open(self.description)
+        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, opened, self.frequency_hz)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config on the given accelerator.
@@ -110,7 +112,7 @@ class VtaTarget:
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Returns the target with a given geometry."""
-        fixed = {name: value for name, value in self.description.items() if name not in BOUNDS}
+        fixed = {name: value for name, value in self.description.items() if name not in (*BOUNDS, "penalty_form")}
         return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
 
     def geometry_of(self, config: Config) -> Geometry:

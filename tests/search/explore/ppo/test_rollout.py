@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.search.explore.ppo import steps as steps_module
 from anole.search.explore.ppo.rollout import move, roll_out
 from anole.search.explore.ppo.steps import Steps
 from anole.space import Constraint, Space, option_knob
@@ -27,27 +26,28 @@ UNIFORM, UP, STAY = constant(0, 0, 0), constant(-99, 0, 99), constant(-99, 99, -
 
 @settings(max_examples=60, deadline=None)
 @given(
+    st.booleans(),
     st.lists(st.integers(1, 5), min_size=1, max_size=4),
     st.integers(0, 8),
     st.floats(0, 1) | st.none(),
     st.tuples(*[st.floats(-20, 20)] * 3),
     st.integers(0, 2**32 - 1),
 )
-def test_no_episode_leaves_the_valid_configs(cardinalities, total, converged_share, logits, seed):
+def test_no_episode_leaves_the_valid_configs(is_known, cardinalities, total, converged_share, logits, seed):
     space = Space(
         [option_knob(f"k{knob}", list(range(n))) for knob, n in enumerate(cardinalities)],
         [Constraint("the sum is too large", lambda columns: sum(columns.values()) <= total)],
     )
     rng = np.random.default_rng(seed)
     begin = space.sample(6, rng)
-    rollout = roll_out(Steps(space), constant(*logits), begin, np.ones(len(begin), dtype=bool), 9, converged_share, rng)
+    steps, live = Steps(space, n_enumerable=1 << 20 if is_known else 0), np.ones(len(begin), dtype=bool)
+    rollout = roll_out(steps, constant(*logits), begin, live, 9, converged_share, rng)
     n_steps = len(rollout.live)
     assert rollout.vectors.shape == (n_steps + 1, len(begin), len(cardinalities)) and n_steps <= 9
     assert space.valid(rollout.vectors.reshape(-1, len(cardinalities))).all()
     assert ((rollout.vectors >= 0) & (rollout.vectors < space.cardinalities)).all()
     assert np.isin(rollout.actions, [0, 1, 2]).all()
     assert np.take_along_axis(rollout.allowed, rollout.actions[:, None], axis=1)[:, 0][rollout.live].all()
-    assert rollout.chosen.all()
     np.testing.assert_array_equal(rollout.live[1:], rollout.live[:-1] & ~rollout.ended[:-1])
     assert (rollout.actions[~rollout.live] == 1).all() and not rollout.ended[~rollout.live].any()
 
@@ -57,7 +57,6 @@ def test_moves_follow_the_policy():
     vectors = np.full((30_000, 1), 4)
     logits = np.log(np.array([0.2, 0.5, 0.3], dtype=np.float32))[:, None, None] + np.zeros((3, 30_000, 1), np.float32)
     drawn = move(Steps(space), vectors, logits, np.random.default_rng(0))
-    assert drawn.chosen.all()
     assert np.bincount(drawn.vectors[:, 0], minlength=9)[3:6] / 30_000 == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
 
 
@@ -68,27 +67,15 @@ def test_at_an_end_the_other_actions_share_what_the_mask_took():
     assert np.bincount(moved[:, 0]) / 30_000 == pytest.approx([0.5, 0.5], abs=0.01)
 
 
-@pytest.fixture
-def too_large(monkeypatch):
-    """Lets every space with constraints count as too large to know which steps can be completed."""
-    monkeypatch.setattr(steps_module, "_ENUMERABLE", 0)
-
-
 ALONE = [Constraint("only one works", lambda c: (c["k0"] == 1) & (c["k1"] == 1))]
 
 
-def test_who_has_no_choice_has_chosen_to_stay():
-    begin = np.array([[1, 1]])
-    rollout = roll_out(Steps(line(3, 2, ALONE)), UP, begin, np.array([True]), 5, None, np.random.default_rng(0))
-    assert rollout.chosen.all() and (rollout.vectors == 1).all()
+@pytest.mark.parametrize("n_enumerable", [0, 1 << 20])
+def test_who_has_no_choice_stays(n_enumerable):
+    begin, steps = np.array([[1, 1]]), Steps(line(3, 2, ALONE), n_enumerable)
+    rollout = roll_out(steps, UP, begin, np.array([True]), 5, None, np.random.default_rng(0))
+    assert (rollout.vectors == 1).all()
     assert rollout.allowed.sum(axis=1).tolist() == [[[1, 1]]] * 5
-
-
-def test_who_draws_no_valid_move_stays_and_has_neither_chosen_nor_converged(too_large):
-    begin = np.array([[1, 1]])
-    rollout = roll_out(Steps(line(3, 2, ALONE)), UP, begin, np.array([True]), 5, 0.5, np.random.default_rng(0))
-    assert len(rollout.live) == 5 and not rollout.ended.any() and (rollout.vectors == 1).all()
-    assert not rollout.chosen.any()
 
 
 def test_knobs_that_must_move_together_do():
@@ -98,6 +85,8 @@ def test_knobs_that_must_move_together_do():
     assert np.bincount(moves.vectors[:, 0])[3:] / 9_000 == pytest.approx([1 / 3] * 3, abs=0.02)
     assert (moves.vectors[:, 0] == moves.vectors[:, 1]).all()
     assert (moves.allowed.sum(axis=0) == [3, 1]).all()
+    apart = move(Steps(equal, n_enumerable=0), np.full((90, 2), 4), np.zeros((3, 90, 2)), np.random.default_rng(0))
+    assert (apart.vectors == 4).all(), "one knob cannot move while the other stays, which is all that is asked there"
 
 
 def test_an_episode_ends_when_enough_of_its_knobs_stay():

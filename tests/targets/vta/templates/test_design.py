@@ -101,18 +101,18 @@ def test_channels_are_filled_up_to_whole_blocks():
 
 
 def test_what_exceeds_the_bounds_is_worth_less():
-    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=0.5))
+    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=0.5, penalty_form="share"))
     assert space.worth(CONFIG) == 1
     large = CONFIG | {"tile_ci": 64, "tile_co": 64}
     excess = relative_area(Geometry(1, 64, 64)) - 2.0
     assert excess > 0 and space.worth(large) == pytest.approx(1 - 0.5 * excess)
-    assert conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=10.0)).worth(large) == 0
+    assert conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=10.0, penalty_form="share")).worth(large) == 0
     assert conv2d_space(LAYERS[0], DEFAULT).worth(CONFIG) == 1
 
 
 def test_memory_is_what_the_buffers_hold():
     """With the block searched alone, on-chip memory was always VTA's own, and no bound on it could be exceeded."""
-    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=10, memory_max=1.0, penalty=0.5))
+    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=10, memory_max=1.0, penalty=0.5, penalty_form="share"))
     small, large = CONFIG | {"log_wgt_buff_size": 17}, CONFIG | {"tile_ci": 32, "log_wgt_buff_size": 19}
     assert relative_memory(geometry_of(DEFAULT, small)) < 1 == space.worth(small)
     excess = relative_memory(geometry_of(DEFAULT, large)) - 1
@@ -137,7 +137,7 @@ def test_the_papers_penalty_is_subtracted_from_the_speed():
     speeds = np.array([3.0, 3.0, 0.5 * penalty]) * unit
     np.testing.assert_allclose(speeds * space.worths(vectors, 1 / speeds), [3 * unit, (3 - penalty) * unit, 0])
     # As a share, the same penalty takes the more, the faster a config is.
-    share = conv2d_space(w, DEFAULT, Bounds(area_max=1.0, penalty=0.5))
+    share = conv2d_space(w, DEFAULT, Bounds(area_max=1.0, penalty=0.5, penalty_form="share"))
     left = 1 - 0.5 * (relative_area(Geometry(1, 32, 32)) - 1.0)
     np.testing.assert_allclose(share.worths(vectors, 1 / speeds), [1, left, left])
 

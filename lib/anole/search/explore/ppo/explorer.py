@@ -55,7 +55,7 @@ class PPOExplorer:
         bests = [float(frontier.score(vectors)[0].max(initial=0.0))]
         live = np.ones(len(vectors), dtype=bool)
         lengths = np.zeros(len(vectors), dtype=np.int64)
-        n_steps, n_forced, updates = 0, 0, defaultdict[str, list[float]](list)
+        n_steps, updates = 0, defaultdict[str, list[float]](list)
         while live.any() and n_steps < settings.n_steps and not self._is_known(frontier):
             horizon = min(settings.horizon, settings.n_steps - n_steps)
             rollout = roll_out(
@@ -69,13 +69,11 @@ class PPOExplorer:
             vectors, live = rollout.vectors[-1], rollout.live[-1] & ~rollout.ended[-1]
             lengths += rollout.live.sum(axis=0)
             n_steps += len(rollout.live)
-            n_forced += int((rollout.live & ~rollout.chosen).sum())
         self._last = vectors
         found = frontier.candidates(
             steps=n_steps,
             converged_at=converged_at(bests),
             episode_steps=float(lengths.mean()),
-            forced_share=n_forced / max(float(lengths.sum()), 1.0),
             updates=len(updates["policy_loss"]),
             **{name: float(np.mean(values)) for name, values in updates.items() if values},
         )

@@ -14,9 +14,6 @@ from anole.space.space import Vectors
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """From states, shape (n, n_knobs), to the logits of decrement, stay and increment, shape (3, n, n_knobs)."""
 
-_DRAWS = 4
-"""Joint moves drawn at once for each episode where some may be invalid; the first valid one is taken."""
-
 
 @dataclass(frozen=True)
 class Moves:
@@ -25,12 +22,10 @@ class Moves:
     Attributes:
         vectors: the index vectors after the move, shape (n, n_knobs).
         allowed: the steps between which each knob's was drawn, shape (3, n, n_knobs).
-        chosen: whether the policy chose the move, shape (n,); an episode that drew no valid one stays where it is.
     """
 
     vectors: Vectors
     allowed: NDArray[np.bool_]
-    chosen: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -42,14 +37,12 @@ class Rollout:
         live: which episodes took part in a step, shape (n_steps, n_episodes); the others stand still.
         ended: which episodes ended with a step, shape (n_steps, n_episodes).
         allowed: the steps between which each knob's was drawn, shape (n_steps, 3, n_episodes, n_knobs).
-        chosen: whether the policy chose the move, shape (n_steps, n_episodes).
     """
 
     vectors: NDArray[np.int64]
     live: NDArray[np.bool_]
     ended: NDArray[np.bool_]
     allowed: NDArray[np.bool_]
-    chosen: NDArray[np.bool_]
 
     @property
     def actions(self) -> NDArray[np.int64]:
@@ -93,9 +86,8 @@ def roll_out(
         moved = np.where(live[:, None], drawn.vectors, vectors)
         ended = np.zeros_like(live)
         if converged_share is not None and movable.any() and len(lives) >= n_endless:
-            # An episode that drew no valid move did not choose to stay.
             staying = (moved == vectors)[:, movable].mean(axis=1)
-            ended = live & drawn.chosen & (staying >= converged_share)
+            ended = live & (staying >= converged_share)
         path.append(moved)
         lives.append(live)
         ends.append(ended)
@@ -107,15 +99,11 @@ def roll_out(
         np.array(lives, dtype=bool).reshape(shape),
         np.array(ends, dtype=bool).reshape(shape),
         np.array([drawn.allowed for drawn in moves], dtype=bool).reshape(len(moves), 3, *vectors.shape),
-        np.array([drawn.chosen for drawn in moves], dtype=bool).reshape(shape),
     )
 
 
 def move(steps: Steps, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator) -> Moves:
-    """Draws a joint move for each episode.
-
-    Where the space knows which steps can be completed, knobs draw theirs one after the other, and every move is valid.
-    Elsewhere a joint move is drawn up to `_DRAWS` times, until it is.
+    """Draws a joint move for each episode: the knobs' steps one after the other, each between those that are allowed.
 
     Args:
         steps: the steps that the space allows.
@@ -123,26 +111,13 @@ def move(steps: Steps, vectors: Vectors, logits: NDArray[np.float32], rng: np.ra
         logits: the logits of the three actions of every knob, shape (3, n_episodes, n_knobs).
         rng: source of randomness.
     """
-    if steps.space.constraints and steps.complete:
-        return _one_by_one(steps, vectors, logits, rng)
-    allowed = steps.within_bounds(vectors)
-    n_draws = 1 if steps.complete else _DRAWS
-    moved = vectors + _drawn(allowed, logits, rng.random((n_draws, *vectors.shape)))
-    valid = steps.space.valid(moved.reshape(-1, vectors.shape[1])).reshape(n_draws, len(vectors))
-    chosen: NDArray[np.bool_] = np.any(valid, axis=0)
-    first_valid = moved[np.argmax(valid, axis=0), np.arange(len(vectors))]
-    return Moves(np.where(chosen[:, None], first_valid, vectors), allowed, chosen)
-
-
-def _one_by_one(steps: Steps, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator) -> Moves:
-    """Draws the knobs' steps in turn, each between those that the later knobs can complete to a valid config."""
     moved = vectors.copy()
     allowed = np.empty(logits.shape, dtype=bool)
     shares = rng.random(vectors.shape)
     for knob in range(vectors.shape[1]):
         allowed[:, :, knob] = steps.allowed(moved, knob)
         moved[:, knob] += _drawn(allowed[:, :, knob], logits[:, :, knob], shares[:, knob])
-    return Moves(moved, allowed, np.ones(len(vectors), dtype=bool))
+    return Moves(moved, allowed)
 
 
 def _drawn(allowed: NDArray[np.bool_], logits: NDArray[np.float32], shares: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -151,7 +126,7 @@ def _drawn(allowed: NDArray[np.bool_], logits: NDArray[np.float32], shares: NDAr
     Args:
         allowed: which steps may be drawn, shape (3, ...).
         logits: their logits, of the same shape.
-        shares: from 0 to 1, a shape that broadcasts with (...).
+        shares: from 0 to 1, shape (...).
     """
     masked = np.where(allowed, logits, -np.inf)
     down, stay, up = np.exp(masked - masked.max(axis=0))

@@ -1,4 +1,4 @@
-"""Steps of knobs that can be completed to a valid config, so that no joint move is drawn in vain."""
+"""Steps of knobs, one after the other, that together lead to a valid config, so that no move is drawn in vain."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from anole.space.space import Space, Vectors
 
-_ENUMERABLE = 1 << 20
-
 _AT_ONCE = 1 << 14
 """Number of configs whose validity is asked for at once, which bounds memory."""
 
@@ -19,26 +17,19 @@ class Steps:
     """The steps that knobs may take, one knob after the other: one value down, none, or one up.
 
     If the space can be enumerated, a step is allowed if the later knobs have steps that complete it to a valid config.
-    At least one always is: a valid config may stay what it is. Otherwise only the knobs' ends are known.
+    Otherwise it is allowed if the config is valid while the later knobs stay, so that a move goes from one valid config
+    to the next. In both cases at least one step always is allowed: a valid config may stay what it is.
 
     Args:
         space: the space that is walked.
+        n_enumerable: the largest number of combinations of values that is enumerated.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, n_enumerable: int = 1 << 20) -> None:
         self.space = space
-        self._completable = _completable(space)
+        self._completable = _completable(space, n_enumerable)
         sizes = np.append(space.cardinalities[1:], 1)
         self._strides = np.cumprod(sizes[::-1])[::-1]
-
-    @property
-    def complete(self) -> bool:
-        """Whether every joint move of allowed steps leads to a valid config."""
-        return self._completable is not None or not self.space.constraints
-
-    def within_bounds(self, vectors: Vectors) -> NDArray[np.bool_]:
-        """Returns which steps keep each knob within its bounds, shape (3, n, n_knobs)."""
-        return within(vectors, self.space.cardinalities)
 
     def allowed(self, vectors: Vectors, knob: int) -> NDArray[np.bool_]:
         """Returns which steps one knob may take, shape (3, n).
@@ -49,10 +40,22 @@ class Steps:
             knob: the knob's position.
         """
         bounded = within(vectors[:, knob], self.space.cardinalities[knob])
-        if self._completable is None:
+        if not self.space.constraints:
             return bounded
+        if self._completable is None:
+            return self._valid(vectors, knob, bounded)
         places = vectors @ self._strides + np.array([[-1], [0], [1]]) * self._strides[knob]
         return bounded & self._completable[knob].take(np.where(bounded, places, 0))
+
+    def _valid(self, vectors: Vectors, knob: int, bounded: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Returns which of a knob's bounded steps lead from valid index vectors to valid ones, shape (3, n)."""
+        allowed = bounded.copy()
+        for step in (-1, 1):
+            (rows,) = np.nonzero(bounded[step + 1])
+            moved = vectors[rows]
+            moved[:, knob] += step
+            allowed[step + 1, rows] = self.space.valid(moved)
+        return allowed
 
 
 def within(values: NDArray[np.int64], cardinalities: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
@@ -60,14 +63,14 @@ def within(values: NDArray[np.int64], cardinalities: NDArray[np.int64] | np.int6
     return np.stack([values > 0, np.ones_like(values, dtype=bool), values < cardinalities - 1])
 
 
-def _completable(space: Space) -> list[NDArray[np.bool_]] | None:
+def _completable(space: Space, n_enumerable: int) -> list[NDArray[np.bool_]] | None:
     """Returns for each knob which combinations of values later knobs can complete, shape (n_combinations,).
 
     A combination consists of the values of that knob and of earlier ones after their steps, and of the values of later
     ones before theirs. None if there is nothing to know, or too much.
     """
     n_combinations = prod(map(int, space.cardinalities))
-    if not space.constraints or n_combinations > _ENUMERABLE:
+    if not space.constraints or n_combinations > n_enumerable:
         return None
     combinations = np.arange(n_combinations)
     parts = np.array_split(combinations, -(-n_combinations // _AT_ONCE))

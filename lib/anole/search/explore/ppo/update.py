@@ -28,17 +28,15 @@ class Batch:
         states: shape (n, n_knobs).
         actions: the actions taken, 0, 1 or 2 for every knob, shape (n, n_knobs).
         allowed: the allowed actions of each knob, shape (n, 3, n_knobs).
-        chosen: 1 where the policy chose the actions, else 0, shape (n,); the policy learns only from these.
         log_probs: the log-probability of each agent's joint action when it was taken, shape (n, n_agents).
         values: the critics' values of the states when they were left, shape (n, n_critics).
         returns: the estimated returns, shape (n, n_critics), to which the values are fitted.
-        weights: the advantages of the chosen actions with mean 0 and deviation 1, shape (n, n_critics).
+        weights: the advantages of the actions with mean 0 and deviation 1, shape (n, n_critics).
     """
 
     states: Tensor
     actions: Tensor
     allowed: Tensor
-    chosen: Tensor
     log_probs: Tensor
     values: Tensor
     returns: Tensor
@@ -97,16 +95,15 @@ class Learner:
         # Scaled, so that the value of a config at which a search rests is the config's score.
         scaled = (1 - settings.discount) * rewards
         estimates = advantages(scaled, values, rollout.ended, settings.discount, settings.gae_lambda)[live]
-        values, chosen = values[:-1][live], rollout.chosen[live]
+        values = values[:-1][live]
         batch = Batch(
             states=torch.from_numpy(states[:-1][live]),
             actions=torch.from_numpy(rollout.actions[live]),
             allowed=torch.from_numpy(rollout.allowed.transpose(0, 2, 1, 3)[live]),
-            chosen=torch.from_numpy(chosen).float(),
             log_probs=torch.empty(0),
             values=torch.from_numpy(values).float(),
             returns=torch.from_numpy(values + estimates).float(),
-            weights=torch.from_numpy(standardized(estimates, chosen)).float(),
+            weights=torch.from_numpy(standardized(estimates)).float(),
         )
         log_probs, _ = judge(self.networks, batch)
         return replace(batch, log_probs=log_probs)
@@ -184,26 +181,18 @@ def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - clip, 1 + clip)
     gains = torch.minimum(ratio * batch.weights, clipped * batch.weights).sum(dim=-1)
-    n_chosen = batch.chosen.sum().clamp(min=1)
-
-    def mean(figures: Tensor) -> Tensor:
-        return (figures * batch.chosen).sum() / n_chosen
-
     return {
-        "policy_loss": -mean(gains),
+        "policy_loss": -gains.mean(),
         "value_loss": (networks.values(batch.states, batch.moves) - batch.returns).square().mean(),
-        "entropy": mean(entropies),
-        "approx_kl": mean((ratio - 1 - log_ratio).detach().mean(dim=-1)),
-        "clip_fraction": mean((ratio != clipped).float().mean(dim=-1)),
+        "entropy": entropies.mean(),
+        "approx_kl": (ratio - 1 - log_ratio).detach().mean(),
+        "clip_fraction": (ratio != clipped).float().mean(),
     }
 
 
-def standardized(advantages: NDArray[np.float64], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Returns advantages, each critic's with mean 0 and deviation 1 over the chosen actions, shape (n, n_critics)."""
-    if not chosen.any():
-        return np.zeros_like(advantages)
-    known = advantages[chosen]
-    return np.asarray((advantages - known.mean(axis=0)) / (known.std(axis=0) + 1e-8))
+def standardized(advantages: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns advantages, each critic's with mean 0 and deviation 1, shape (n, n_critics)."""
+    return np.asarray((advantages - advantages.mean(axis=0)) / (advantages.std(axis=0) + 1e-8))
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:

@@ -1,0 +1,88 @@
+"""The experiments on search methods: what they run, what they report, and the page of claims made from it."""
+
+from __future__ import annotations
+
+import pytest
+
+import search_layers
+import search_networks
+import search_tables
+from bench_search import EXPERIMENTS, FOLDER
+from claims import CLAIMS, page, read_data
+from protocol import TABLE_VARIANTS, sized_as
+
+from ..tiny_builds import HOME
+
+LAYER = "64-128_k1x1_s2_56x56"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_each_job_occurs_once_and_has_all_keys(name):
+    jobs = list(EXPERIMENTS[name].jobs())
+    assert len(set(jobs)) == len(jobs)
+    assert all(len(job) == len(EXPERIMENTS[name].keys) and all(isinstance(each, str) for each in job) for job in jobs)
+
+
+@pytest.mark.parametrize("experiment", [search_tables.TABLES, search_layers.LIVE])
+def test_the_first_jobs_compare_all_variants_with_one_seed(experiment):
+    jobs = [dict(zip(experiment.keys, job, strict=True)) for job in experiment.jobs()]
+    firsts = [job for job in jobs if job["seed"] == "0"]
+    assert jobs[: len(firsts)] == firsts
+    assert len({job["variant"] for job in firsts}) == len({job["variant"] for job in jobs})
+
+
+def test_a_version_tells_tuners_layers_and_spaces_apart():
+    for experiment in (search_tables.TABLES, search_layers.LIVE, search_networks.TUNING):
+        seen = {}
+        for job in experiment.jobs():
+            *names, _, version = job
+            assert seen.setdefault(version, names) == names or experiment is search_networks.TUNING
+
+
+@pytest.mark.parametrize("variant", ["random", "SA+AS"])
+def test_a_run_on_a_table_reports_its_columns(variant, monkeypatch):
+    monkeypatch.setattr(search_tables, "TRIALS", 48)
+    (row,) = search_tables.run((LAYER, "open", variant, "0", "any"))
+    assert set(row) == set(search_tables.TABLES.columns)
+    assert int(row["trials"]) == 48 == sum(map(int, row["batches"].split()))
+    assert 0 < int(row["failed"]) < 48
+    assert float(row["gap_at_16"]) >= float(row["gap_at_end"]) >= 0
+
+
+def test_a_control_has_the_batches_of_the_run_beside_which_it_is(monkeypatch):
+    monkeypatch.setattr(search_tables, "TRIALS", 80)
+    control = "SA+greedy sizes of AS"
+    (own,), (other,) = (
+        search_tables.run((LAYER, "constrained", each, "3", "any"))
+        for each in (control, sized_as(control, TABLE_VARIANTS))
+    )
+    assert own["batches"] == other["batches"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("space", search_layers.SPACES)
+def test_a_live_run_reports_its_columns(space, monkeypatch):
+    monkeypatch.setattr(search_layers, "TRIALS", 32)
+    (row,) = search_layers.run(("L8", space, "SA+greedy batch 16", "0", "any"))
+    assert set(row) == set(search_layers.LIVE.columns)
+    assert row["trials"] == 32 and float(row["ratio_at_256"]) > 0
+
+
+def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
+    lines = [
+        {"variant": variant, "layer": layer, "seed": str(seed), "trials": str(trials)}
+        for layer in ("x", "y")
+        for seed in range(4)
+        for variant, trials in (("SA+greedy", 1024), ("SA+AS", 256 + seed))
+    ]
+    empty = page({})
+    assert "Of 0 claims" in empty and all(claim.claim in empty for claim in CLAIMS)
+    told = page({"tables/constrained": [dict.fromkeys(search_tables.TABLES.columns, "") | line for line in lines]})
+    (row,) = [line for line in told.splitlines() if "holds |" in line]
+    assert "in 16 iterations, with annealing" in row and "n = 8" in row
+
+
+def test_the_page_of_claims_is_made_from_the_files():
+    found = HOME / "docs/results/claims.md"
+    if found.exists():
+        assert found.read_text(encoding="utf-8") == page(read_data(HOME / FOLDER))
