@@ -20,12 +20,13 @@ from protocol import chosen
 from search_clusters import CLUSTERED
 from search_layers import LIVE
 from search_networks import TIMING, TUNING
+from search_pretrained import PRETRAINED
 from search_tables import TABLES
 
 FOLDER = Path("docs/results/data/search")
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (TABLES, CLUSTERED, TUNING, TIMING, LIVE)
+    experiment.name: experiment for experiment in (TABLES, CLUSTERED, PRETRAINED, TUNING, TIMING, LIVE)
 }
 """All experiments in the order in which they run. What takes no times goes first: the rest wants an idle machine."""
 
