@@ -15,7 +15,7 @@ from anole.spec.entries import TargetSpec
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from anole.testing.controls import SizedAmongBest, SizedGreedy
-from anole.testing.gaussian_process import GaussianProcess
+from gaussian_process import GaussianProcess
 
 SAME = (1, 1, 1, 1)
 LAYERS = {
