@@ -28,6 +28,7 @@ from anole.space.space import Columns, Space
 from anole.targets.vta.geometry import DEFAULT
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.design import tiles_of
+from anole.targets.vta.templates.roofline import least_cycles, traffic
 from anole.task import Conv2d
 from vta_tables import DESCRIPTION, LAYERS
 
@@ -176,51 +177,44 @@ def _counted(w: Conv2d, columns: Columns) -> dict[str, NDArray[np.float64]]:
 
 def _moved(w: Conv2d, columns: Columns) -> dict[str, NDArray[np.float64]]:
     """Returns the tile's blocks and the cycles of computing and of moving each tensor, each of shape (n,)."""
-    tile_ci, tile_co = (np.maximum(1, each).astype(np.float64) for each in tiles_of(w, DEFAULT, columns))
-    of = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+    blocks_ci, blocks_co = tiles_of(w, DEFAULT, columns)
     counted = _counted(w, columns)
-    taps, n_b = w.kernel[0] * w.kernel[1], w.batch / of["tile_b"]
-    places = n_b * counted["tiles_h"] * counted["tiles_w"]
-    pixels = of["tile_h"] * of["tile_w"]
-    co_tiles = np.ceil(counted["all_co"] / tile_co)
-    inp_tile = of["tile_b"] * of["tile_ci"] * counted["halo"] * pixels * w.strides[0] * w.strides[1]
-    wgt_block = of["tile_ci"] * of["tile_co"] * taps
+    places = w.batch / columns["tile_b"] * counted["tiles_h"] * counted["tiles_w"]
+    tiles = [np.ceil(counted[f"all_{axis}"] / np.maximum(1, n)) for axis, n in (("ci", blocks_ci), ("co", blocks_co))]
     return {
-        "blocks_ci": tile_ci,
-        "blocks_co": tile_co,
-        "loads": places * co_tiles * np.ceil(counted["all_ci"] / tile_ci),
-        "gemm": places * counted["all_ci"] * counted["all_co"] * pixels * taps,
-        "inp": places * co_tiles * counted["all_ci"] * inp_tile / DEFAULT.bus_bytes,
-        "wgt": places * counted["all_ci"] * counted["all_co"] * wgt_block / DEFAULT.bus_bytes,
-        "out": places * pixels * counted["all_co"] * of["tile_b"] * of["tile_co"] / DEFAULT.bus_bytes,
+        "blocks_ci": np.maximum(1.0, blocks_ci),
+        "blocks_co": np.maximum(1.0, blocks_co),
+        "loads": places * tiles[0] * tiles[1],
+        **traffic(w, columns, blocks_co, DEFAULT.bus_bytes),
     }
 
 
-def roofline_s(w: Conv2d, columns: Columns, *, bus: float = 1.0) -> NDArray[np.float64]:
-    """Returns the seconds in which the accelerator can compute and move all data, shape (n,).
-
-    Two threads compute and move at the same time; with one, both take turns.
+def roofline_s(w: Conv2d, columns: Columns, *, bus: int = 1) -> NDArray[np.float64]:
+    """Returns the seconds that the accelerator takes at least, shape (n,).
 
     Args:
         w: the layer.
         columns: configs that can be run.
         bus: by how much the bus is thought to be faster than it is.
     """
-    moved = _moved(w, columns)
-    loading = (moved["inp"] + moved["wgt"] + moved["out"]) / bus
-    is_parallel = columns["h_threading"] * columns["oc_threading"] > 1
-    cycles = np.where(is_parallel, np.maximum(moved["gemm"], loading), moved["gemm"] + loading)
+    cycles = least_cycles(w, columns, tiles_of(w, DEFAULT, columns)[1], bus * DEFAULT.bus_bytes)
     return np.asarray(cycles / target().frequency_hz)
 
 
-def with_merit(w: Conv2d, space: Space, bus: float = 1.0) -> Space:
-    """Returns a layer's space with the merit that the roofline gives."""
+def without_merit(space: Space) -> Space:
+    """Returns a space of which nothing is known beforehand but what can be run."""
+    return Space(space.knobs, space.constraints, space.describe, space._discount, toll=space._toll)
+
+
+def with_merit(w: Conv2d, space: Space, bus: int = 1) -> Space:
+    """Returns a layer's space with the merit of a roofline whose bus is thought to be faster than it is."""
 
     def merit(columns: Columns) -> NDArray[np.float64]:
         vectors = np.stack([np.searchsorted(knob.table, columns[knob.name]) for knob in space.knobs], axis=1)
-        return space.discounts(vectors) / roofline_s(w, columns, bus=bus)
+        seconds = roofline_s(w, columns, bus=bus)
+        return space.worths(vectors, seconds) / seconds
 
-    return Space(space.knobs, space.constraints, space.describe, space._discount, merit)
+    return Space(space.knobs, space.constraints, space.describe, space._discount, merit, toll=space._toll)
 
 
 if __name__ == "__main__":

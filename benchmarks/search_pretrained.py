@@ -31,17 +31,27 @@ from anole.testing.in_memory import tune_in_memory
 from anole.tune.transfer import N_SOURCES, _distance
 from experiment import Experiment, Job, Row
 from pretrained import Context, PretrainedPPO, PretrainedTrees, SpeedModel, train_policy
-from pretrained_sources import PATH, Trials, extents, relative, roofline_s, source_trials, target, with_merit
+from pretrained_sources import (
+    PATH,
+    Trials,
+    extents,
+    relative,
+    roofline_s,
+    source_trials,
+    target,
+    with_merit,
+    without_merit,
+)
 from vta_tables import OWN_BUFFERS, buffer_table, buffer_tables
 
 TRIALS, SEEDS, ROUNDS = 64, 10, 12
 CHECKPOINTS = (1, 8, 16, 64)
 """Trials after which the gap is noted; the first trial is what would be taken without measuring."""
 
-_WRONG = 2.0
+_WRONG = 2
 """By how much the bus of a wrong merit is faster than the accelerator's."""
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ class Variant:
     trees: str = ""
     learns: bool = True
     policy: str = ""
-    merit: float | None = None
+    merit: int | None = None
     warm: bool = False
     only: str = ""
 
@@ -76,7 +86,7 @@ VARIANTS = {
     "random": Variant(only="random"),
     "annealing": Variant(),
     "warm start": Variant(warm=True),
-    "merit": Variant(merit=1.0),
+    "merit": Variant(merit=1),
     "wrong merit": Variant(merit=_WRONG),
     "merit as margin": Variant(trees="counted"),
     "wrong merit as margin": Variant(trees="counted wrong"),
@@ -135,7 +145,9 @@ class Place:
 
     def subject(self, variant: Variant) -> Subject:
         """Returns what is searched."""
-        space = self.space if variant.merit is None else with_merit(self.layer, self.space, variant.merit)
+        space = without_merit(self.space)
+        if variant.merit is not None:
+            space = with_merit(self.layer, space, variant.merit)
         prior = _prior(self.kind, self.layer) if variant.warm else None
         return Subject(space, self.layer.flop, self.layer.label, prior)
 
@@ -243,8 +255,10 @@ def _predict(kind: str, layer: Conv2d, space: Space, model: str, vectors: Vector
     if not len(vectors):
         return np.empty(0)
     columns = space.columns(vectors)
-    speeds = _unit(model, layer, columns) * space.discounts(vectors)
-    return speeds if model.startswith("counted") else speeds * _model(kind, model)(relative(layer, columns, kind=kind))
+    speeds = _unit(model, layer, columns)
+    if not model.startswith("counted"):
+        speeds = speeds * _model(kind, model)(relative(layer, columns, kind=kind))
+    return speeds * space.worths(vectors, layer.flop / 1e9 / speeds)
 
 
 def _unit(model: str, layer: Conv2d, columns: Any) -> NDArray[np.float64]:
@@ -252,7 +266,7 @@ def _unit(model: str, layer: Conv2d, columns: Any) -> NDArray[np.float64]:
     if model == "plain":
         runs = np.full(len(columns["tile_b"]), unit_speed(layer, target().frequency_hz))
     else:
-        runs = 1 / roofline_s(layer, columns, bus=_WRONG if "wrong" in model else 1.0)
+        runs = 1 / roofline_s(layer, columns, bus=_WRONG if "wrong" in model else 1)
     return runs * layer.flop / 1e9
 
 
@@ -277,7 +291,8 @@ def _prior(kind: str, layer: Conv2d) -> Examples:
 def _examples(kind: str, trials: Trials) -> Examples:
     space = target(kind).space(trials.layer)
     vectors = np.stack([np.searchsorted(knob.table, trials.columns[knob.name]) for knob in space.knobs], axis=1)
-    gflops = np.nan_to_num(trials.layer.flop / trials.latencies_s / 1e9) * space.discounts(vectors)
+    worths = space.worths(vectors, np.nan_to_num(trials.latencies_s))
+    gflops = np.nan_to_num(trials.layer.flop / trials.latencies_s / 1e9) * worths
     return Examples(space.features(vectors), gflops / gflops.max())
 
 

@@ -159,12 +159,15 @@ class Space:
     def opened(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
         """Returns the space of the same knobs without all that is known beforehand: constraints, merit and core.
 
+        What configs are worth stays, since it is what a search is for.
+
         Args:
             wider: knobs that replace those of their names.
             describe: describes configs of the wider knobs, with the same features; by default as this space does.
         """
         replacing = {knob.name: knob for knob in wider}
-        return Space([replacing.get(knob.name, knob) for knob in self.knobs], describe=describe or self.describe)
+        knobs = [replacing.get(knob.name, knob) for knob in self.knobs]
+        return Space(knobs, (), describe or self.describe, self._discount, toll=self._toll)
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors of n indices, shape (n, n_knobs)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -18,6 +18,7 @@ from anole.targets.vta.area import Bounds, unit_speed
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
 from anole.targets.vta.templates.fitting import Mapped, blocks_that_fit, divisors, limits_of
+from anole.targets.vta.templates.roofline import least_cycles
 from anole.task import Conv2d
 
 BLOCK = ("tile_b", "tile_ci", "tile_co")
@@ -67,6 +68,9 @@ class Design:
         return (*own, g.inp_bytes if g.variant == "vta++" else None, self.schedule)
 
 
+Figure = Callable[[Columns], NDArray[np.float64]]
+"""A figure of n configs, shape (n,)."""
+
 EPILOGUE: tuple[EpilogueStep, ...] = (Bias(), *SHIFT_AND_CLIP)
 """The epilogue of nearly every layer of a network."""
 
@@ -103,14 +107,39 @@ def conv2d_space(
     def can_be_lowered(columns: Columns) -> NDArray[np.bool_]:
         return np.asarray(tiles_of(w, base, columns)[1] > 0)
 
-    constraints = [] if is_open else [Constraint("the accelerator cannot run it so", can_be_lowered)]
-    if bounds is None:
-        return Space(knobs, constraints)
-    penalty = partial(_penalties, base, bounds)
+    def speed(columns: Columns) -> NDArray[np.float64]:
+        return frequency_hz / least_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
+
+    constraint = Constraint("the accelerator cannot run it so", can_be_lowered)
+    counted = Space(knobs, [constraint], merit=speed)
+    if bounds is not None:
+        counted = _penalised(counted, speed, partial(_penalties, base, bounds), bounds, unit_speed(w, frequency_hz))
+    return counted.opened() if is_open else counted
+
+
+def _penalised(space: Space, speed: Figure, penalty: Figure, bounds: Bounds, unit: float) -> Space:
+    """Returns a space in which a config's penalty lessens what its speed is worth.
+
+    Args:
+        space: the space without penalties.
+        speed: the speed expected of n configs, in runs per second.
+        penalty: their penalties.
+        bounds: say how a penalty is taken from a speed.
+        unit: the speed that a penalty of 1 takes away, in runs per second.
+    """
     if bounds.penalty_form == "share":
-        return Space(knobs, constraints, discount=lambda columns: np.maximum(0.0, 1.0 - penalty(columns)))
-    speed = unit_speed(w, frequency_hz)
-    return Space(knobs, constraints, toll=lambda columns: penalty(columns) * speed)
+        return Space(
+            space.knobs,
+            space.constraints,
+            discount=lambda columns: np.maximum(0.0, 1.0 - penalty(columns)),
+            merit=lambda columns: speed(columns) * np.maximum(0.0, 1.0 - penalty(columns)),
+        )
+    return Space(
+        space.knobs,
+        space.constraints,
+        toll=lambda columns: unit * penalty(columns),
+        merit=lambda columns: speed(columns) - unit * penalty(columns),
+    )
 
 
 def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.float64]:
