@@ -51,8 +51,8 @@ def test_a_product_of_computed_operands_has_no_bias(tmp_path: Path) -> None:
 
 
 def test_an_error_of_a_kernel_is_not_a_lost_session(artifact: Path) -> None:
-    runner, other = runner_of(Conditions()), runner_of(Conditions(), Dense(3, 16, 24))
+    runner, other = runner_of(Conditions()), runner_of(Conditions(), Dense(2, 16, 48))
     config = TARGET.default_config(WORKLOAD)
-    with pytest.raises((RuntimeError, ValueError), match="shape"):
+    with pytest.raises((RuntimeError, ValueError), match="negative"):
         other.load(artifact, config).relative_error()
     assert runner.load(artifact, config).relative_error() < 1e-6
