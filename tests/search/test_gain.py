@@ -48,10 +48,10 @@ def test_what_noise_explains_saves_nothing():
     assert told < 0.001 < untold
 
 
-def test_nothing_is_known_before_two_trials_work_and_hope_dwindles_where_none_does():
-    assert expected_gain(np.empty(0), [], 16) == 1.0
-    assert expected_gain(np.array([0.0, 5.0, 0.0]), [0.0] * 3, 16) == 1.0
+def test_nothing_is_known_of_few_trials_and_hope_dwindles_with_failures():
+    assert expected_gain(np.empty(0), [], 16) == expected_gain(np.full(8, 5.0), [0.0] * 8, 16) == 1.0
     assert [expected_gain(np.zeros(n), [0.0] * n, 16) for n in (16, 32, 64)] == [0.5, 0.25, 0.0625]
+    assert expected_gain(np.array([0.0] * 32 + [5.0] * 8), [0.0] * 40, 16) == 0.25
 
 
 def test_one_trial_far_ahead_promises_more_than_many_that_are_alike():

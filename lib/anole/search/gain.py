@@ -29,9 +29,9 @@ def expected_gain(gflops: NDArray[np.float64], errors: Sequence[float], n_next: 
     n = len(gflops)
     fastest = np.argsort(-gflops, kind="stable")[: _N_FASTEST + 1]
     working = fastest[gflops[fastest] > 0]
-    if len(working) <= 1:
-        # Nothing can be told yet; where everything fails, each trial halves the hope that a batch of them deserves.
-        return 0.5 ** (n / n_next) if n and not len(working) else 1.0
+    if len(working) <= _N_FASTEST:
+        # Nothing can be told yet. Each failure halves the hope that a batch of them deserves.
+        return float(0.5 ** ((n - len(working)) / n_next))
     *best, last = np.log(gflops[working])
     scale = float(np.mean(best) - last)
     noise = float(np.median([errors[at] for at in working]))

@@ -28,7 +28,7 @@ def drawn(target: VtaTarget, layer: Conv2d, n: int):
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_no_config_computes_faster_and_most_rank_alike(layer):
-    space, _, columns, cycles = drawn(SEARCHED, layer, 60)
+    _, _, columns, cycles = drawn(SEARCHED, layer, 60)
     tile_co = tiles_of(layer, SEARCHED.geometry, columns)[1]
     least = least_cycles(layer, columns, tile_co, SEARCHED.geometry.bus_bytes)
     assert (traffic(layer, columns, tile_co, 8)["gemm"] <= cycles).all()
