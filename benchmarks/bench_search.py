@@ -2,6 +2,7 @@
 
     python benchmarks/bench_search.py --minutes 60
     python benchmarks/bench_search.py --experiments tables --processes 2
+    python benchmarks/bench_search.py --experiments networks_tuned --only resnet18 --only anole
 
 Each experiment has a file in ``docs/results/data/search``, to which every run adds its lines when it ends. A line that
 an older version of a tuner made is removed and made again. `benchmarks/claims.py` makes the pages from these files.
@@ -39,16 +40,17 @@ def main() -> None:
     parser.add_argument("--experiments", default="", help="comma-separated; all by default")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     parser.add_argument("--processes", type=int, default=available_cores(), help="runs at once that take no times")
+    parser.add_argument("--only", action="append", default=[], help="run only jobs with this key, such as a network")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     ends_s = time.monotonic() + 60 * arguments.minutes
     for name in chosen(arguments.experiments, EXPERIMENTS):
         path = arguments.folder / f"{name}.csv"
-        if not carry_out(EXPERIMENTS[name], path, ends_s, arguments.processes):
+        if not carry_out(EXPERIMENTS[name], path, ends_s, arguments.processes, arguments.only) and not arguments.only:
             logger.info("the time is up; running again continues here: %s", name)
             return
-    logger.info("all experiments are complete")
+    logger.info("the chosen runs are complete" if arguments.only else "all experiments are complete")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import csv
 import io
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,9 @@ class Progress:
         logger.info("%s: %d of %d runs%s", self.name, self.n_done, self.n_jobs, left)
 
 
-def carry_out(experiment: Experiment, path: Path, ends_s: float, processes: int = 1) -> bool:
+def carry_out(
+    experiment: Experiment, path: Path, ends_s: float, processes: int = 1, only: Collection[str] = ()
+) -> bool:
     """Runs the jobs that a file lacks until the time is up, and returns whether all are done.
 
     Each job's lines are added together when it ends, so that an interruption loses only the jobs that ran.
@@ -87,11 +89,12 @@ def carry_out(experiment: Experiment, path: Path, ends_s: float, processes: int 
         path: its file, which is made if it is missing. Lines of other versions are removed.
         ends_s: no job is started after this time of the monotonic clock.
         processes: jobs at once; one where times are taken.
+        only: texts of which a job that is run must have all among its keys.
     """
     jobs = list(dict.fromkeys(experiment.jobs()))
     done = _keep(experiment, path, set(jobs))
-    missing = [job for job in jobs if job not in done]
-    progress = Progress(experiment.name, len(jobs) - len(missing), len(jobs))
+    progress = Progress(experiment.name, len(jobs) - sum(job not in done for job in jobs), len(jobs))
+    missing = [job for job in jobs if job not in done and set(only) <= set(job)]
     progress.tell()
     with path.open("a", newline="", encoding="utf-8") as file:
         for job, rows in _finished(experiment, missing, ends_s, 1 if experiment.is_timed else processes):

@@ -78,3 +78,10 @@ def test_what_takes_times_runs_alone(tmp_path):
     began_s = time.monotonic()
     carry_out(of(range(3), run=slow, is_timed=True), tmp_path / "squares.csv", FOREVER, processes=3)
     assert time.monotonic() - began_s >= 0.9
+
+
+def test_only_jobs_with_the_given_keys_are_run_and_the_other_lines_stay(tmp_path):
+    path = tmp_path / "squares.csv"
+    carry_out(of([1, 2]), path, FOREVER)
+    assert not carry_out(of([1, 2, 4, 5]), path, FOREVER, only=["4"])
+    assert {row["number"] for row in read_rows(path)} == {"1", "2", "4"}
