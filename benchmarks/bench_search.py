@@ -45,12 +45,11 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     ends_s = time.monotonic() + 60 * arguments.minutes
-    for name in chosen(arguments.experiments, EXPERIMENTS):
-        path = arguments.folder / f"{name}.csv"
-        if not carry_out(EXPERIMENTS[name], path, ends_s, arguments.processes, arguments.only) and not arguments.only:
-            logger.info("the time is up; running again continues here: %s", name)
-            return
-    logger.info("the chosen runs are complete" if arguments.only else "all experiments are complete")
+    complete = [
+        carry_out(EXPERIMENTS[name], arguments.folder / f"{name}.csv", ends_s, arguments.processes, arguments.only)
+        for name in chosen(arguments.experiments, EXPERIMENTS)
+    ]
+    logger.info("all runs are complete" if all(complete) else "running again continues what is missing")
 
 
 if __name__ == "__main__":

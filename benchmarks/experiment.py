@@ -8,10 +8,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anole.errors import cause
 from anole.files import write_atomically
 
 Job = tuple[str, ...]
@@ -29,8 +31,8 @@ class Experiment:
 
     Attributes:
         name: the experiment's name, which its file has, too.
-        keys: the columns that name a job. The last one is the version of what is run, so that a line made by an older
-            version is made again.
+        keys: the columns that name a job. The last one is the version of what is run: a line of the same job in another
+            version is made again. Other lines stay, also those of jobs that are not possible on this machine.
         columns: the other columns.
         jobs: returns all jobs, the most important ones first, so that whatever time there is gives a whole comparison.
         run: runs a job and returns its lines, without the keys; it is called in another process.
@@ -82,11 +84,12 @@ def carry_out(
 ) -> bool:
     """Runs the jobs that a file lacks until the time is up, and returns whether all are done.
 
-    Each job's lines are added together when it ends, so that an interruption loses only the jobs that ran.
+    Each job's lines are added together when it ends, so that an interruption loses only the jobs that ran. A job that
+    fails is logged, and adds none.
 
     Args:
         experiment: what to run.
-        path: its file, which is made if it is missing. Lines of other versions are removed.
+        path: its file, which is made if it is missing.
         ends_s: no job is started after this time of the monotonic clock.
         processes: jobs at once; one where times are taken.
         only: texts of which a job that is run must have all among its keys.
@@ -114,10 +117,17 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
-    """Removes the lines that belong to no job, writes the head of the file, and returns the jobs that have lines."""
+    """Removes the lines that are made again, writes the head of the file, and returns the jobs that have lines."""
     names = [*experiment.keys, *experiment.columns]
-    rows = read_rows(path)
-    kept = [row for row in rows if list(row) == names and _job(experiment, row) in jobs]
+    rows, versioned = read_rows(path), {job[:-1] for job in jobs}
+
+    def stays(row: Mapping[str, str]) -> bool:
+        if list(row) != names:
+            return False
+        job = _job(experiment, row)
+        return job in jobs or job[:-1] not in versioned
+
+    kept = list(filter(stays, rows))
     if len(kept) < len(rows):
         logger.info("%s: %d lines are of other versions and are made again", experiment.name, len(rows) - len(kept))
     if len(kept) < len(rows) or not path.exists():
@@ -149,4 +159,12 @@ def _finished(
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
+                job = running.pop(future)
+                try:
+                    rows = future.result()
+                except BrokenProcessPool:
+                    raise
+                except Exception as error:
+                    logger.error("%s: %s failed: %s", experiment.name, ", ".join(job), cause(error))
+                else:
+                    yield job, rows

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 _RESAMPLES = 1000
 _LEVEL = 0.95
 
+_FEWEST_PLACES = 3
+"""With fewer places, resampling them tells next to nothing of others: of one place, an interval is a point."""
+
 Rows = Sequence[Mapping[str, str]]
 
 
@@ -32,7 +35,9 @@ class Estimate:
     places: int
 
     def verdict(self, claimed_above: float) -> str:
-        """Returns whether a claim holds that the value is above a number."""
+        """Returns whether a claim holds that the value is above a number; that takes three places at least."""
+        if self.places < _FEWEST_PLACES:
+            return "cannot be told"
         if self.low > claimed_above:
             return "holds"
         return "does not hold" if self.high <= claimed_above else "cannot be told"

@@ -71,7 +71,7 @@ def test_a_live_run_reports_its_columns(space, monkeypatch):
 def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
     lines = [
         {"variant": variant, "layer": layer, "seed": str(seed), "trials": str(trials)}
-        for layer in ("x", "y")
+        for layer in ("x", "y", "z")
         for seed in range(4)
         for variant, trials in (("SA+greedy", 1024), ("SA+AS", 256 + seed))
     ]
@@ -79,7 +79,7 @@ def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
     assert "Of 0 claims" in empty and all(claim.claim in empty for claim in CLAIMS)
     told = page({"tables/constrained": [dict.fromkeys(search_tables.TABLES.columns, "") | line for line in lines]})
     (row,) = [line for line in told.splitlines() if "holds |" in line]
-    assert "in 16 iterations, with annealing" in row and "n = 8" in row
+    assert "in 16 iterations, with annealing" in row and "n = 12" in row
 
 
 def test_the_page_of_claims_is_made_from_the_files():

@@ -49,4 +49,10 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says():
     ("low", "high", "verdict"), [(1.1, 2, "holds"), (0.5, 0.9, "does not hold"), (0.9, 1.1, "cannot be told")]
 )
 def test_a_verdict_needs_the_whole_interval_on_one_side(low, high, verdict):
-    assert Estimate(1.0, low, high, 10, 2).verdict(1.0) == verdict
+    assert Estimate(1.0, low, high, 10, 3).verdict(1.0) == verdict
+
+
+def test_one_or_two_places_settle_nothing():
+    for names in (["x"], ["x", "y"]):
+        found = mean({(name, str(seed)): 5.0 for name in names for seed in range(9)})
+        assert found.low > 1.0 and found.verdict(1.0) == "cannot be told"
