@@ -201,11 +201,6 @@ def roofline_s(w: Conv2d, columns: Columns, *, bus: int = 1) -> NDArray[np.float
     return np.asarray(cycles / target().frequency_hz)
 
 
-def without_merit(space: Space) -> Space:
-    """Returns a space of which nothing is known beforehand but what can be run."""
-    return Space(space.knobs, space.constraints, space.describe, space._discount, toll=space._toll)
-
-
 def with_merit(w: Conv2d, space: Space, bus: int = 1) -> Space:
     """Returns a layer's space with the merit of a roofline whose bus is thought to be faster than it is."""
 
@@ -214,7 +209,7 @@ def with_merit(w: Conv2d, space: Space, bus: int = 1) -> Space:
         seconds = roofline_s(w, columns, bus=bus)
         return space.worths(vectors, seconds) / seconds
 
-    return Space(space.knobs, space.constraints, space.describe, space._discount, merit, toll=space._toll)
+    return space.with_merit(merit)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 
@@ -60,7 +59,7 @@ def run(job: Job) -> Sequence[Row]:
     logs: list[Mapping[str, float]] = []
     subject = Subject(target.space(task.workload), task.workload.flop, task.key)
     watch = Watch(lambda _, log: logs.append(log), trials.append)
-    with _measurer(task, settings) as measurer:
+    with measurer_of(task, settings.evaluator) as measurer:
         began_s = time.perf_counter()
         tune_in_memory(subject, settings, measurer.measure, TRIALS, seed=int(seed), watch=watch)
         seconds = time.perf_counter() - began_s
@@ -93,10 +92,6 @@ def _confirmed(measurer: Verified | Simulated, trials: Sequence[Trial], default:
     ratios = {n: latencies_s[canonical_json(dict(config))] for n, config in found.items()}
     told = {f"ratio_at_{n}": "" if not base_s or not own_s else f"{own_s / base_s:.4f}" for n, own_s in ratios.items()}
     return {**told, "default_ms": "" if base_s is None else f"{1e3 * base_s:.4f}"}
-
-
-def _measurer(task: Task, settings: TunerSettings) -> AbstractContextManager[Verified | Simulated]:
-    return measurer_of(task, settings.evaluator)
 
 
 @cache

@@ -26,8 +26,10 @@ from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engine_process import start_engines
 from anole.evaluate.engines import Engine
 from anole.evaluate.interleave import Pace, take_turns
+from anole.host.machine import available_cores
 from anole.keys import content_key
 from anole.measure.site import site_of
+from anole.project.pipeline import Pipeline
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
 from experiment import Experiment, Job, Row
@@ -115,7 +117,7 @@ def run_timing(job: Job) -> Sequence[Row]:
     """Times everything that became of a network in turns, and returns a line for each."""
     network, _ = job
     found = _finished(network)
-    build = _build_folder(found["anole"].parent)
+    build = found["anole"].parent
     device = device_of(read_build(build))
     with tempfile.TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
         names = [*found, *REFERENCES]
@@ -174,6 +176,8 @@ def _finished(network: str) -> dict[str, Path]:
     files = {}
     for tuner in ORDER:
         folder = _folder(network, tuner)
+        if not folder.exists():
+            continue
         path = _build_folder(folder) / FILE if tuner in OURS else folder / LIBRARY
         if path.exists():
             files[tuner] = path
@@ -181,9 +185,9 @@ def _finished(network: str) -> dict[str, Path]:
 
 
 def _build_folder(project: Path) -> Path:
-    """Returns the folder of a project's only build, also from within it."""
-    project = project if project.parent.name != "builds" else project.parents[1]
-    return next(iter(sorted((project / "builds").glob("*"))), project / "builds/none")
+    """Returns the folder of a project's only build, whether or not it is compiled."""
+    (build,) = Pipeline.load(project / "models.yaml").spec.builds
+    return project / "builds" / build
 
 
 def _ours(network: str, tuner: str, seed: int, folder: Path) -> list[str]:
@@ -197,10 +201,7 @@ def _ours(network: str, tuner: str, seed: int, folder: Path) -> list[str]:
     }
     (folder / "models.yaml").write_text(json.dumps(plain))
     snakemake = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", "all"]
-    from anole.project.pipeline import Pipeline
-
-    (build,) = Pipeline.load(folder / "models.yaml").spec.builds
-    return [*snakemake, f"builds/{build}"]
+    return [*snakemake, str(_build_folder(folder).relative_to(folder))]
 
 
 def _theirs(network: str, tuner: str) -> list[str]:
@@ -209,8 +210,7 @@ def _theirs(network: str, tuner: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    threads = str(os.cpu_count())
-    return {**os.environ, "PYTHONPATH": str(ROOT / "lib"), "TVM_NUM_THREADS": threads}
+    return {**os.environ, "PYTHONPATH": str(ROOT / "lib"), "TVM_NUM_THREADS": str(available_cores())}
 
 
 def _effort(project: Path) -> dict[str, int]:

@@ -40,7 +40,6 @@ from pretrained_sources import (
     source_trials,
     target,
     with_merit,
-    without_merit,
 )
 from vta_tables import OWN_BUFFERS, buffer_table, buffer_tables
 
@@ -145,7 +144,7 @@ class Place:
 
     def subject(self, variant: Variant) -> Subject:
         """Returns what is searched."""
-        space = without_merit(self.space)
+        space = self.space.with_merit(None)
         if variant.merit is not None:
             space = with_merit(self.layer, space, variant.merit)
         prior = _prior(self.kind, self.layer) if variant.warm else None

@@ -55,6 +55,7 @@ def test_autotvm_is_what_was_published():
         "n_confirm": 16,
         "min_gain": None,
         "warm_start": False,
+        "max_iterations": None,
     }
 
 

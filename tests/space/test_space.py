@@ -123,6 +123,23 @@ def test_every_valid_config_is_enumerated_in_parts_and_then_looked_up(monkeypatc
     assert len(asked) == -(-space.size // 7) * len(watched)
 
 
+def test_another_merit_changes_nothing_else():
+    space = Space(
+        [option_knob("a", [1, 2, 3, 4])],
+        [Constraint("odd", lambda c: c["a"] % 2 == 0)],
+        discount=lambda c: 1.0 / c["a"],
+        merit=lambda c: c["a"],
+        core={"a": [2]},
+        toll=lambda c: 0.1 * c["a"],
+    )
+    other = space.with_merit(lambda c: -c["a"])
+    vectors = space.vectors(range(4))
+    np.testing.assert_array_equal(other.valid(vectors), space.valid(vectors))
+    np.testing.assert_array_equal(other.worths(vectors, np.ones(4)), space.worths(vectors, np.ones(4)))
+    assert other.core == space.core and other.merit(other.columns(vectors)).tolist() == [-1, -2, -3, -4]
+    assert space.with_merit(None).merit is None
+
+
 def test_a_part_of_a_space_keeps_its_discount():
     space = Space(make_space().knobs, discount=lambda columns: np.where(columns["unroll"] == 64, 0.25, 1.0))
     part = space.restricted({"unroll": [16, 64]})

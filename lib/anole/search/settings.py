@@ -79,10 +79,7 @@ class TunerSettings:
     max_iterations: Annotated[int, Range(1)] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all settings as plain values; they are stored with a run and are part of its key.
-
-        A setting that is newer than recorded runs is left out where it changes nothing, so that their keys hold.
-        """
+        """Returns all settings as plain values; they are stored with a run and are part of its key."""
         parts = {
             "explorer": self.explorer,
             "sampler": self.sampler,
@@ -91,8 +88,6 @@ class TunerSettings:
         }
         plain = {role: {"name": part.name, **asdict(part)} for role, part in parts.items()}
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in parts}
-        if self.max_iterations is None:
-            del own["max_iterations"]
         return {**own, **plain}
 
 

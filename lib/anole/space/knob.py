@@ -111,7 +111,7 @@ def covering_knob(
         also: further splits.
         agent: the agent that moves the knob.
     """
-    lengths = sorted({*_divisors(extent), *(1 << power for power in range(extent.bit_length()))})
+    lengths = sorted({*divisors(extent), *(1 << power for power in range(extent.bit_length()))})
     inner = [parts for parts in itertools.product(lengths, repeat=n_parts - 1) if prod(parts) <= extent]
     covering = [(-(-extent // prod(parts)), *parts) for parts in inner]
     return _split_knob(name, sorted({*covering, *also}), agent)
@@ -142,10 +142,11 @@ def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:
         return [(extent,)]
     return list(
         itertools.chain.from_iterable(
-            ((first, *rest) for rest in _factorizations(extent // first, n_parts - 1)) for first in _divisors(extent)
+            ((first, *rest) for rest in _factorizations(extent // first, n_parts - 1)) for first in divisors(extent)
         )
     )
 
 
-def _divisors(extent: int) -> list[int]:
-    return [divisor for divisor in range(1, extent + 1) if extent % divisor == 0]
+def divisors(extent: int) -> tuple[int, ...]:
+    """Returns all divisors of a number, the least first."""
+    return tuple(divisor for divisor in range(1, extent + 1) if extent % divisor == 0)

@@ -169,6 +169,10 @@ class Space:
         knobs = [replacing.get(knob.name, knob) for knob in self.knobs]
         return Space(knobs, (), describe or self.describe, self._discount, toll=self._toll)
 
+    def with_merit(self, merit: Callable[[Columns], NDArray[np.float64]] | None) -> Space:
+        """Returns the same space with another merit, or none."""
+        return Space(self.knobs, self.constraints, self.describe, self._discount, merit, self.core, self._toll)
+
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors of n indices, shape (n, n_knobs)."""
         whole = np.asarray(indices, dtype=np.int64)

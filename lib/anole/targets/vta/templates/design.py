@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from anole.errors import ConfigError, TargetError
 from anole.record import Config
 from anole.space import Constraint, Space, option_knob
+from anole.space.knob import divisors
 from anole.space.space import Columns
 from anole.targets.vta.area import Bounds, unit_speed
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
-from anole.targets.vta.templates.fitting import Mapped, blocks_that_fit, divisors, limits_of
+from anole.targets.vta.templates.fitting import Mapped, blocks_that_fit, limits_of
 from anole.targets.vta.templates.roofline import least_cycles
 from anole.task import Conv2d
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.space.knob import divisors
 from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.templates.conv2d import MOST_BORDER, MOST_SIZE, MOST_STEPS, Bias, EpilogueStep, Residual
 from anole.task import Conv2d
@@ -114,8 +115,3 @@ def _largest(extents: Ints, fits: Callable[[int], NDArray[np.bool_]]) -> Ints:
     for size in sorted({size for extent in np.unique(extents).tolist() for size in divisors(extent)}):
         found[(extents % size == 0) & fits(size)] = size
     return found
-
-
-def divisors(extent: int) -> tuple[int, ...]:
-    """Returns all divisors of a number, the least first."""
-    return tuple(size for size in range(1, extent + 1) if extent % size == 0)
