@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 _RESAMPLES = 1000
 _LEVEL = 0.95
 
-_FEWEST_PLACES = 3
-"""With fewer places, resampling them tells next to nothing of others: of one place, an interval is a point."""
+_FEWEST_PLACES, _FEWEST_PAIRS = 3, 5
+"""With fewer, resampling tells next to nothing of what else might have been: of one place, an interval is a point."""
 
 Rows = Sequence[Mapping[str, str]]
 
@@ -35,8 +35,8 @@ class Estimate:
     places: int
 
     def verdict(self, claimed_above: float) -> str:
-        """Returns whether a claim holds that the value is above a number; that takes three places at least."""
-        if self.places < _FEWEST_PLACES:
+        """Returns whether a claim holds that the value is above a number; that takes some places and pairs."""
+        if self.places < _FEWEST_PLACES or self.n < _FEWEST_PAIRS:
             return "cannot be told"
         if self.low > claimed_above:
             return "holds"

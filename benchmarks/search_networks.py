@@ -106,9 +106,9 @@ def run_tuning(job: Job) -> Sequence[Row]:
 
 
 def jobs_of_timing() -> Iterator[Job]:
-    """Yields network and version: the version is that of all networks that exist."""
+    """Yields network and version: the version is that of everything that became of it."""
     for network in NETWORKS:
-        if found := _finished(network):
+        if "anole" in (found := _finished(network)):
             stamps = {tuner: path.stat().st_mtime_ns for tuner, path in found.items()}
             yield network, content_key(stamps)[:12]
 

@@ -261,7 +261,8 @@ def described() -> dict[str, str]:
 
 
 def test_every_file_is_described_once() -> None:
-    assert set(described()) == {path.name for path in DATA.iterdir() if path.is_file() and path.suffix != ".md"}
+    files = (path for path in DATA.rglob("*") if path.is_file() and path.suffix != ".md")
+    assert set(described()) == {str(path.relative_to(DATA)) for path in files}
 
 
 def test_a_description_has_command_machine_commit_and_state() -> None:
