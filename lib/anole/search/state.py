@@ -17,7 +17,6 @@ from anole.search.gain import expected_gain
 from anole.search.roles import Candidates, Examples, History
 from anole.search.settings import TunerSettings
 from anole.search.surrogate.blind import Blind
-from anole.search.ties import relative_error
 from anole.space.space import Space, Vectors
 
 _LED_SHARE = 0.5
@@ -94,7 +93,6 @@ class Search:
         self._recorded = sorted(recorded, key=lambda trial: trial.number)
         self._numbers = itertools.count(self._recorded[-1].number + 1 if self._recorded else 0)
         self._history = History(subject.space, subject.flop, subject.prior)
-        self._errors: list[float] = []
         self._explorer = settings.explorer.start(subject.space)
         self._sampler = settings.sampler.start(subject.space)
         self._surrogate = settings.surrogate.start(subject.space)
@@ -184,8 +182,7 @@ class Search:
         if self.batch is None or len(self.batch.pending):
             return
         self._history.add(self.batch.vectors, [trial.measurement for trial in self.batch.trials])
-        self._errors += [relative_error(trial.measurement) for trial in self.batch.trials]
-        self.expected_gain = expected_gain(self._history.gflops, self._errors, self.settings.batch)
+        self.expected_gain = expected_gain(self._history.gflops, self.settings.batch)
         self.batch = None
         if self.converged:
             n, gain = len(self.trials), self.expected_gain

@@ -64,14 +64,9 @@ def is_slower(one: Measurement, other: Measurement) -> bool:
     """
     if one.latency_s is None or other.latency_s is None:
         return one.latency_s is None
-    errors = [relative_error(each) for each in (one, other)]
+    errors = [_STD_OF_MEDIAN * (each.cv or 0.0) / math.sqrt(max(1, each.repeats)) for each in (one, other)]
     z = statistics.NormalDist().inv_cdf(1 - _ERROR / len(errors))
     return math.log(one.latency_s / other.latency_s) > z * math.hypot(*errors)
-
-
-def relative_error(measurement: Measurement) -> float:
-    """Returns the relative standard error of a recorded latency; 0 for what is exact."""
-    return _STD_OF_MEDIAN * (measurement.cv or 0.0) / math.sqrt(max(1, measurement.repeats))
 
 
 def _least_ratio(latencies_s: Sequence[float], fastest_s: Sequence[float], z: float) -> float:
