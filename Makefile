@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-tuners bench-search bench-vta bench-gpu bench-cpu papers conformance \
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
 	zoo clean
 .DEFAULT_GOAL := help
 
@@ -75,22 +75,13 @@ lock: env  ## write requirements.lock from pyproject.toml
 doctor: env  ## describe this machine and measure its peak
 	anole doctor
 
-bench-tuners: env  ## compare the search methods on this machine, for hours; resumes where it stopped
-	python benchmarks/tuners.py
-	python benchmarks/tuners.py --seeds 0 --variants autotvm --reference-trials 1000
-	python benchmarks/tuners_report.py
-
 bench-search: env  ## settle the papers' claims, and time tuners from nothing to a network, for MINUTES (all); resumes where it stopped
 	PYTHONPATH=lib python benchmarks/bench_search.py --minutes $(or $(MINUTES),inf)
 	PYTHONPATH=lib python benchmarks/claims.py > docs/results/claims.md
 
-bench-vta: env  ## compare the search methods on whole design spaces of the accelerator, for hours
+bench-vta: env  ## simulate whole design spaces of the accelerator that have no table yet, and time the simulator
 	python benchmarks/vta_tables.py
 	python benchmarks/vta_tables.py --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
-	python benchmarks/vta_tuners.py runs docs/results/data/vta_runs.csv
-	python benchmarks/vta_tuners.py summary < docs/results/data/vta_runs.csv > docs/results/data/vta_summary.csv
-	python benchmarks/vta_tuners.py models < docs/results/data/vta_runs.csv > docs/results/data/vta_models.csv
-	python benchmarks/vta_tuners.py picture docs/results/data/vta_tuners.svg < docs/results/data/vta_runs.csv
 	python benchmarks/vta_rate.py > docs/results/data/vta_rate.csv
 
 # This does not need `env`, which needs a network: any Python with the packages of requirements.lock will do.

@@ -18,6 +18,7 @@ from pathlib import Path
 from anole.host.machine import available_cores
 from experiment import Experiment, carry_out
 from protocol import chosen
+from search_accelerator import ACCELERATOR
 from search_clusters import CLUSTERED
 from search_layers import LIVE
 from search_networks import TIMING, TUNING
@@ -27,7 +28,7 @@ from search_tables import TABLES
 FOLDER = Path("docs/results/data/search")
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (TABLES, CLUSTERED, PRETRAINED, TUNING, TIMING, LIVE)
+    experiment.name: experiment for experiment in (TABLES, ACCELERATOR, CLUSTERED, PRETRAINED, TUNING, TIMING, LIVE)
 }
 """All experiments in the order in which they run. What takes no times goes first: the rest wants an idle machine."""
 

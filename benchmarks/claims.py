@@ -16,6 +16,8 @@ from bench_search import FOLDER
 from experiment import read_rows
 from intervals import Estimate, Rows
 from paper_claims import CLAIMS, Claim, Data
+from search_accelerator import network_rows
+from search_report import sections
 
 
 def main() -> None:
@@ -33,6 +35,7 @@ def read_data(folder: Path) -> Data:
         data[path.stem] = rows = read_rows(path)
         for space in {row.get("space", "") for row in rows} - {""}:
             data[f"{path.stem}/{space}"] = [row for row in rows if row["space"] == space]
+    data["accelerator/networks"] = network_rows(data.get("accelerator", ()))
     return data
 
 
@@ -45,7 +48,7 @@ def page(data: Data) -> str:
     lines = [_row(claim, estimate) for claim, estimate in told]
     missing = [f"- {claim.paper}, {claim.where}: {claim.claim}" for claim, estimate in found if estimate is None]
     rest = ["", "Not measured yet:", "", *missing] if missing else []
-    return "\n".join([_HEAD.format(counts=counts, n=len(told)), *lines, *rest]) + "\n"
+    return "\n".join([_HEAD.format(counts=counts, n=len(told)), *lines, *rest, *sections(data)]) + "\n"
 
 
 _HEAD = """# The papers' claims

@@ -64,6 +64,11 @@ def _mean_of(experiment: str, variant: str, figure: Figure) -> Compute:
     return compute
 
 
+def _accelerated(one: str, other: str) -> Compute:
+    """Returns what computes how many times as fast the accelerator runs networks by one tuner as by another."""
+    return lambda data: ratio(data.get("accelerator/networks", ()), other, one, "latency_s", place="network")
+
+
 def _sooner(one: str, other: str) -> Compute:
     """Returns what computes how many times as soon the networks of one tuner are ready as those of another."""
     return lambda data: ratio(data.get("networks_tuned", ()), other, one, "seconds", variant="tuner", place="network")
@@ -102,6 +107,8 @@ def _alike(row: Row) -> float:
 
 
 _TABLES = "whole spaces of the accelerator, exact"
+
+_ACCELERATOR = "seven networks with one block for all layers, exact, 128 trials a layer"
 
 _LIVE = "four layers on this processor, open spaces, 256 trials"
 _NETWORKS = "whole networks on this processor, open spaces, at most 1000 trials a task"
@@ -165,11 +172,19 @@ CLAIMS: Sequence[Claim] = (
         _better("tables/constrained", "adatune", "GP+CSA", "gap_at_256"),
     ),
     Claim(
-        *("DCOC", "Fig. 4, Table 5", "faster code than AutoTVM's", "1.17x", _TABLES + ", 16 iterations each"),
+        *("DCOC", "Table 5", "the accelerator runs networks faster than with AutoTVM", "1.00x to 1.38x", _ACCELERATOR),
+        _accelerated("dcoc", "autotvm"),
+    ),
+    Claim(
+        *("DCOC", "Table 5", "and faster than with Chameleon", "1.00x to 1.40x", _ACCELERATOR),
+        _accelerated("dcoc", "chameleon"),
+    ),
+    Claim(
+        *("DCOC", "Fig. 4", "faster code than AutoTVM's", "1.17x", _TABLES + ", 16 iterations each"),
         _better("tables/constrained", "dcoc", "autotvm", "gap_at_end"),
     ),
     Claim(
-        *("DCOC", "Fig. 4, Table 5", "faster code than Chameleon's", "1.11x", _TABLES + ", 16 iterations each"),
+        *("DCOC", "Fig. 4", "faster code than Chameleon's", "1.11x", _TABLES + ", 16 iterations each"),
         _better("tables/constrained", "dcoc", "chameleon", "gap_at_end"),
     ),
     Claim(

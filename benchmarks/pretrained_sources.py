@@ -201,7 +201,7 @@ def roofline_s(w: Conv2d, columns: Columns, *, bus: int = 1) -> NDArray[np.float
     return np.asarray(cycles / target().frequency_hz)
 
 
-def with_merit(w: Conv2d, space: Space, bus: int = 1) -> Space:
+def with_merit(w: Conv2d, space: Space, bus: int = 1, merit_is_speed: bool = False) -> Space:
     """Returns a layer's space with the merit of a roofline whose bus is thought to be faster than it is."""
 
     def merit(columns: Columns) -> NDArray[np.float64]:
@@ -209,7 +209,7 @@ def with_merit(w: Conv2d, space: Space, bus: int = 1) -> Space:
         seconds = roofline_s(w, columns, bus=bus)
         return space.worths(vectors, seconds) / seconds
 
-    return space.with_merit(merit)
+    return space.with_merit(merit, merit_is_speed)
 
 
 if __name__ == "__main__":

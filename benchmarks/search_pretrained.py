@@ -50,7 +50,7 @@ CHECKPOINTS = (1, 8, 16, 64)
 _WRONG = 2
 """By how much the bus of a wrong merit is faster than the accelerator's."""
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Variant:
     """What a search begins with.
 
     Attributes:
-        trees: a pretrained surrogate: ``plain``, on the ``roofline`` or on one that is ``wrong``; ``counted`` and
-            ``counted wrong`` have these alone to begin with; empty for none.
+        trees: a pretrained surrogate: ``plain``, on the ``roofline`` or on one that is ``wrong``; empty for none.
         learns: whether the task's own trials correct it.
         policy: ``new`` or ``pretrained`` PPO instead of annealing; empty for none.
         merit: by how much the merit's bus is faster than the accelerator's; None for no merit.
+        is_speed: whether the surrogate begins from the merit, as in `anole`.
         warm: whether today's warm start is on.
         only: the fixed choice that needs no search: ``default`` or ``random``; empty for a search.
     """
@@ -71,6 +71,7 @@ class Variant:
     learns: bool = True
     policy: str = ""
     merit: int | None = None
+    is_speed: bool = False
     warm: bool = False
     only: str = ""
 
@@ -87,8 +88,8 @@ VARIANTS = {
     "warm start": Variant(warm=True),
     "merit": Variant(merit=1),
     "wrong merit": Variant(merit=_WRONG),
-    "merit as margin": Variant(trees="counted"),
-    "wrong merit as margin": Variant(trees="counted wrong"),
+    "merit as margin": Variant(merit=1, is_speed=True),
+    "wrong merit as margin": Variant(merit=_WRONG, is_speed=True),
     "pretrained": Variant(trees="plain"),
     "pretrained fixed": Variant(trees="plain", learns=False),
     "pretrained on merit": Variant(trees="roofline"),
@@ -146,7 +147,7 @@ class Place:
         """Returns what is searched."""
         space = self.space.with_merit(None)
         if variant.merit is not None:
-            space = with_merit(self.layer, space, variant.merit)
+            space = with_merit(self.layer, space, variant.merit, variant.is_speed)
         prior = _prior(self.kind, self.layer) if variant.warm else None
         return Subject(space, self.layer.flop, self.layer.label, prior)
 
@@ -254,9 +255,7 @@ def _predict(kind: str, layer: Conv2d, space: Space, model: str, vectors: Vector
     if not len(vectors):
         return np.empty(0)
     columns = space.columns(vectors)
-    speeds = _unit(model, layer, columns)
-    if not model.startswith("counted"):
-        speeds = speeds * _model(kind, model)(relative(layer, columns, kind=kind))
+    speeds = _unit(model, layer, columns) * _model(kind, model)(relative(layer, columns, kind=kind))
     return speeds * space.worths(vectors, layer.flop / 1e9 / speeds)
 
 
@@ -265,7 +264,7 @@ def _unit(model: str, layer: Conv2d, columns: Any) -> NDArray[np.float64]:
     if model == "plain":
         runs = np.full(len(columns["tile_b"]), unit_speed(layer, target().frequency_hz))
     else:
-        runs = 1 / roofline_s(layer, columns, bus=_WRONG if "wrong" in model else 1)
+        runs = 1 / roofline_s(layer, columns, bus=_WRONG if model == "wrong" else 1)
     return runs * layer.flop / 1e9
 
 

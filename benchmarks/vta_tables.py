@@ -41,6 +41,8 @@ from anole.task import Conv2d, Workload
 from anole.testing.tables import Table
 
 TABLES = Path(__file__).parent / "tables" / "vta"
+NETWORKS = TABLES.with_name("vta_networks.json")
+"""How often each layer, by the name of its table, occurs in each network."""
 BUFFER_TABLES = Path(__file__).parent / "tables" / "vta_buffers"
 MODELS = ("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34")
 """The networks of DCOC's Table 5."""
@@ -85,8 +87,12 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     models = [name for name in arguments.models.split(",") if name]
+    found = {model: layers_of(model) for model in models}
+    if models:
+        counts = {model: {_name(layer): n for layer, n in layers} for model, layers in found.items()}
+        write_atomically(NETWORKS, json.dumps({**networks(), **counts}, indent=1) + "\n")
     with ProcessPoolExecutor(arguments.processes) as pool:
-        for layer in dict.fromkeys(layer for model in models for layer, _ in layers_of(model)):
+        for layer in dict.fromkeys(layer for layers in found.values() for layer, _ in layers):
             if not (path := table_path(layer)).exists():
                 write_atomically(path, json.dumps(_table(layer, pool)) + "\n")
         for layer in () if models else LAYERS:
@@ -107,6 +113,11 @@ def layers_of(model: str) -> list[tuple[Conv2d, int]]:
             workload = as_conv2d(layer.workload)
             found[workload] = found.get(workload, 0) + 1
     return list(found.items())
+
+
+def networks() -> dict[str, dict[str, int]]:
+    """Returns how often each layer, by the name of its table, occurs in each network that has tables."""
+    return dict(json.loads(NETWORKS.read_text(encoding="utf-8"))) if NETWORKS.exists() else {}
 
 
 def table_path(layer: Conv2d) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -63,40 +62,35 @@ def of_tuning_time() -> list[str]:
 
 
 def of_the_papers() -> list[str]:
-    near = Counter(row["variant"] for row in rows("tuners_replayed.csv") if row["trials_to_98%"])
-    runs = Counter(row["variant"] for row in rows("tuners_replayed.csv"))
-    papers = [near[preset] for preset in ("autotvm", "release", "chameleon", "adatune")]
-    assert near["release"] == min(papers) and near["chameleon"] == max(papers)
-    return [
-        *(f"**{near['chameleon']}** of {runs['chameleon']} searches of Chameleon", f"AutoTVM's **{near['autotvm']}**"),
-        *(f"{min(papers)} (RELEASE) to {max(papers)}", f"random search {near['random']}"),
-    ]
+    (line,) = re.findall(r"^Of \d+ claims.*$", (RESULTS / "claims.md").read_text(), re.MULTILINE)
+    n, holds, fails, open_ = re.findall(r"\d+", line)[:4]
+    return [f"**{holds}** of {n} claims", f"{fails} do not", f"{open_} cannot be told"]
 
 
 def of_the_presets() -> list[str]:
-    summary = {row["variant"]: row for row in rows("vta_summary.csv")}
-    trials = {variant: row["median_trials_to_1%"] for variant, row in summary.items()}
-    seconds = {variant: row["median_s_to_1%"] for variant, row in summary.items()}
-    papers = [row for variant, row in summary.items() if variant in ("autotvm", "chameleon", "dcoc")]
-    ends = [sorted((row[figure] for row in papers), key=float) for figure in ("median_trials_to_1%", "median_s_to_1%")]
+    found = rows("search/tables.csv", space="constrained")
+    presets = ("anole cold", "autotvm", "release", "chameleon", "adatune", "dcoc")
+    runs = {each: {(row["layer"], row["seed"]): row for row in found if row["variant"] == each} for each in presets}
+    common = set.intersection(*map(set, runs.values()))
+    trials = {
+        each: statistics.median_high([float(own[place]["trials_to_1%"] or "inf") for place in common])
+        for each, own in runs.items()
+    }
+    papers = [trials[each] for each in presets if each != "anole cold"]
     return [
-        f"**{trials['anole']}** trials and {seconds['anole']} s",
-        f"{trials['autotvm']} and {seconds['autotvm']} s",
-        f"{ends[0][0]} to {ends[0][-1]} trials, {ends[1][0]} s to {ends[1][-1]} s",
+        f"**{trials['anole cold']:.0f}** trials",
+        *(f"{end:.0f}" for end in (min(papers), max(papers)) if end < 1e9),
     ]
 
 
-def of_dcoc() -> list[str]:
-    (summary,) = rows("vta_summary.csv", variant="dcoc")
-    models = {row["model"] for row in rows("vta_models.csv")}
-    gaps = [
-        statistics.mean(float(row["gap"]) for row in rows("vta_models.csv", model=m, variant="dcoc")) for m in models
-    ]
-    return [
-        times(float(summary["throughput_of_autotvm_at_64"])),
-        f"{times(float(summary['throughput_of_autotvm_at_128']))} after 128",
-        f"{100 * min(gaps):.0f} % to {100 * max(gaps):.1f} %",
-    ]
+def of_time_to_a_network() -> list[str]:
+    found = rows("search/networks_tuned.csv", network="resnet18")
+    timed = {row["engine"]: row for row in rows("search/networks_timed.csv", network="resnet18")}
+    own = next(float(row["seconds"]) for row in found if row["tuner"] == "anole")
+    others = [row for row in found if not row["tuner"].startswith("anole")]
+    near = [float(row["seconds"]) for row in others if float(timed[row["tuner"]]["ratio"]) <= 1.05]
+    ends = [f"{pick(float(row['seconds']) for row in others):.0f} s" for pick in (min, max)]
+    return [f"**{own:.0f} s**", *ends, *([f"{min(near) / own:.1f}x"] if near else [])]
 
 
 ANSWERS: tuple[Callable[[], list[str]], ...] = (
@@ -109,7 +103,7 @@ ANSWERS: tuple[Callable[[], list[str]], ...] = (
     of_tuning_time,
     of_the_papers,
     of_the_presets,
-    of_dcoc,
+    of_time_to_a_network,
 )
 """What each question's line must say, from the files that it links to."""
 
@@ -132,7 +126,7 @@ def test_there_are_ten_questions_with_a_page_and_a_file_each() -> None:
     for line in questions():
         page, data = cells(line)[4:]
         assert ".md" in page and "**" in cells(line)[2]
-        assert re.search(r"\(data/\w+\.csv\)", data)
+        assert re.search(r"\(data/[\w/]+\.csv\)", data)
 
 
 @pytest.mark.parametrize(
@@ -193,53 +187,6 @@ def test_the_table_of_replayed_searches_is_that_of_its_file() -> None:
             gaps = [float(row["gap_at_128"]) for row in own if row["table"] == table]
             line.append(f"{statistics.mean(gaps):.3f} ± {statistics.stdev(gaps) / len(gaps) ** 0.5:.3f}")
         assert [*line, str(sum(bool(row["trials_to_98%"]) for row in own))] in lines_of("search.md")
-
-
-def agrees(said: str, value: str) -> bool:
-    """Whether a cell is a figure of a file, rounded to as many digits as the cell has, or both are empty."""
-    if not said or not value:
-        return said == value
-    return abs(float(said) - float(value)) <= 0.5001 * 10 ** -len(said.partition(".")[2])
-
-
-def test_the_table_of_searches_on_whole_spaces_is_that_of_its_file() -> None:
-    figures = {(row["variant"], row["figure"]): row for row in rows("tuners_variants.csv")}
-    lines = {line[0]: line[1:] for line in lines_of("search.md") if len(line) == 8}
-    for variant in {variant for variant, _ in figures} - {"PPO+AS", "RFEI+CSA+CV"}:
-        near, nearer = figures[variant, "trials_to_95%"], figures[variant, "trials_to_98%"]
-        medians = [figures[variant, figure]["median"] for figure in ("quality_at_64", "quality_at_192", "elapsed_s")]
-        found = (near["runs"], near["reached"], nearer["reached"], near["median"], *medians)
-        assert all(map(agrees, lines[variant], found)) and len(lines[variant]) == len(found), variant
-
-
-def test_the_table_of_the_accelerators_layers_is_that_of_its_file() -> None:
-    lines = {line[0]: line[1:] for line in lines_of("vta.md")}
-    named = (
-        "within_5%",
-        "within_1%",
-        "median_trials_to_5%",
-        "median_trials_to_1%",
-        "mean_gap_at_64",
-        "mean_gap_at_128",
-    )
-    beside = tuple(f"throughput_of_autotvm_at_{trials}" for trials in (32, 64, 128))
-    for row in rows("vta_summary.csv"):
-        for said, figure in zip(lines[row["variant"]], (*named, *beside, "median_s_to_1%"), strict=True):
-            assert agrees(said, row[figure]), (row["variant"], figure)
-
-
-def test_the_table_of_the_accelerators_networks_is_that_of_its_file() -> None:
-    for model, title in (
-        ("alexnet", "AlexNet"),
-        ("vgg16", "VGG-16"),
-        ("resnet18", "ResNet-18"),
-        ("resnet34", "ResNet-34"),
-    ):
-        (line,) = [line for line in lines_of("vta.md") if line[0] == title]
-        assert line[1] == f"{float(rows('vta_models.csv', model=model)[0]['optimum_s']):.4f}"
-        for place, variant in enumerate(("random", "autotvm", "chameleon", "dcoc", "anole"), 2):
-            found = [float(row["latency_s"]) for row in rows("vta_models.csv", model=model, variant=variant)]
-            assert line[place] == f"{statistics.median(found):.4f}"
 
 
 def test_the_table_of_tuning_times_is_that_of_its_files() -> None:

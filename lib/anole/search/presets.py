@@ -25,6 +25,7 @@ from anole.search.settings import TunerSettings, read_fields, unknown
 from anole.search.surrogate.blind import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
+from anole.search.surrogate.merit_trees import MeritTrees
 
 _PLANNED = 64
 """Number of candidates that RELEASE, Chameleon and DCOC sample from: their b_GBT, as in the authors' code."""
@@ -51,7 +52,7 @@ PRESETS = {
             "anole",
             GuidedAnnealing(n_steps=150, patience=25, patience_over=None),
             EpsilonGreedy(),
-            BoostedTrees(max_depth=6, learning_rate=0.1),
+            MeritTrees(max_depth=6, learning_rate=0.1),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
             batch=16,
             min_gain=0.01,

@@ -36,10 +36,16 @@ class History:
         space: the space of the configs.
         flop: floating-point operations of one run of the task's kernel.
         prior: examples from similar tasks, which are learned before anything is measured.
+        default: the config that is built without tuning; None if there is none.
+
+    Attributes:
+        default: its index vector, shape (1, n_knobs); no row if there is none.
     """
 
-    def __init__(self, space: Space, flop: int, prior: Examples | None = None) -> None:
+    def __init__(self, space: Space, flop: int, prior: Examples | None = None, default: Config | None = None) -> None:
         self.space, self.flop, self.prior = space, flop, prior
+        vectors = [] if default is None else [space.vector(default)]
+        self.default: Vectors = np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
         self.vectors: Vectors = np.empty((0, len(space.knobs)), dtype=np.int64)
         self.gflops: NDArray[np.float64] = np.empty(0)
 
@@ -65,6 +71,10 @@ class History:
         """Returns the training examples: the measurements or, before the first one, the prior if there is one."""
         if not len(self) and self.prior is not None:
             return self.prior
+        return self.measured()
+
+    def measured(self) -> Examples:
+        """Returns the measurements alone as training examples."""
         return Examples(self.space.features(self.vectors), self.scores)
 
     def add(self, vectors: Vectors, measurements: Sequence[Measurement]) -> None:

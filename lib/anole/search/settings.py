@@ -63,7 +63,8 @@ class TunerSettings:
         n_confirm: number of the fastest configs that are measured again at the end.
         min_gain: the search stops when the next batch is expected to save less than this share of the best latency;
             null never stops before the budget is spent.
-        warm_start: whether to learn first from the trials of similar tasks on the same target.
+        warm_start: whether to learn first from the trials of similar tasks on the same target; see
+            `learns_from_others`.
         max_iterations: the search stops after this many iterations (the papers' iteration_opt); null never does.
     """
 
@@ -77,6 +78,10 @@ class TunerSettings:
     min_gain: Annotated[float, Range(0, 1)] | None = None
     warm_start: bool = False
     max_iterations: Annotated[int, Range(1)] | None = None
+
+    def learns_from_others(self, space: Space) -> bool:
+        """Returns whether a search of a space begins with other tasks' trials: not if its surrogate knows the space."""
+        return self.warm_start and not self.surrogate.start(space).fitted
 
     def to_json(self) -> dict[str, Any]:
         """Returns all settings as plain values; they are stored with a run and are part of its key."""

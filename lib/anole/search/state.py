@@ -34,12 +34,14 @@ class Subject:
         flop: floating-point operations of one run of the task's kernel.
         task_key: the task's content key; all randomness derives from it and the seed.
         prior: examples from similar tasks, which are learned before anything is measured.
+        default: the config that is built without tuning, with which some explorers begin.
     """
 
     space: Space
     flop: int
     task_key: str
     prior: Examples | None = None
+    default: Config | None = None
 
 
 @dataclass
@@ -92,7 +94,7 @@ class Search:
         self._seed, self._rng = seed, np.random.default_rng()
         self._recorded = sorted(recorded, key=lambda trial: trial.number)
         self._numbers = itertools.count(self._recorded[-1].number + 1 if self._recorded else 0)
-        self._history = History(subject.space, subject.flop, subject.prior)
+        self._history = History(subject.space, subject.flop, subject.prior, subject.default)
         self._explorer = settings.explorer.start(subject.space)
         self._sampler = settings.sampler.start(subject.space)
         self._surrogate = settings.surrogate.start(subject.space)

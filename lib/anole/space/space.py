@@ -86,6 +86,8 @@ class Space:
             per second, shape (n,); see `worths`.
         merit: optional; maps the columns of n configs to the speed expected without measuring, shape (n,). Any scale
             is valid, and each algorithm may use its own.
+        merit_is_speed: whether the merit is proportional to what configs are worth, from 0 on and over all algorithms,
+            so that a surrogate can begin from it.
         core: optional; for some knobs, the values that are most likely to fulfil the constraints. `best_drawn` finds
             valid configs among these if they are rare elsewhere.
     """
@@ -99,11 +101,13 @@ class Space:
         merit: Callable[[Columns], NDArray[np.float64]] | None = None,
         core: Mapping[str, Sequence[Any]] | None = None,
         toll: Callable[[Columns], NDArray[np.float64]] | None = None,
+        merit_is_speed: bool = False,
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
         self.core = core
         self.describe, self.merit, self._discount, self._toll = describe, merit, discount, toll
+        self.merit_is_speed = merit_is_speed and merit is not None
         self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
         self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
         self._balanced_at = [at for at, knob in enumerate(self.knobs) if knob.balanced]
@@ -154,7 +158,8 @@ class Space:
         if unknown := sorted(set(values) - names):
             raise ConfigError(f"there are no knobs {unknown}; the space has {sorted(names)}")
         knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
-        return Space(knobs, self.constraints, self.describe, self._discount, self.merit, toll=self._toll)
+        given = (self.constraints, self.describe, self._discount, self.merit)
+        return Space(knobs, *given, toll=self._toll, merit_is_speed=self.merit_is_speed)
 
     def opened(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
         """Returns the space of the same knobs without all that is known beforehand: constraints, merit and core.
@@ -169,9 +174,10 @@ class Space:
         knobs = [replacing.get(knob.name, knob) for knob in self.knobs]
         return Space(knobs, (), describe or self.describe, self._discount, toll=self._toll)
 
-    def with_merit(self, merit: Callable[[Columns], NDArray[np.float64]] | None) -> Space:
+    def with_merit(self, merit: Callable[[Columns], NDArray[np.float64]] | None, merit_is_speed: bool = False) -> Space:
         """Returns the same space with another merit, or none."""
-        return Space(self.knobs, self.constraints, self.describe, self._discount, merit, self.core, self._toll)
+        given = (self.knobs, self.constraints, self.describe, self._discount, merit, self.core, self._toll)
+        return Space(*given, merit_is_speed)
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Returns the index vectors of n indices, shape (n, n_knobs)."""

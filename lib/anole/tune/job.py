@@ -240,12 +240,13 @@ class TaskTuning:
         space = self._target.space(workload)
         if self._shard.space is None:
             self._shard.append_space(_facts_of(space))
-        if self._settings.warm_start and self._shard.sources is None and not self._shard.trials:
+        is_new = self._shard.sources is None and not self._shard.trials
+        if is_new and self._settings.learns_from_others(space):
             self._shard.append_sources(find_sources(self._shards_dir, self.task))
         prior = read_prior(self._shards_dir, self._shard.sources or (), space)
         if prior is not None:
             logger.info("%s: learns from %d trials of similar tasks", self.task.label, len(prior))
-        return Subject(space, workload.flop, self.task.key, prior)
+        return Subject(space, workload.flop, self.task.key, prior, self._target.default_config(workload))
 
     def _measure(self, configs: Sequence[Config]) -> Iterable[Measurement]:
         return self._measurer().measure(configs)

@@ -63,3 +63,19 @@ def test_a_fitted_surrogate_leads_it_as_it_leads_annealing(formula):
         for settings in (Annealing(), GuidedAnnealing())
     ]
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.75])
+def test_the_default_config_is_the_first_and_occurs_once(guided, share):
+    default = guided.config(guided.sample(1, np.random.default_rng(5))[0])
+    history = History(guided, 1, default=default)
+    vectors = propose(GuidedAnnealing(led_share=share), history)
+    assert guided.config(vectors[0]) == default
+    assert len(np.unique(guided.indices(vectors))) == len(vectors)
+
+
+def test_the_default_config_is_proposed_only_before_the_first_trial(formula, guided):
+    default = guided.config(guided.sample(1, np.random.default_rng(5))[0])
+    history = History(guided, formula("bowl").flop, default=default)
+    history.add(guided.vector(default)[None, :], list(formula("bowl").measure([default])))
+    assert default not in [guided.config(vector) for vector in propose(GuidedAnnealing(), history)]

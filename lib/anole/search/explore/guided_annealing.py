@@ -1,4 +1,4 @@
-"""Annealing that starts with the configs of most merit: the default explorer."""
+"""Annealing that starts with the default config and the configs of most merit: the default explorer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class GuidedAnnealing(Annealing):
-    """Annealing whose first candidates are mostly the configs of most merit.
+    """Annealing whose first candidates are the default config and mostly the configs of most merit.
 
     Before anything is measured, a template already knows what its configs read, write and compute, which predicts more
-    than chance. Uniform candidates in between cover what it does not know. Our own method, not from a paper.
+    than chance. Uniform candidates in between cover what it does not know. The default config comes first: a search
+    has to find something better, and where it is hard to find anything as good, it is where to look. Our own method,
+    not from a paper.
 
     Attributes:
         led_share: share of the configs of most merit among the candidates before the surrogate's first fit; all
@@ -42,11 +44,13 @@ class _GuidedExplorer:
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         if surrogate.fitted:
             return self._annealing.propose(surrogate, history, rng)
-        n_led = round(self.settings.led_share * self.settings.n_candidates)
-        led = history.space.promising(n_led, rng, exclude=history.visited)
-        uniform = draw(history, self.settings.n_candidates, rng)
-        fresh = ~np.isin(history.space.indices(uniform.vectors), history.space.indices(led))
-        vectors = _merged(led, uniform.vectors[fresh], self.settings.led_share)[: self.settings.n_candidates]
+        space, n, share = history.space, self.settings.n_candidates, self.settings.led_share
+        first = history.default[~np.isin(space.indices(history.default), history.visited)]
+        led = space.promising(round(share * n), rng, exclude=np.append(history.visited, space.indices(first)))
+        uniform = draw(history, n, rng)
+        known = space.indices(np.concatenate([first, led]))
+        fresh = uniform.vectors[~np.isin(space.indices(uniform.vectors), known)]
+        vectors = np.concatenate([first, _merged(led, fresh, share)])[:n]
         return replace(uniform, vectors=vectors, scores=np.zeros(len(vectors)))
 
 

@@ -5,8 +5,9 @@ from anole.search.settings import Part
 from anole.search.surrogate.blind import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
+from anole.search.surrogate.merit_trees import MeritTrees
 
 SURROGATES: dict[str, type[Part[Surrogate]]] = {
-    surrogate.name: surrogate for surrogate in (BoostedTrees, Forest, Blind)
+    surrogate.name: surrogate for surrogate in (BoostedTrees, MeritTrees, Forest, Blind)
 }
 """Every surrogate by its name in models.yaml."""

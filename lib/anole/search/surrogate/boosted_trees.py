@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from anole.search.roles import Examples, History, Surrogate
 from anole.search.settings import Range
+from anole.search.surrogate.margin import MeritMargin
 from anole.space.space import Space, Vectors
 
 if TYPE_CHECKING:
@@ -52,40 +53,59 @@ class BoostedTrees:
 
     def start(self, space: Space) -> Surrogate:
         """Returns the surrogate, ready to tune one task."""
-        return _BoostedTreesSurrogate(self, space)
+        return BoostedTreesSurrogate(self, space)
 
 
-class _BoostedTreesSurrogate:
-    def __init__(self, settings: BoostedTrees, space: Space) -> None:
+class BoostedTreesSurrogate:
+    """The surrogate of `BoostedTrees`.
+
+    Args:
+        settings: its settings.
+        space: the space of the task.
+        margin: what boosting begins from; it scores configs before the first fit. By default boosting begins with
+            nothing.
+    """
+
+    def __init__(self, settings: BoostedTrees, space: Space, margin: MeritMargin | None = None) -> None:
         # Imported here, while the worker processes start and the search would only wait.
         import_module("xgboost")
         self.settings, self.space = settings, space
         self._booster: xgboost.Booster | None = None
         self._worst, self._range = 0.0, 1.0
+        self._margin = margin
 
     @property
     def fitted(self) -> bool:
-        return self._booster is not None
+        """Whether it has trees or a margin."""
+        return self._booster is not None or self._margin is not None
 
     def fit(self, history: History) -> None:
+        """Boosts new trees; with a margin, examples of other tasks are left out, since they have none."""
         self._booster = None
         try:
-            examples = history.examples()
+            if self._margin is not None:
+                self._margin.fit(history)
+            examples = history.examples() if self._margin is None else history.measured()
             if examples.scores.any():
-                self._booster = self._boost(examples)
+                self._booster = self._boost(examples, self._margins(history.vectors))
         except Exception:
             self._give_up()
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        if self._booster is not None and len(vectors):
+        """Returns the scores, shape (n,); the best known config has about 1."""
+        if not len(vectors):
+            return np.empty(0)
+        if self._booster is not None:
             try:
-                margins = self._booster.inplace_predict(self.space.features(vectors), predict_type="margin")
-                return np.asarray((margins.astype(np.float64) - self._worst) / self._range)
+                features, margins = self.space.features(vectors), self._margins(vectors)
+                found = self._booster.inplace_predict(features, predict_type="margin", base_margin=margins)
+                return np.asarray((found.astype(np.float64) - self._worst) / self._range)
             except Exception:
                 self._give_up()
-        return np.zeros(len(vectors))
+        return np.zeros(len(vectors)) if self._margin is None else self._margin(vectors)
 
     def spread(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Returns zeros, shape (n,): trees that are boosted do not tell how sure they are."""
         return np.zeros(len(vectors))
 
     def _give_up(self) -> None:
@@ -93,11 +113,14 @@ class _BoostedTreesSurrogate:
         self._booster = None
         logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
 
-    def _boost(self, examples: Examples) -> xgboost.Booster:
+    def _margins(self, vectors: Vectors) -> NDArray[np.float64] | None:
+        return None if self._margin is None else self._margin(vectors)
+
+    def _boost(self, examples: Examples, margins: NDArray[np.float64] | None) -> xgboost.Booster:
         import xgboost
 
         settings, scores = self.settings, examples.scores
-        data = xgboost.DMatrix(examples.features, label=scores, nthread=1)
+        data = xgboost.DMatrix(examples.features, label=scores, base_margin=margins, nthread=1)
         params: dict[str, Any] = {
             "objective": "reg:squarederror",
             "max_depth": settings.max_depth,

@@ -112,7 +112,7 @@ def conv2d_space(
         return frequency_hz / least_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
 
     constraint = Constraint("the accelerator cannot run it so", can_be_lowered)
-    counted = Space(knobs, [constraint], merit=speed)
+    counted = Space(knobs, [constraint], merit=speed, merit_is_speed=True)
     if bounds is not None:
         counted = _penalised(counted, speed, partial(_penalties, base, bounds), bounds, unit_speed(w, frequency_hz))
     return counted.opened() if is_open else counted
@@ -134,12 +134,14 @@ def _penalised(space: Space, speed: Figure, penalty: Figure, bounds: Bounds, uni
             space.constraints,
             discount=lambda columns: np.maximum(0.0, 1.0 - penalty(columns)),
             merit=lambda columns: speed(columns) * np.maximum(0.0, 1.0 - penalty(columns)),
+            merit_is_speed=True,
         )
     return Space(
         space.knobs,
         space.constraints,
         toll=lambda columns: unit * penalty(columns),
-        merit=lambda columns: speed(columns) - unit * penalty(columns),
+        merit=lambda columns: np.maximum(0.0, speed(columns) - unit * penalty(columns)),
+        merit_is_speed=True,
     )
 
 

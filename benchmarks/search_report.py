@@ -1,0 +1,172 @@
+"""Tables that put the search methods side by side: networks, exact tables, the price of a trial, live layers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from intervals import Estimate, Rows, mean
+from paper_claims import Data
+
+Row = Mapping[str, str]
+
+PRICES_S = (0.01, 0.1, 1.0, 5.0, 60.0)
+"""Seconds that a trial may cost: on our simulator, on this processor, on the papers' boards, in a hardware run."""
+
+_WORST = 100.0
+"""The cost over the optimum's that counts at most."""
+
+_BASELINE = "SA+greedy batch 16"
+"""What the price of a trial is compared with: AutoTVM's parts in batches of 16."""
+
+
+def sections(data: Data) -> list[str]:
+    """Returns the sections of all tables of which there are lines."""
+    tables = [_tables(data, space) for space in ("constrained", "open")]
+    found = (_networks(data), *tables, _prices(data), _accelerated(data), _layers(data))
+    return [section for section in found if section]
+
+
+def _networks(data: Data) -> str:
+    """Returns the seconds from nothing to each network, and its latency."""
+    timed = {(row["network"], row["engine"]): row for row in data.get("networks_timed", ())}
+    rows = []
+    for row in data.get("networks_tuned", ()):
+        own = timed.get((row["network"], row["tuner"]), {})
+        cells = (row["network"], row["tuner"], f"{float(row['seconds']):.0f}", row["trials"])
+        rows.append((*cells, *_latency(own)))
+    for (network, engine), row in timed.items():
+        if all((network, engine) != (each["network"], each["tuner"]) for each in data.get("networks_tuned", ())):
+            rows.append((network, engine, "", "", *_latency(row)))
+    head = ("network", "tuner or engine", "seconds", "trials", "latency (ms)", "beside the fastest")
+    lead = "Each tuner began with an empty project, one seed. Latencies of a network were taken in turns."
+    return _section("From nothing to a network", lead, head, sorted(rows, key=lambda row: (row[0], float(row[5] or 9))))
+
+
+def _latency(row: Row) -> tuple[str, str]:
+    return (f"{float(row['latency_ms']):.2f}", f"{float(row['ratio']):.2f}") if row else ("", "")
+
+
+def _tables(data: Data, space: str) -> str:
+    """Returns how far each variant is from the optimum, on the layers and seeds that all variants have."""
+    rows = []
+    for variant, runs in _common(data.get(f"tables/{space}", ()), "GP+CSA").items():
+        trials = f"{np.mean([int(row['trials']) for row in runs]):.0f}"
+        gaps = [_interval(runs, _cost_at(at)) for at in ("gap_at_128", "gap_at_256", "gap_at_end")]
+        reached = [float(row["trials_to_1%"] or "inf") for row in runs]
+        near = (f"{np.isfinite(reached).mean():.0%}", _median(reached, "{:.0f}"))
+        seconds = _median([float(row["search_s"]) for row in runs], "{:.1f}")
+        rows.append((variant, str(len(runs)), trials, *gaps, *near, seconds))
+    head = ("tuner", "runs", "trials", "at 128", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
+    lead = (
+        "The cost of the best config over the optimum's, as geometric means with 95 % intervals; a search in which"
+        f" nothing works yet counts as {_WORST:g}. Trials to 1 % and seconds are medians of all runs; what half of the"
+        " runs never reach is empty."
+    )
+    return _section(f"Whole {space} spaces of the accelerator", lead, head, sorted(rows, key=lambda row: row[5]))
+
+
+def _cost_at(column: str) -> Callable[[Row], float]:
+    return lambda row: min(_WORST, 1 + float(row[column]))
+
+
+def _prices(data: Data) -> str:
+    """Returns the seconds to within 1 % for prices of a trial, beside the baseline's."""
+    own = _common(data.get("tables/constrained", ()), "GP+CSA")
+    base = {(row["layer"], row["seed"]): row for row in own.get(_BASELINE, ())}
+    rows = []
+    for variant, runs in own.items():
+        pairs = [(row, base[row["layer"], row["seed"]]) for row in runs]
+        ratios = [
+            float(np.exp(np.mean([np.log(_cost_s(one, price) / _cost_s(other, price)) for one, other in pairs])))
+            for price in PRICES_S
+        ]
+        rows.append((variant, *(f"{ratio:.2f}" for ratio in ratios)))
+    head = ("tuner", *(f"{price:g} s a trial" for price in PRICES_S))
+    lead = (
+        f"Seconds of search and of trials until the optimum is within 1 %, beside those of {_BASELINE} (geometric mean;"
+        " below 1, a tuner is sooner). A run that never comes so near counts with all its seconds, which flatters it."
+    )
+    return _section("What a trial may cost", lead, head, sorted(rows, key=lambda row: float(row[-1])))
+
+
+def _cost_s(row: Row, price_s: float) -> float:
+    """Returns the seconds until a run is within 1 % of the optimum; all its seconds if it never is."""
+    trials, search_s = row["trials_to_1%"] or row["trials"], row["search_s_to_1%"] or row["search_s"]
+    return float(search_s) + price_s * float(trials)
+
+
+def _accelerated(data: Data) -> str:
+    """Returns the seconds of whole networks on the accelerator, and how far each variant is from the least."""
+    lines = data.get("accelerator/networks", ())
+    variants = list(dict.fromkeys(row["variant"] for row in lines))
+    rows = []
+    for network in dict.fromkeys(row["network"] for row in lines):
+        own = [row for row in lines if row["network"] == network]
+        cells = [_extra([row for row in own if row["variant"] == variant]) for variant in variants]
+        rows.append((network, str(len({row["seed"] for row in own})), f"{float(own[0]['optimum_s']):.4f}", *cells))
+    lead = (
+        "One block of the matrix unit for all layers, VTA's own buffers, 128 trials a layer: the seconds of the optimum"
+        " at 100 MHz, and how much longer the designs of each tuner take (mean over seeds)."
+    )
+    return _section("Whole networks on the accelerator", lead, ("network", "seeds", "optimum (s)", *variants), rows)
+
+
+def _extra(rows: Rows) -> str:
+    """Returns by how much networks take longer than at the optimum; empty without any."""
+    ratios = [float(row["latency_s"]) / float(row["optimum_s"]) for row in rows]
+    return f"{100 * (statistics.fmean(ratios) - 1):.1f} %" if ratios else ""
+
+
+def _layers(data: Data) -> str:
+    """Returns the latencies of what live searches found, beside the default config's of the constrained space."""
+    rows = []
+    for space in ("open", "constrained"):
+        for variant, runs in _common(data.get(f"layers/{space}", ())).items():
+            found = [row for row in runs if row["ratio_at_256"]]
+            ratio = _interval(found, lambda row: float(row["ratio_at_256"])) if found else ""
+            failed = sum(int(row["failed"]) for row in runs) / sum(int(row["trials"]) for row in runs)
+            cells = (ratio, _median([float(row["seconds"]) for row in runs], "{:.0f}"), f"{failed:.0%}")
+            rows.append((space, variant, str(len(runs)), *cells))
+    head = ("space", "tuner", "runs", "latency", "seconds", "failed")
+    lead = "256 trials live on this processor. The latency is over that of the config that is built without tuning."
+    return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[3])))
+
+
+def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:
+    """Returns the lines of each variant on the layers and seeds that all variants have."""
+    found: dict[str, dict[tuple[str, str], Row]] = {}
+    for row in rows:
+        if row["variant"] not in left_out:
+            found.setdefault(row["variant"], {})[row["layer"], row["seed"]] = row
+    common = sorted(set.intersection(*map(set, found.values()))) if found else []
+    return {variant: [own[place] for place in common] for variant, own in found.items()} if common else {}
+
+
+def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
+    """Returns the geometric mean of a figure with its interval."""
+    estimate = mean({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs}, np.exp)
+    return _written(estimate) if estimate is not None else ""
+
+
+def _written(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+
+
+def _median(values: Sequence[float], shown: str) -> str:
+    """Returns the median, of which the larger one counts if two are in the middle; empty if it is infinite."""
+    middle = statistics.median_high(values)
+    return shown.format(middle) if np.isfinite(middle) else ""
+
+
+def _section(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a section with a table; empty without rows."""
+    return "\n".join(_lines(title, lead, head, rows)) if rows else ""
+
+
+def _lines(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", lead, "")
+    for cells in (head, ["---"] * len(head), *rows):
+        yield "| " + " | ".join(cells) + " |"
