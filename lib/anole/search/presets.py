@@ -55,6 +55,7 @@ PRESETS = {
             MeritTrees(max_depth=6, learning_rate=0.1),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
             batch=16,
+            n_confirm=8,
             min_gain=0.01,
             warm_start=True,
         ),
