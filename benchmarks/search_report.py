@@ -57,7 +57,7 @@ def _tables(data: Data, space: str) -> str:
         gaps = [_interval(runs, _cost_at(at)) for at in ("gap_at_128", "gap_at_256", "gap_at_end")]
         reached = [float(row["trials_to_1%"] or "inf") for row in runs]
         near = (f"{np.isfinite(reached).mean():.0%}", _median(reached, "{:.0f}"))
-        seconds = _median([float(row["search_s"]) for row in runs], "{:.1f}")
+        seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
         rows.append((variant, str(len(runs)), trials, *gaps, *near, seconds))
     head = ("tuner", "runs", "trials", "at 128", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
     lead = (
@@ -69,7 +69,8 @@ def _tables(data: Data, space: str) -> str:
 
 
 def _cost_at(column: str) -> Callable[[Row], float]:
-    return lambda row: min(_WORST, 1 + float(row[column]))
+    """Returns what reads the cost over the optimum's after some trials, or at the end of a run that ended before."""
+    return lambda row: min(_WORST, 1 + float(row[column] or row["gap_at_end"] or "nan"))
 
 
 def _prices(data: Data) -> str:
@@ -77,7 +78,7 @@ def _prices(data: Data) -> str:
     own = _common(data.get("tables/constrained", ()), "GP+CSA")
     base = {(row["layer"], row["seed"]): row for row in own.get(_BASELINE, ())}
     rows = []
-    for variant, runs in own.items():
+    for variant, runs in own.items() if base else ():
         pairs = [(row, base[row["layer"], row["seed"]]) for row in runs]
         ratios = [
             float(np.exp(np.mean([np.log(_cost_s(one, price) / _cost_s(other, price)) for one, other in pairs])))
@@ -95,7 +96,7 @@ def _prices(data: Data) -> str:
 def _cost_s(row: Row, price_s: float) -> float:
     """Returns the seconds until a run is within 1 % of the optimum; all its seconds if it never is."""
     trials, search_s = row["trials_to_1%"] or row["trials"], row["search_s_to_1%"] or row["search_s"]
-    return float(search_s) + price_s * float(trials)
+    return float(search_s or "nan") + price_s * float(trials or "nan")
 
 
 def _accelerated(data: Data) -> str:

@@ -87,7 +87,7 @@ class BoostedTreesSurrogate:
                 self._margin.fit(history)
             examples = history.examples() if self._margin is None else history.measured()
             if examples.scores.any():
-                self._booster = self._boost(examples, self._margins(history.vectors))
+                self._booster = self._boost(examples, None if self._margin is None else self._margin(history.vectors))
         except Exception:
             self._give_up()
 
@@ -97,9 +97,9 @@ class BoostedTreesSurrogate:
             return np.empty(0)
         if self._booster is not None:
             try:
-                features, margins = self.space.features(vectors), self._margins(vectors)
-                found = self._booster.inplace_predict(features, predict_type="margin", base_margin=margins)
-                return np.asarray((found.astype(np.float64) - self._worst) / self._range)
+                found = self._booster.inplace_predict(self.space.features(vectors), predict_type="margin")
+                margins = 0.0 if self._margin is None else self._margin(vectors)
+                return np.asarray((found.astype(np.float64) + margins - self._worst) / self._range)
             except Exception:
                 self._give_up()
         return np.zeros(len(vectors)) if self._margin is None else self._margin(vectors)
@@ -112,9 +112,6 @@ class BoostedTreesSurrogate:
         """Continues without a model: a failing model costs the run its guidance only."""
         self._booster = None
         logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
-
-    def _margins(self, vectors: Vectors) -> NDArray[np.float64] | None:
-        return None if self._margin is None else self._margin(vectors)
 
     def _boost(self, examples: Examples, margins: NDArray[np.float64] | None) -> xgboost.Booster:
         import xgboost
@@ -135,6 +132,8 @@ class BoostedTreesSurrogate:
             "verbosity": 0,
             "disable_default_eval_metric": True,
         }
+        if margins is not None:
+            params["base_score"] = 0.0
         if settings.objective == "ranking":
             params |= {
                 "objective": "rank:pairwise",

@@ -246,7 +246,6 @@ def _geometry(base: Geometry, hardware: tuple[int, ...]) -> Geometry:
     )
 
 
-@cache
 def _possible(base: Geometry, hardware: tuple[int, ...]) -> Geometry | None:
     """Returns the geometry that these values ask for; None if it is not possible."""
     try:
@@ -255,14 +254,23 @@ def _possible(base: Geometry, hardware: tuple[int, ...]) -> Geometry | None:
         return None
 
 
+@cache
+def _known(base: Geometry) -> dict[int, Geometry | None]:
+    """Returns what `_accelerators` has found so far, by code: the search's walks ask for it again and again."""
+    return {}
+
+
 def _accelerators(base: Geometry, columns: Columns) -> tuple[list[Geometry | None], NDArray[np.int64]]:
     """Returns the distinct geometries that n configs ask for, None where impossible, and which each config has."""
     joined = np.zeros(len(columns[HARDWARE[0]]), dtype=np.int64)
     for name in HARDWARE:
         joined = joined << (_LOG_BITS if name in BUFFERS else _BLOCK_BITS) | columns[name]
-    _, first, of_each = np.unique(joined, return_index=True, return_inverse=True)
-    rows = zip(*(columns[name][first].tolist() for name in HARDWARE), strict=True)
-    return [_possible(base, row) for row in rows], of_each
+    codes, first, of_each = np.unique(joined, return_index=True, return_inverse=True)
+    known = _known(base)
+    for code, at in zip(codes.tolist(), first.tolist(), strict=True):
+        if code not in known:
+            known[code] = _possible(base, tuple(int(columns[name][at]) for name in HARDWARE))
+    return [known[code] for code in codes.tolist()], of_each
 
 
 _BLOCK_BITS, _LOG_BITS = 14, 6
