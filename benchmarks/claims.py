@@ -44,7 +44,8 @@ def page(data: Data) -> str:
     found = [(claim, claim.estimate(data)) for claim in CLAIMS]
     told = [(claim, estimate) for claim, estimate in found if estimate is not None]
     verdicts = [estimate.verdict(claim.claimed_above) for claim, estimate in told]
-    counts = ", ".join(f"{verdicts.count(each)} {each}" for each in ("holds", "does not hold", "cannot be told"))
+    said = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
+    counts = ", ".join(f"{verdicts.count(each)} {plural}" for each, plural in said.items())
     lines = [_row(claim, estimate) for claim, estimate in told]
     missing = [f"- {claim.paper}, {claim.where}: {claim.claim}" for claim, estimate in found if estimate is None]
     rest = ["", "Not measured yet:", "", *missing] if missing else []
@@ -54,8 +55,9 @@ def page(data: Data) -> str:
 _HEAD = """# The papers' claims
 
 Of {n} claims that were measured here: {counts}. Fewer than three layers or five pairs settle nothing.
-`make bench-search` adds runs, from which `benchmarks/claims.py` makes this page: [on exact
-tables](data/search/tables.csv) and on whole networks ([seconds](data/search/networks_tuned.csv),
+`make bench-search` adds runs, from which `benchmarks/claims.py` makes this page: on exact tables
+([searches](data/search/tables.csv), [clusters](data/search/clusters.csv), [all layers of
+networks](data/search/accelerator.csv)) and on whole networks ([seconds](data/search/networks_tuned.csv),
 [latencies](data/search/networks_timed.csv)).
 
 | paper | where | claim | theirs | here (95 % interval, pairs) | setting | verdict |
