@@ -41,7 +41,7 @@ from anole.task import Conv2d, Workload
 from anole.testing.tables import Table
 
 TABLES = Path(__file__).parent / "tables" / "vta"
-NETWORKS = TABLES.with_name("vta_networks.json")
+NETWORKS = TABLES.with_name("vta_networks.csv")
 """How often each layer, by the name of its table, occurs in each network."""
 BUFFER_TABLES = Path(__file__).parent / "tables" / "vta_buffers"
 MODELS = ("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34")
@@ -89,8 +89,9 @@ def main() -> None:
     models = [name for name in arguments.models.split(",") if name]
     found = {model: layers_of(model) for model in models}
     if models:
-        counts = {model: {_name(layer): n for layer, n in layers} for model, layers in found.items()}
-        write_atomically(NETWORKS, json.dumps({**networks(), **counts}, indent=1) + "\n")
+        counts = {**networks(), **{model: {_name(layer): n for layer, n in own} for model, own in found.items()}}
+        lines = (f"{model},{layer},{n}\n" for model, own in counts.items() for layer, n in own.items())
+        write_atomically(NETWORKS, "network,layer,count\n" + "".join(lines))
     with ProcessPoolExecutor(arguments.processes) as pool:
         for layer in dict.fromkeys(layer for layers in found.values() for layer, _ in layers):
             if not (path := table_path(layer)).exists():
@@ -117,7 +118,11 @@ def layers_of(model: str) -> list[tuple[Conv2d, int]]:
 
 def networks() -> dict[str, dict[str, int]]:
     """Returns how often each layer, by the name of its table, occurs in each network that has tables."""
-    return dict(json.loads(NETWORKS.read_text(encoding="utf-8"))) if NETWORKS.exists() else {}
+    found: dict[str, dict[str, int]] = {}
+    if NETWORKS.exists():
+        for row in csv.DictReader(io.StringIO(NETWORKS.read_text(encoding="utf-8"))):
+            found.setdefault(row["network"], {})[row["layer"]] = int(row["count"])
+    return found
 
 
 def table_path(layer: Conv2d) -> Path:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.workflow
 TRIALS = 48
 """The budget of each of the two tasks."""
 
-KILLS = 31
+KILLS = 16
 """Number of kills in the life of one project."""
 
 
@@ -100,11 +100,11 @@ def test_a_project_that_is_killed_again_and_again_gets_to_its_end(life: Life) ->
         life.kill("extract", [*SHELL, *EXTRACT["cpu"]], life.of_stage, (0.0, 1.5))
     for target in EXTRACT:
         life.run(*SHELL, *EXTRACT[target])
-    for number in range(6):
+    for number in range(2):
         life.kill("tune (simulated)", life.tune("npu", 6 * (number + 1)), life.of_stage, (0.1, 0.7))
         life.kill("tune", life.tune("cpu", 6 * (number + 1)), life.of_stage, (0.5, 3.0))
         life.kill("merge", [*SHELL, "merge"], life.of_stage, (0.0, 0.4))
-    for _ in range(5):
+    for _ in range(2):
         life.kill("snakemake", SNAKEMAKE, life.of_snakemake, (0.0, 8.0))
     for target, build in BUILD.items():
         life.run(*life.tune(target, TRIALS))
