@@ -189,6 +189,25 @@ def test_the_table_of_replayed_searches_is_that_of_its_file() -> None:
         assert [*line, str(sum(bool(row["trials_to_98%"]) for row in own))] in lines_of("search.md")
 
 
+def test_the_readmes_table_of_tuners_is_that_of_its_files() -> None:
+    titles = {
+        "anole": "Anole",
+        "anole, no trials": "Anole without tuning (`trials: 0`)",
+        "autotvm": "AutoTVM as published (`autotvm`)",
+        "chameleon": "Chameleon as published (`chameleon`)",
+        "metaschedule 64": "TVM's MetaSchedule, 64 trials a task",
+        "onnxruntime": "ONNX Runtime",
+        "torch.compile": "torch.compile, max-autotune",
+    }
+    said = [cells(line) for line in (HOME / "README.md").read_text().splitlines() if line.startswith("|")]
+    tuned = {row["tuner"]: row for row in rows("search/networks_tuned.csv", network="resnet18")}
+    for row in rows("search/networks_timed.csv", network="resnet18"):
+        own = tuned.get(row["engine"])
+        seconds, trials = (f"{float(own['seconds']):.0f}", own["trials"]) if own else ("", "")
+        effort = [seconds, f"{int(trials):,}" if trials else "0" if row["engine"] == "anole, no trials" else ""]
+        assert [titles[row["engine"]], *effort, f"{float(row['latency_ms']):.1f} ms"] in said
+
+
 def test_the_table_of_tuning_times_is_that_of_its_files() -> None:
     tables = [rows(name, engine="anole", batch="1") for name in ("networks_intel.csv", "networks.csv")]
     xeon, epyc = ({row["network"]: row for row in table} for table in tables)
