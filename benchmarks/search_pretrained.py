@@ -62,7 +62,7 @@ class Variant:
         learns: whether the task's own trials correct it.
         policy: ``new`` or ``pretrained`` PPO instead of annealing; empty for none.
         merit: by how much the merit's bus is faster than the accelerator's; None for no merit.
-        is_speed: whether the surrogate begins from the merit, as in `anole`.
+        as_margin: whether the surrogate begins from the merit, as in `anole`.
         warm: whether today's warm start is on.
         only: the fixed choice that needs no search: ``default`` or ``random``; empty for a search.
     """
@@ -71,7 +71,7 @@ class Variant:
     learns: bool = True
     policy: str = ""
     merit: int | None = None
-    is_speed: bool = False
+    as_margin: bool = False
     warm: bool = False
     only: str = ""
 
@@ -88,8 +88,8 @@ VARIANTS = {
     "warm start": Variant(warm=True),
     "merit": Variant(merit=1),
     "wrong merit": Variant(merit=_WRONG),
-    "merit as margin": Variant(merit=1, is_speed=True),
-    "wrong merit as margin": Variant(merit=_WRONG, is_speed=True),
+    "merit as margin": Variant(merit=1, as_margin=True),
+    "wrong merit as margin": Variant(merit=_WRONG, as_margin=True),
     "pretrained": Variant(trees="plain"),
     "pretrained fixed": Variant(trees="plain", learns=False),
     "pretrained on merit": Variant(trees="roofline"),
@@ -147,7 +147,7 @@ class Place:
         """Returns what is searched."""
         space = self.space.with_merit(None)
         if variant.merit is not None:
-            space = with_merit(self.layer, space, variant.merit, variant.is_speed)
+            space = with_merit(self.layer, space, variant.merit, variant.as_margin)
         prior = _prior(self.kind, self.layer) if variant.warm else None
         return Subject(space, self.layer.flop, self.layer.label, prior)
 

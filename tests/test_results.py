@@ -208,6 +208,20 @@ def test_the_readmes_table_of_tuners_is_that_of_its_files() -> None:
         assert [titles[row["engine"]], *effort, f"{float(row['latency_ms']):.1f} ms"] in said
 
 
+def test_what_a_user_pays_is_what_the_files_say() -> None:
+    lead = (RESULTS / "search.md").read_text().split("**Which method wins where:**")[0].replace(",", "")
+    tuned = {row["tuner"]: float(row["seconds"]) for row in rows("search/networks_tuned.csv", network="resnet18")}
+    timed = {row["engine"]: row for row in rows("search/networks_timed.csv", network="resnet18")}
+    for tuner, seconds in tuned.items():
+        assert re.search(rf"\b{seconds:.0f}\ss\b", lead), tuner
+    others = [tuner for tuner in tuned if not tuner.startswith("anole")]
+    untuned = timed["anole, no trials"]
+    assert f"{100 * float(untuned['ratio']) - 100:.0f} %" in lead
+    for tuner in others:
+        assert f"{float(timed[tuner]['ratio']):.2f} times" in lead
+        assert float(timed[tuner]["latency_ms"]) > 1.05 * float(untuned["latency_ms"])
+
+
 def test_the_table_of_tuning_times_is_that_of_its_files() -> None:
     tables = [rows(name, engine="anole", batch="1") for name in ("networks_intel.csv", "networks.csv")]
     xeon, epyc = ({row["network"]: row for row in table} for table in tables)

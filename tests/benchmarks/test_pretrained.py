@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+import pretrained_report
 import pretrained_sources
 from anole.record import Measurement, Status
 from anole.search.presets import PRESETS
@@ -19,6 +20,8 @@ from anole.targets.vta.templates import design
 from anole.testing.in_memory import tune_in_memory
 from pretrained import Context, PretrainedPPO, PretrainedTrees, SpeedModel, train_policy
 from vta_tables import LAYERS
+
+from ..tiny_builds import HOME
 
 SPACE = Space([option_knob(name, list(range(16))) for name in ("a", "b")])
 FLOP = 10**9
@@ -128,3 +131,11 @@ def test_one_policy_walks_to_where_each_task_is_fast():
         explorer = replace(settings, context=Context(numbers, weights)).start(SPACE)
         first = explorer.propose(surrogate, History(SPACE, FLOP), np.random.default_rng(1)).vectors[:1]
         assert predict(first)[0] > 15, numbers
+
+
+def test_the_page_has_the_tables_of_its_file(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["", str(HOME / "docs/results/data/search/pretrained.csv")])
+    pretrained_report.main()
+    page = (HOME / "docs/methods/pretraining.md").read_text(encoding="utf-8").splitlines()
+    tables = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert len(tables) > 40 and [line for line in page if line in set(tables)] == tables

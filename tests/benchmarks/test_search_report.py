@@ -62,6 +62,14 @@ def test_networks_are_listed_with_what_was_only_timed():
     assert "| x | onnxruntime |  |  | 17.60 | 1.87 |" in section
 
 
+def test_live_layers_are_told_by_space_with_their_failures():
+    plain = {"variant": "adatune", "layer": "L8", "ratio_at_256": "1.5", "seconds": "60", "trials": "256"}
+    lines = [plain | {"seed": str(seed), "failed": str(64 * seed)} for seed in range(3)]
+    (section,) = sections({"layers/open": lines, "layers/constrained": [lines[0] | {"ratio_at_256": ""}]})
+    assert "| open | adatune | 3 | 1.500 (1.500 to 1.500) | 60 | 25% |" in section
+    assert "| constrained | adatune | 1 |  | 60 | 0% |" in section
+
+
 @pytest.fixture
 def two_layers(monkeypatch):
     """A network of two layers with exact tables."""

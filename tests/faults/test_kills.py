@@ -20,13 +20,20 @@ pytestmark = pytest.mark.workflow
 TRIALS = 48
 """The budget of each of the two tasks."""
 
-KILLS = 16
-"""Number of kills in the life of one project."""
+LONG, SHORT = (6, 5), (2, 2)
+"""How often the stages of tuning are killed in a project's life, and how often Snakemake is."""
+
+KILLS = 31
+"""Number of kills in a long life; in a short one there are `FAULTS`."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     wanted = metafunc.config.getoption("faults", FAULTS)
-    metafunc.parametrize("seed", range(-(-wanted // KILLS)))
+    if wanted > FAULTS:
+        lives = [pytest.param(seed, LONG, id=f"{seed}") for seed in range(-(-wanted // KILLS))]
+    else:
+        lives = [pytest.param(0, SHORT, id="short"), pytest.param(0, LONG, id="long", marks=pytest.mark.slow)]
+    metafunc.parametrize(("seed", "rounds"), lives)
 
 
 class Life:
@@ -95,16 +102,17 @@ def life(tmp_path: Path, seed: int, figures: AllFigures) -> Iterator[Life]:
         yield Life(tmp_path, Path(temporary), seed, figures)
 
 
-def test_a_project_that_is_killed_again_and_again_gets_to_its_end(life: Life) -> None:
+def test_a_project_that_is_killed_again_and_again_gets_to_its_end(life: Life, rounds: tuple[int, int]) -> None:
+    of_tuning, of_snakemake = rounds
     for _ in range(2):
         life.kill("extract", [*SHELL, *EXTRACT["cpu"]], life.of_stage, (0.0, 1.5))
     for target in EXTRACT:
         life.run(*SHELL, *EXTRACT[target])
-    for number in range(2):
+    for number in range(of_tuning):
         life.kill("tune (simulated)", life.tune("npu", 6 * (number + 1)), life.of_stage, (0.1, 0.7))
         life.kill("tune", life.tune("cpu", 6 * (number + 1)), life.of_stage, (0.5, 3.0))
         life.kill("merge", [*SHELL, "merge"], life.of_stage, (0.0, 0.4))
-    for _ in range(2):
+    for _ in range(of_snakemake):
         life.kill("snakemake", SNAKEMAKE, life.of_snakemake, (0.0, 8.0))
     for target, build in BUILD.items():
         life.run(*life.tune(target, TRIALS))
