@@ -83,11 +83,13 @@ class BoostedTreesSurrogate:
         """Boosts new trees; with a margin, examples of other tasks are left out, since they have none."""
         self._booster = None
         try:
-            if self._margin is not None:
+            if self._margin is None:
+                examples, margins = history.examples(), None
+            else:
                 self._margin.fit(history)
-            examples = history.examples() if self._margin is None else history.measured()
+                examples, margins = history.measured(), self._margin(history.vectors)
             if examples.scores.any():
-                self._booster = self._boost(examples, None if self._margin is None else self._margin(history.vectors))
+                self._booster = self._boost(examples, margins)
         except Exception:
             self._give_up()
 
