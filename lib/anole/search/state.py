@@ -188,7 +188,7 @@ class Search:
         self.batch = None
         if self.converged:
             n, gain = len(self.trials), self.expected_gain
-            logger.info("converged after %d trials: the next %d may save %.1f %%", n, self.settings.batch, 100 * gain)
+            logger.info("converged after %d trials: the next %d may save %.2f %%", n, self.settings.batch, 100 * gain)
 
     def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
         """Returns the index vectors that are not in `others`."""
