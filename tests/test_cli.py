@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -54,10 +55,25 @@ def test_every_stage_is_a_command_with_help() -> None:
     assert set(main.commands) == names
     accelerator = main.commands["vta"]
     assert isinstance(accelerator, click.Group) and set(accelerator.commands) == {"cycles", "trace", "report"}
+    assert [command.name for section in main.sections.values() for command in section] == list(main.commands)
     within = {f"vta {name}": command for name, command in accelerator.commands.items()}
     for name, command in {**main.commands, **within}.items():
         assert command.get_short_help_str(), name
         assert run(*name.split(), "--help").exit_code == 0
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_the_example_of_a_command_is_accepted(name: str) -> None:
+    example = main.commands[name].epilog
+    assert example and example.startswith(f"Example: anole {name}"), "every command ends its help with an example"
+    arguments = shlex.split(example.removeprefix("Example: anole"))
+    with main.make_context("anole", list(arguments)) as context:
+        command: click.Command = main
+        while isinstance(command, click.Group):
+            _, found, arguments = command.resolve_command(context, arguments)
+            assert found is not None
+            command = found
+        command.make_context(name, arguments, parent=context).close()
         assert all(option.help for option in command.params if isinstance(option, click.Option)), name
 
 

@@ -1,0 +1,37 @@
+"""`anole evaluate`: a build checked and timed beside its references."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from anole.commands.shared import PATH, Counts, guard_process, spare_torch
+from anole.documents import layout
+
+
+@click.command(epilog="Example: anole evaluate builds/resnet18_cpu --neighbours 0,1,2")
+@click.argument("folder", type=PATH)
+@click.option("--output", type=PATH, help="Where the evaluation is written.")
+@click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns of each engine.")
+@click.option(
+    "--neighbours",
+    type=Counts(),
+    default=(),
+    help="Also time it beside busy processes: their numbers, such as 0,1,2.",
+)
+def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[int, ...]) -> None:
+    """Check and time the build in FOLDER.
+
+    The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network. Beside busy
+    processes, each engine takes six turns of at least a second and eight runs, whatever --rounds says.
+    """
+    guard_process(f"build {folder.name}")
+    from anole.compile.redrawn import compile_redrawn
+    from anole.documents.build import read_build
+    from anole.evaluate.interleave import Pace
+    from anole.evaluate.stage import evaluate_network
+
+    spare_torch(read_build(folder).model_spec)
+    evaluation = output or layout.evaluation_path(folder.name)
+    evaluate_network(folder, evaluation, compile_redrawn, Pace(rounds=rounds), neighbours)

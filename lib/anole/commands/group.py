@@ -1,0 +1,66 @@
+"""The group of all commands: its help is ordered by what commands are for, and errors are one line each."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from anole.errors import AnoleError
+from anole.extract import guard
+
+_NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+class Commands(click.Group):
+    """Prints one line instead of a traceback for an error of the library or of the disk."""
+
+    owns_process = False
+    """Whether the command is all that this process does, which may then fork."""
+
+    sections: Mapping[str, Sequence[click.Command]] = {}
+    """The commands under the title of their section, in the order of the help."""
+
+    def add_sections(self, sections: Mapping[str, Sequence[click.Command]]) -> None:
+        """Adds the commands of all sections."""
+        self.sections = sections
+        for commands in sections.values():
+            for command in commands:
+                self.add_command(command)
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        """Runs the command as all that this process does."""
+        self.owns_process = True
+        return super().__call__(*arguments, **settings)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Runs the command; an error of the library or of the disk ends it with one line and exit code 2."""
+        try:
+            found = super().invoke(context)
+            guard.finish()
+            return found
+        except AnoleError as error:
+            message = str(error)
+        except OSError as error:
+            if error.errno not in _NO_SPACE_OR_RIGHT:
+                raise
+            message = f"{error.filename or 'a file'}: cannot be written: {error.strerror}"
+        click.echo("anole: " + "; ".join(line.strip() for line in message.splitlines() if line.strip()), err=True)
+        context.exit(2)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the commands section by section, with one column for all."""
+        width = max(len(command.name or "") for commands in self.sections.values() for command in commands)
+        limit = formatter.width - 6 - width
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{command.name:{width}}", command.get_short_help_str(limit)) for command in commands]
+                )
+
+
+def owns_process() -> bool:
+    """Returns whether the command that runs is all that this process does."""
+    return getattr(click.get_current_context().find_root().command, "owns_process", False)

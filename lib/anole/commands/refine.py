@@ -1,0 +1,44 @@
+"""`anole refine`: candidates tried within the whole network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anole.commands.shared import ORDER, PATH, SPEC, enter_project, guard_process, spare_torch
+from anole.documents import layout
+
+
+@click.command(epilog="Example: anole refine resnet18_cpu")
+@click.argument("build")
+@click.argument("receipts", nargs=-1, type=PATH)
+@ORDER
+@click.option("--manifest", type=PATH, help="The model's list of tasks, with --order.")
+@click.option("--candidates", type=click.IntRange(1), help="Candidates to try for each task, with --order.")
+@click.option("--output", type=PATH, help="Where the receipts of the best candidates within the network are written.")
+@SPEC
+def refine(
+    build: str,
+    receipts: tuple[Path, ...],
+    order: Any,
+    manifest: Path | None,
+    candidates: int | None,
+    output: Path | None,
+    spec: Path,
+) -> None:
+    """Choose the candidates that are fastest within BUILD.
+
+    The candidates come from RECEIPTS, which `anole tune` wrote; each is timed within the whole network.
+    """
+    guard_process(f"build {build}")
+    from anole.project.pipeline import find_build
+    from anole.refine.stage import refine_network
+
+    if order is None or manifest is None or candidates is None:
+        (output,) = enter_project(spec, output)
+        found = find_build(Path(spec.name), build)
+        order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
+    spare_torch(order.model_spec)
+    refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))

@@ -1,0 +1,35 @@
+"""`anole serve`: this machine's devices, lent to others."""
+
+from __future__ import annotations
+
+import click
+
+from anole.commands.shared import without_torch
+
+
+@click.command(epilog="Example: anole serve --host 0.0.0.0 --port 9090")
+@click.option("--tracker", help="host:port of TVM's RPC tracker; without it, clients connect to this machine itself.")
+@click.option("--key", help="The tracker's name for devices of this kind.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. The default serves only this machine; 0.0.0.0 serves all that reach it.",
+)
+@click.option("--port", type=click.IntRange(1, 65535), default=9090, show_default=True, help="Port to listen on.")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads that run kernels.  [default: all cores]")
+def serve(tracker: str | None, key: str | None, host: str, port: int, threads: int | None) -> None:
+    """Lend this machine's devices to other machines.
+
+    They can then tune for these devices. Whoever reaches the server can run any program here, so give --host only
+    within a trusted network.
+    """
+    from anole.host.machine import available_cores
+    from anole.targets.rpc.address import Remote
+    from anole.targets.rpc.server import serve
+
+    if (tracker is None) != (key is None):
+        raise click.UsageError("give --tracker and --key together, or neither")
+    without_torch()
+    named = Remote.from_json({"rpc": tracker, "key": key} if tracker is not None else {})
+    serve(host, port, named, threads or available_cores())

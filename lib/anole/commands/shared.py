@@ -1,0 +1,121 @@
+"""What commands share: types of arguments, options, and steps that come before the work."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anole.commands.group import owns_process
+from anole.errors import SpecError
+from anole.extract import guard
+
+if TYPE_CHECKING:
+    from anole.spec.entries import ModelSpec
+
+
+class Counts(click.ParamType[tuple[int, ...]]):
+    """Different numbers of processes, separated by commas."""
+
+    name = "counts"
+    _most = 256
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        """Returns the numbers in `value`, a text such as 0,1,2."""
+        if not isinstance(value, str):
+            return value
+        words = [word.strip() for word in value.split(",")]
+        counts = tuple(int(word) for word in words if word.isdecimal() and int(word) <= self._most)
+        if len(counts) < len(words) or len(set(counts)) < len(counts):
+            self.fail(f"found {value!r}; different numbers from 0 to {self._most} are expected, such as 0,1,2", param)
+        return counts
+
+
+class Json(click.ParamType[dict[str, Any]]):
+    """A JSON object."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        """Returns the object that the text `value` holds."""
+        try:
+            plain = json.loads(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(f"{value!r} is not JSON: {error}", param, context)
+        if not isinstance(plain, dict):
+            self.fail(f"{value!r} is not a JSON object", param, context)
+        return plain
+
+
+class Order(Json):
+    """A build's order, in JSON."""
+
+    name = "order"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        """Returns the order that the text `value` holds."""
+        from anole.documents.order import Order
+        from anole.documents.plain import Misfit, from_plain
+
+        try:
+            return from_plain(Order, super().convert(value, param, context))
+        except Misfit as error:
+            self.fail(f"{error}", param, context)
+
+
+PATH = click.Path(path_type=Path)
+MEASURE = click.option("--measure", type=Json(), help="The target's `measure` entry: a device on another machine.")
+BUILDERS = click.option(
+    "--builders",
+    type=click.IntRange(1),
+    help="Candidates to build in parallel.  [default: the target's threads for the CPU, all cores otherwise]",
+)
+SPEC = click.option(
+    "--spec",
+    type=PATH,
+    default=Path("models.yaml"),
+    show_default=True,
+    help="The file that lists models, targets and builds; its folder is the project folder.",
+)
+ORDER = click.option("--order", type=Order(), help="What to compile, instead of the build's entry in models.yaml.")
+
+
+def preset_settings(name: str | None) -> dict[str, str]:
+    """Returns the plain form of a preset's tuner; that of the default preset if the name is None."""
+    return {} if name is None else {"preset": name}
+
+
+def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
+    """Changes to the project folder, which holds models.yaml, and returns the other paths made absolute.
+
+    Raises:
+        SpecError: the folder does not exist.
+    """
+    if spec.parent.resolve() == Path.cwd():
+        return list(paths)
+    if not spec.parent.is_dir():
+        raise SpecError("", f"there is no folder {spec.parent}", str(spec))
+    seen = [path if path is None else path.absolute() for path in paths]
+    os.chdir(spec.parent)
+    return seen
+
+
+def guard_process(what: str) -> None:
+    """Guards the rest of the command against the code of a model; call it before anything heavy is imported."""
+    if owns_process():
+        guard.guard(what)
+
+
+def spare_torch(model: ModelSpec) -> None:
+    """Prevents TVM from importing torch for a model that does not need it."""
+    if model.scheme == "onnx":
+        without_torch()
+
+
+def without_torch() -> None:
+    """Prevents TVM from importing torch, which takes most of TVM's import time."""
+    import_module("anole.measure.without_torch")

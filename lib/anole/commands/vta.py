@@ -1,0 +1,70 @@
+"""`anole vta`: programs for the accelerator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anole.commands.shared import PATH, Json
+
+
+@click.group(epilog="Example: anole vta report --build builds/resnet18_vta --step conv1")
+def vta() -> None:
+    """Inspect programs for the VTA accelerator."""
+
+
+@vta.command()
+@click.option("--schedules", type=PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
+def cycles(schedules: Path) -> None:
+    """Print each schedule with its cycle count, or with the reason why it is rejected."""
+    from anole.targets.vta.templates.schedules import count_cycles, read_schedules
+
+    click.echo(json.dumps([count_cycles(row) for row in read_schedules(schedules)], indent=1))
+
+
+@vta.command(name="trace")
+@click.argument("stream", type=PATH)
+@click.option("--geometry", type=Json(), help="The accelerator's geometry.  [default: VTA's own]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
+    """Print when each instruction of STREAM starts and ends, in cycles since the launch."""
+    from anole.targets.vta.geometry import Geometry
+    from anole.targets.vta.templates.schedules import trace
+
+    rows = trace(stream, Geometry.from_json(geometry or {}))
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        click.echo(f"{row['number']:6} {row['module']:8} {row['start']:10} {row['end']:10}  {row['instruction']}")
+
+
+@vta.command(name="report")
+@click.option("--schedules", type=PATH, help="Rows of shape, workload and schedule, as JSON.")
+@click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Row to report, with --schedules.")
+@click.option("--build", type=PATH, help="Folder of a build, instead of --schedules.")
+@click.option("--step", help="Name of the layer to report, with --build.")
+@click.option("--picture", type=PATH, help="Where the timeline of all modules is written, as SVG.")
+@click.option("--until", type=click.IntRange(1), help="The last cycle of the picture.")
+def report_(
+    schedules: Path | None, row: int, build: Path | None, step: str | None, picture: Path | None, until: int | None
+) -> None:
+    """Report how well a schedule, or a layer of a build, uses the accelerator."""
+    from anole.files import write_atomically
+    from anole.targets.vta.network.artifact import BuiltNetwork
+    from anole.targets.vta.report import draw_timeline, summarize
+    from anole.targets.vta.templates.schedules import program_of, read_row
+
+    if schedules is not None and build is None:
+        program = program_of(read_row(schedules, row))
+    elif build is not None and step is not None and schedules is None:
+        program = BuiltNetwork.load(build).program(step)
+    else:
+        raise click.UsageError("give --schedules, or --build and --step")
+    text, timeline = summarize(program)
+    click.echo(text)
+    if picture is not None:
+        write_atomically(picture, draw_timeline(program.instructions, timeline, until))
