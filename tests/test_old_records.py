@@ -153,7 +153,7 @@ ADDED = ("sealed", "output_variation", "variation_error", "redrawn_error", "exac
 ADDED += ("reference_sensitivity", "nearby_error", "averaged_error", "averaged_draws")
 """The columns that later versions added at the end of their tables."""
 
-ADDED_TABLES = ("load_latency",)
+ADDED_TABLES = ("load_latency", "kernel_profile", "kernel_latency")
 
 
 def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
