@@ -18,6 +18,7 @@ from anole.commands.merge import merge
 from anole.commands.plan import plan
 from anole.commands.profile import profile
 from anole.commands.refine import refine
+from anole.commands.report import report
 from anole.commands.run import run
 from anole.commands.serve import serve
 from anole.commands.tune import tune
@@ -44,7 +45,7 @@ main.add_sections(
         "The project": (plan, lock),
         "Stages, which snakemake runs": (extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, export),
-        "Records": (import_,),
+        "Records": (report, import_),
         "Machines": (doctor, serve),
         "The VTA accelerator": (vta,),
     }

@@ -1,0 +1,85 @@
+"""The figures of a report that the next one compares its own with; they lie in the page itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from anole.documents.plain import Misfit, from_plain, parse_json, to_plain
+from anole.files import read_regular
+from anole.keys import canonical_json
+from anole.record import utc_now
+from anole.report.pages.database import Database
+
+ELEMENT = "anole-figures"
+"""The id of the page's element that holds them."""
+
+_PATTERN = re.compile(rf'<script type="application/json" id="{ELEMENT}">(.*?)</script>', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class BuildFigures:
+    """What a report said of a build.
+
+    Attributes:
+        name: its name.
+        created_at: when it was compiled.
+        latency_s, latency_std_s: of one run beside the first reference; None if it was not evaluated.
+    """
+
+    name: str
+    created_at: str
+    latency_s: float | None
+    latency_std_s: float | None
+    size_bytes: int | None
+    coverage_flop_share: float
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The figures of one report.
+
+    Attributes:
+        made_at: when it was made.
+        builds: in the order of their names.
+        trials: how many trials the database held.
+    """
+
+    made_at: str
+    builds: tuple[BuildFigures, ...]
+    trials: int
+
+    def to_json(self) -> str:
+        """Returns the text that `read_snapshot` reads."""
+        return canonical_json(to_plain(self))
+
+
+SQL = """
+select
+    build.name as build,
+    build.created_at,
+    min(evaluation.latency_s) as latency_s,
+    evaluation.latency_std_s,
+    build.size_bytes,
+    build.coverage_flop_share
+from build
+left join evaluation on evaluation.build = build.name and evaluation.created_at >= build.created_at
+group by build.name
+order by build.name
+"""
+
+
+def snapshot_of(database: Database) -> Snapshot:
+    """Returns the figures of today."""
+    ((trials,),) = database.query("select count(*) from trial").rows
+    return Snapshot(utc_now(), tuple(BuildFigures(*row) for row in database.query(SQL).rows), trials)
+
+
+def read_snapshot(page: Path) -> Snapshot | None:
+    """Returns the figures that an earlier report holds; None if the file is none."""
+    try:
+        found = _PATTERN.search(read_regular(page).decode(errors="replace"))
+        return None if found is None else from_plain(Snapshot, parse_json(found[1].encode()))
+    except (OSError, ValueError, Misfit):
+        return None
