@@ -201,6 +201,8 @@ class Project:
                 relative_error=4e-6,
                 rounds=50,
                 output_variation=output_variation,
+                speedup_low=0.98 * reference_s / latency_s,
+                speedup_high=1.03 * reference_s / latency_s,
             )
             for reference, reference_s in (("torch", 0.0244), ("onnxruntime", 0.017))
         )

@@ -46,6 +46,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "run",
         "profile",
         "plan",
+        "report",
         "doctor",
         "serve",
         "vta",

@@ -26,6 +26,7 @@ class Latency:
             or to a fifth of their norm if that is more; the largest of all outputs.
         snr_db: signal to noise, in decibel, for a network of whole numbers; None when exact or not asked.
         rounds: how often both took turns.
+        speedup_low, speedup_high: the quartiles of the rounds' speedups.
     """
 
     reference: str
@@ -39,6 +40,8 @@ class Latency:
     rounds: int | None = None
     output_variation: float | None = None
     variation_error: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
 
 
 @dataclass(frozen=True)

@@ -389,6 +389,13 @@ def kernel_latencies(db: Database) -> None:
     )
 
 
+@migrations()
+def speedup_quartiles(db: Database) -> None:
+    """Adds the quartiles of the rounds' speedups."""
+    for column in ("speedup_low real", "speedup_high real"):
+        _execute(db, f"alter table evaluation add column {column};")
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):

@@ -70,5 +70,7 @@ def make(source: Source) -> list[Shown]:
             (query,),
             Table.of((*columns, "best of each, ms"), rows),
             downloads=tuple(downloads),
+            headline=f"{counted(len(rows), 'build')} for the accelerator, with blocks of "
+            f"{', '.join(dict.fromkeys(row[2] for row in rows))}.",
         )
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import hypot
 from typing import Any
 
 from anole.report.pages.charts import rows_of_points
@@ -42,6 +41,8 @@ select
     evaluation.reference_latency_s,
     evaluation.reference_latency_std_s,
     evaluation.speedup,
+    evaluation.speedup_low,
+    evaluation.speedup_high,
     evaluation.relative_error,
     evaluation.snr_db,
     evaluation.output_variation,
@@ -53,6 +54,10 @@ join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at
 order by build.name, evaluation.reference
 """
+
+
+_NAMED = 3
+"""So many builds the summary names."""
 
 
 def make(source: Source) -> list[Shown]:
@@ -80,12 +85,10 @@ def _measured(rows: list[dict[str, Any]]) -> str:
 def _speedups(beside: Query) -> Figure:
     values = []
     for row in beside.records():
-        spread = row["speedup"] * hypot(
-            (row["latency_std_s"] or 0.0) / row["latency_s"],
-            (row["reference_latency_std_s"] or 0.0) / row["reference_latency_s"],
-        )
-        ends = {"low": max(row["speedup"] - spread, row["speedup"] / 10), "high": row["speedup"] + spread}
-        values.append({"build": row["build"], "speedup": row["speedup"], "reference": row["reference"], **ends})
+        own = {name: row[name] for name in ("build", "speedup", "reference")}
+        low, high = row["speedup_low"] or row["speedup"], row["speedup_high"] or row["speedup"]
+        values.append({**own, "low": low, "high": high})
+    older = any(row["speedup_low"] is None for row in beside.records())
     chart = rows_of_points(
         values, "build", "speedup", "reference", "speedup over the reference", low="low", high="high", reference=1.0
     )
@@ -93,11 +96,23 @@ def _speedups(beside: Query) -> Figure:
         "Speedup over each reference",
         "times; above 1, the build is faster.",
         f"{counted(len({row[0] for row in beside.rows}), 'build')}, {counted(len(beside.rows), 'comparison')}.",
-        f"{_measured(beside.records())} The point is the median of the rounds' ratios, the bar one standard deviation "
-        "of both latencies to either side.",
+        f"{_measured(beside.records())} The point is the median of the rounds' ratios, and the bar has the middle half "
+        "of them" + ("; evaluations of older versions have none." if older else "."),
         (beside,),
         chart=chart,
+        headline=_slower(beside.records()),
     )
+
+
+def _slower(rows: list[dict[str, Any]]) -> str:
+    """Returns which builds are slower than a reference."""
+    builds = counted(len({row["build"] for row in rows}), "evaluated build")
+    slower = sorted((row for row in rows if row["speedup"] < 1), key=lambda row: float(row["speedup"]))
+    if not slower:
+        return f"None of {builds} is slower than a reference."
+    named = ", ".join(f"{row['build']} ({times(row['speedup'])} beside {row['reference']})" for row in slower[:_NAMED])
+    more = f" and {len(slower) - _NAMED} more" if len(slower) > _NAMED else ""
+    return f"Of {builds}, {len({row['build'] for row in slower})} slower than a reference: {named}{more}."
 
 
 def _latencies(beside: Query) -> Figure:
@@ -108,18 +123,19 @@ def _latencies(beside: Query) -> Figure:
             row["reference"],
             with_spread(row["reference_latency_s"], row["reference_latency_std_s"]),
             times(row["speedup"]),
+            NONE if row["speedup_low"] is None else f"{times(row['speedup_low'])} to {times(row['speedup_high'])}",
             _accuracy(row),
         )
         for row in beside.records()
     ]
     return Figure(
         "Latency and accuracy",
-        "ms of one run ± one standard deviation, lower is better; the error is relative to the norm of the reference's "
-        "outputs, or a signal-to-noise ratio in dB where the build computes with whole numbers.",
+        "ms of one run (median ± one standard deviation of all runs), lower is better; the error is relative to the norm "
+        "of the reference's outputs, or a signal-to-noise ratio in dB where the build computes with whole numbers.",
         f"{counted(len(rows), 'comparison')}.",
         "as above. An error says nothing where the outputs hardly depend on the input, which is then told.",
         (beside,),
-        Table.of(("build", "ms", "reference", "its ms", "speedup", "error"), rows),
+        Table.of(("build", "ms", "reference", "its ms", "speedup", "middle half", "error"), rows),
     )
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import hypot
 
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
 from anole.report.pages.numbers import counted, megabytes, percent, times, with_spread
-from anole.report.pages.snapshot import SQL, BuildFigures, Snapshot
-
-_DEVIATIONS = 2.0
-"""How many joint standard deviations two latencies must be apart to count as different."""
+from anole.report.pages.snapshot import BESIDE, SQL, Beside, BuildFigures, Snapshot
 
 
 def make(source: Source) -> list[Shown]:
@@ -22,14 +18,14 @@ def make(source: Source) -> list[Shown]:
     return [
         Figure(
             title,
-            "ms of one run ± one standard deviation, lower is better.",
+            "speedup over a reference, with the middle half of its rounds; ms of one run, lower is better.",
             f"{counted(len(rows), 'change')} among {counted(len(now.builds), 'build')}; "
             f"{now.trials - before.trials:+,} trials since {before.made_at[:16].replace('T', ' ')} UTC.",
-            f"a latency counts as changed beyond {_DEVIATIONS:g} joint standard deviations; the ratio is the old "
-            "latency divided by the new one, so above 1 the build became faster. Sizes count as changed by 1 %, and "
-            "shares by 0.01.",
-            (source.database.query(SQL),),
+            "both reports' evaluations. A speedup counts as changed if the middle halves of its rounds do not overlap, "
+            "a simulated latency if it is another, a size by 1 %, and a share by 0.01.",
+            (source.database.query(SQL), source.database.query(BESIDE)),
             Table.of(("build", "change", "before", "now"), rows) if rows else None,
+            headline=f"{counted(len(rows), 'change')} of builds since the last report.",
         )
     ]
 
@@ -53,9 +49,14 @@ def _of_build(old: BuildFigures, new: BuildFigures) -> Iterator[tuple[str, str, 
         if old.latency_s != new.latency_s:
             word = "evaluated" if old.latency_s is None else "not evaluated any more"
             yield word, _latency(old), _latency(new)
-    elif abs(old.latency_s - new.latency_s) > _DEVIATIONS * hypot(old.latency_std_s or 0.0, new.latency_std_s or 0.0):
+    elif not (old.latency_std_s or new.latency_std_s) and old.latency_s != new.latency_s:
         word = "faster" if new.latency_s < old.latency_s else "slower"
-        yield f"{word}: {times(old.latency_s / new.latency_s)}", _latency(old), _latency(new)
+        yield f"{word}, simulated: {times(old.latency_s / new.latency_s)}", _latency(old), _latency(new)
+    before = {each.reference: each for each in old.references}
+    for each in new.references:
+        former = before.get(each.reference)
+        if former is not None and (direction := _changed(former, each)) is not None:
+            yield f"{direction} beside {each.reference}", _speedup(former), _speedup(each)
     if old.size_bytes and new.size_bytes and abs(new.size_bytes / old.size_bytes - 1) > 0.01:
         yield "size, MB", megabytes(old.size_bytes), megabytes(new.size_bytes)
     if abs(new.coverage_flop_share - old.coverage_flop_share) > 0.01:
@@ -64,3 +65,16 @@ def _of_build(old: BuildFigures, new: BuildFigures) -> Iterator[tuple[str, str, 
 
 def _latency(build: BuildFigures) -> str:
     return with_spread(build.latency_s, build.latency_std_s)
+
+
+def _changed(old: Beside, new: Beside) -> str | None:
+    """Returns whether a build became faster or slower; None if the middle halves of the rounds overlap."""
+    if (new.low or new.speedup) > (old.high or old.speedup):
+        return "faster"
+    return "slower" if (new.high or new.speedup) < (old.low or old.speedup) else None
+
+
+def _speedup(beside: Beside) -> str:
+    if beside.low is None or beside.high is None:
+        return times(beside.speedup)
+    return f"{times(beside.speedup)} ({times(beside.low)} to {times(beside.high)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,11 +31,10 @@ def rows_of_points(
         high: that of its upper end.
         reference: where a vertical line is drawn.
     """
-    names = len({each[y] for each in values})
-    offset = {"field": colour, "type": "nominal"} if len({each[colour] for each in values}) > 1 else None
+    most = max(Counter(each[y] for each in values).values())
     place: dict[str, Any] = {"y": {"field": y, "type": "nominal", "title": None, "axis": _NAMES}}
-    if offset is not None:
-        place["yOffset"] = offset
+    if most > 1:
+        place["yOffset"] = {"field": colour, "type": "nominal"}
     axis: dict[str, Any] = {
         "type": "quantitative",
         "title": title,
@@ -58,16 +58,15 @@ def rows_of_points(
         layers.append(
             {"mark": line, "data": {"values": [{"at": reference}]}, "encoding": {"x": {"field": "at", **axis}}}
         )
-    per_name = max(len({each[colour] for each in values}) * 11, _ROW)
-    return {"data": {"values": list(values)}, "height": max(names * per_name, 60), "layer": layers}
+    height = max(len({each[y] for each in values}) * max(11 * most, _ROW), 60)
+    return {**_beginning(values, colour), "height": height, "layer": layers}
 
 
 def stacked_bars(values: Values, y: str, x: str, colour: str, title: str) -> Chart:
     """Returns a picture with a bar for each name that is divided by colours; the values are shares of 1."""
-    names = len({each[y] for each in values})
     return {
-        "data": {"values": list(values)},
-        "height": max(names * _ROW, 60),
+        **_beginning(values, colour),
+        "height": max(len({each[y] for each in values}) * _ROW, 60),
         "mark": {"type": "bar"},
         "encoding": {
             "y": {"field": y, "type": "nominal", "title": None, "axis": _NAMES},
@@ -104,12 +103,12 @@ def lines(
         "type": "quantitative",
         "title": titles[0],
         "scale": {"type": "log" if log else "linear", "nice": False},
-        "axis": {"tickCount": 6, "format": "~s", "labelOverlap": True},
+        "axis": {"tickCount": max(1, min(6, int(values[-1][x]))), "format": "~s", "labelOverlap": True},
     }
     tooltip = [{"field": name, "type": _kind(values, name)} for name in values[0]]
     up = {"type": "quantitative", "title": titles[1], "axis": {"tickCount": 6}}
     return {
-        "data": {"values": list(values)},
+        **_beginning(values, colour),
         "height": _HEIGHT,
         "layer": [
             {
@@ -142,7 +141,7 @@ def scatter(
     *,
     line: Values = (),
     steps: bool = False,
-    log: bool = True,
+    formats: tuple[str, str] = ("~g", "~g"),
 ) -> Chart:
     """Returns points, and lines beside them if there are any.
 
@@ -154,12 +153,19 @@ def scatter(
         titles: of the axes, with their units.
         line: the points of the lines, with the same fields; without a colour's field, there is one line for all.
         steps: whether lines go from point to point in steps, as the edge of a front does.
-        log: whether the axes are logarithmic.
+        formats: how numbers are written on the axes, which are logarithmic.
     """
-    scale = {"type": "log", "nice": False, "padding": 12} if log else {"zero": False, "padding": 12}
-    axis = {"tickCount": 5, "format": "~s", "labelOverlap": True}
-    across = {"field": x, "type": "quantitative", "title": titles[0], "scale": scale, "axis": axis}
-    up = {"field": y, "type": "quantitative", "title": titles[1], "scale": scale, "axis": axis}
+    scale = {"type": "log", "nice": False, "padding": 12}
+    across, up = (
+        {
+            "field": field,
+            "type": "quantitative",
+            "title": title,
+            "scale": scale,
+            "axis": {"tickCount": 5, "format": written, "labelOverlap": True, "grid": False},
+        }
+        for field, title, written in zip((x, y), titles, formats, strict=True)
+    )
     tooltip = [{"field": name, "type": _kind(values, name)} for name in values[0]]
     layers: list[dict[str, Any]] = [
         {
@@ -173,10 +179,16 @@ def scatter(
         mark |= {} if own else {"color": "currentColor", "strokeDash": [4, 4]}
         mark |= {"interpolate": "step-after"} if steps else {}
         layers.insert(0, {"mark": mark, "data": {"values": list(line)}, "encoding": {"x": across, "y": up, **own}})
-    return {"data": {"values": list(values)}, "height": _HEIGHT + 40, "layer": layers}
+    return {**_beginning(values, colour), "height": _HEIGHT + 40, "layer": layers}
 
 
 _NAMES = {"ticks": False, "domain": False, "grid": False}
+
+
+def _beginning(values: Values, colour: str) -> dict[str, Any]:
+    """Returns a picture's data, and how long the longest label of its legend is."""
+    longest = max(len(str(each[colour])) for each in values)
+    return {"data": {"values": list(values)}, "usermeta": {"longest": longest}}
 
 
 def _colour(field: str) -> dict[str, Any]:

@@ -67,5 +67,15 @@ def make(source: Source) -> list[Shown]:
         for row in reasons.records()
     )
     table = Table.of(("status", "reason", "trials", "of all", "tasks", "presets"), rows)
-    method = "the first line of each message."
-    return [overview, Figure("Failures by reason", "trials.", f"{failed:,} failures.", method, (reasons,), table)]
+    first = reasons.records()[0]
+    by_reason = Figure(
+        title="Failures by reason",
+        units="trials.",
+        n=f"{failed:,} failures.",
+        method="the first line of each message.",
+        queries=(reasons,),
+        table=table,
+        headline=f"{percent(failed / total)} of all trials failed; most often, {first['trials']:,} times: "
+        f"{first['status']}, {(first['reason'] or 'no message')[:_LONGEST]}.",
+    )
+    return [overview, by_reason]

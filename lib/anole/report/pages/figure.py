@@ -54,6 +54,7 @@ class Figure:
         method: how it was measured, and what was computed from the query's rows.
         queries: the queries behind it; none where the figures are not the database's.
         downloads: files that belong to it.
+        headline: what the summary on top of the page says of it, in one sentence.
     """
 
     title: str
@@ -64,6 +65,7 @@ class Figure:
     table: Table | None = None
     chart: Chart | None = None
     downloads: tuple[Download, ...] = ()
+    headline: str = ""
 
 
 @dataclass(frozen=True)

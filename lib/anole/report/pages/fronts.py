@@ -51,7 +51,7 @@ order by 1, model_task.position
 """
 
 _ALL = "all networks"
-_SEARCH = "builds for a target with `hardware: search` in models.yaml."
+_SEARCH = "builds for a target with `hardware: search` in models.yaml, with enough trials."
 
 Point = tuple[float, float]
 """An area and cycles."""
@@ -108,7 +108,16 @@ def _of_builds(source: Source) -> Shown:
         "an estimate in gates (docs/vta.md).",
         (query,),
         Table.of(("build", "block", "area", "memory", "cycles", "ms"), rows),
-        scatter(points, "area", "cycles", "build", ("area, VTA's own is 1", "cycles"), line=line, steps=True),
+        scatter(
+            points,
+            "area",
+            "cycles",
+            "build",
+            ("area, VTA's own is 1", "cycles"),
+            line=line,
+            steps=True,
+            formats=("~g", "~s"),
+        ),
     )
 
 
@@ -121,7 +130,8 @@ def _of_trials(source: Source) -> Shown:
         weights.setdefault(network, {})[task] = weight
     totals = {name: own for name, tasks in weights.items() if (own := _totals(tasks, found))}
     if not totals or max(len({area for _, area in own}) for own in totals.values()) < 2:
-        return Lacking(title, f"{_SEARCH} Its trials have many geometries.")
+        why = "all layers of a network with trials on a common block and in several areas; "
+        return Lacking(title, f"{why}for that, {_SEARCH}")
     fronts = {name: front((area, cycles) for (_, area), cycles in own.items()) for name, own in totals.items()}
     relative = {name: [(area, cycles / edge[-1][1]) for area, cycles in edge] for name, edge in fronts.items()}
     if len(totals) > 1 and (common := _common(totals)):

@@ -59,6 +59,8 @@ def _builds(source: Source) -> Shown:
         "`anole plan` shows what would run next.",
         (),
         Table.of(("build", "stage", "why"), rows),
+        headline=f"{counted(len(rows), 'build')} of models.yaml not done: {', '.join(name for name, *_ in rows[:3])}"
+        + (" and more." if len(rows) > 3 else "."),
     )
 
 

@@ -55,7 +55,7 @@ def _shares(query: Query) -> Figure:
         by_build.setdefault(row["build"], []).append(row)
     for build, rows in by_build.items():
         for rank, row in enumerate(rows[:_TOP], 1):
-            what = f"{rank}."
+            what = f"{rank}{('st', 'nd', 'rd', *['th'] * _TOP)[rank - 1]} kernel"
             values.append({"build": build, "rank": what, "share": row["share"], "kernel": row["kernel"]})
         rest = sum(row["share"] for row in rows[_TOP:])
         if rest:
@@ -67,7 +67,7 @@ def _shares(query: Query) -> Figure:
             str(row["calls"]),
             milliseconds(row["latency_s"]),
             percent(row["share"]),
-            significant(row["flop"] * row["calls"] / row["latency_s"] / 1e9),
+            significant(row["flop"] * row["calls"] / row["latency_s"] / 1e9 if row["flop"] else None),
             percent(_reached(row)),
         )
         for build, rows in by_build.items()
@@ -80,12 +80,14 @@ def _shares(query: Query) -> Figure:
         "share of one run; ms of all calls of a kernel in one run, lower is better; GFLOP/s and share of the roofline, "
         "higher is better (above 100 % where the data come from a cache).",
         f"{counted(len(query.rows), 'kernel')} of {counted(len(by_build), 'build')}; the table has the {_TOP} slowest "
-        f"of each. The largest share is {percent(first['share'])}: {first['kernel']} of {slowest}.",
+        "of each.",
         "each kernel within the whole network, instrumented runs in turns with plain ones; the median of the fastest "
         "tenth. Shares may add up to a little more or less than 100 %.",
         (query,),
         Table.of(("build", "kernel", "calls", "ms", "share", "GFLOP/s", "of the roofline"), table),
         stacked_bars(values, "build", "share", "rank", "share of one run, kernels by rank"),
+        headline=f"The kernel with the largest share of a network's time has {percent(first['share'])} of it: "
+        f"{first['kernel']} of {slowest}.",
     )
 
 

@@ -16,8 +16,8 @@ def significant(value: float | None, digits: int = 3) -> str:
         return "0"
     if not 1e-4 <= abs(value) < 1e7:
         return f"{value:.{digits - 1}e}"
-    text = f"{value:.{digits}g}"
-    return f"{float(text):,.0f}" if "e" in text or abs(value) >= 10**digits else text
+    text = f"{value:#.{digits}g}".rstrip(".")
+    return f"{float(text):,.0f}" if "e" in text else text
 
 
 def milliseconds(seconds: float | None) -> str:
@@ -46,5 +46,6 @@ def megabytes(size_bytes: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Returns a number and a noun, which has an s unless the number is 1."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    """Returns a number and a noun in the plural, unless the number is 1."""
+    ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{count:,} {noun}{ending}"

@@ -29,7 +29,7 @@
     const width = place.clientWidth;
     const own = structuredClone(config);
     own.axisY = { labelLimit: Math.max(110, Math.min(320, width * 0.32)), titleAnchor: "middle" };
-    own.legend.columns = Math.max(1, Math.floor(width / 190));
+    own.legend.columns = Math.max(1, Math.floor(width / (Math.min(spec.usermeta.longest, 36) * 7 + 34)));
     spec.width = "container";
     spec.autosize = { type: "fit-x", contains: "padding" };
     spec.config = own;

@@ -21,6 +21,9 @@ _GLOBALS = "window.vegaEmbed = vegaEmbed;"
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
 """The browser refuses everything that is not in the page. Vega compiles expressions, hence `unsafe-eval`."""
 
+_LONG = 40
+"""Characters from which the texts of a column may be broken into lines."""
+
 _NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]\d+)?(\s?[±x%(].*)?$")
 
 
@@ -72,6 +75,7 @@ def render(page: Page) -> str:
             f"<h1>{escape(page.title)}</h1>",
             f'<p class="faint">{escape(page.facts)}</p>',
             f'<div class="tiles">{tiles}</div>',
+            _summary(page.sections),
             _contents([section for section, _ in page.sections]),
             main,
             "</main>",
@@ -104,7 +108,7 @@ class _Body:
 
     def _shown(self, shown: Shown) -> str:
         if isinstance(shown, Lacking):
-            return f'<p class="lacking"><b>{escape(shown.title)}:</b> {escape(shown.remedy)}</p>'
+            return f'<p class="lacking"><b>{escape(shown.title)}:</b> {_prose(shown.remedy)}</p>'
         parts = [f"<figure><h4>{escape(shown.title)}</h4>", _caption(shown)]
         if shown.chart is not None:
             name = f"spec-{len(self.charts)}"
@@ -121,6 +125,16 @@ class _Body:
         return "\n".join([*parts, "</figure>"])
 
 
+def _summary(sections: Sequence[tuple[Section, Sequence[Shown]]]) -> str:
+    items = (
+        f'<li>{_prose(each.headline)} <a href="#{escape(section.key)}">More</a></li>'
+        for section, shown in sections
+        for each in shown
+        if isinstance(each, Figure) and each.headline
+    )
+    return f'<ul class="summary">{"".join(items)}</ul>'
+
+
 def _contents(sections: Sequence[Section]) -> str:
     parts = ['<nav aria-label="Contents">']
     for reader, title in READERS.items():
@@ -132,14 +146,13 @@ def _contents(sections: Sequence[Section]) -> str:
 
 def _caption(figure: Figure) -> str:
     facts = {"Units": figure.units, "n": figure.n, "Measured": figure.method}
-    text = " ".join(f"<b>{name}:</b> {escape(fact)}" for name, fact in facts.items() if fact)
+    text = " ".join(f"<b>{name}:</b> {_prose(fact)}" for name, fact in facts.items() if fact)
     return f"<figcaption>{text}</figcaption>"
 
 
 def _table(table: Table) -> str:
     shown = table.rows[:MOST_ROWS]
-    numeric = [all(_NUMBER.match(row[column]) for row in shown) for column in range(len(table.columns))]
-    marks = [' class="number"' if number else "" for number in numeric]
+    marks = [_mark([row[column] for row in shown]) for column in range(len(table.columns))]
     head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))
     rows = (
         "<tr>" + "".join(f"<td{mark}>{escape(cell)}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>"
@@ -152,10 +165,22 @@ def _table(table: Table) -> str:
     )
 
 
+def _mark(cells: Sequence[str]) -> str:
+    """Returns how a column is set: numbers on the right, and long texts in several lines."""
+    if all(map(_NUMBER.match, cells)):
+        return ' class="number"'
+    return ' class="long"' if max(map(len, cells)) > _LONG else ""
+
+
 def _download(download: Download) -> str:
     name = escape(download.name)
     link = f'<a download="{name}" href="data:application/json;charset=utf-8,{quote(download.text)}">Save {name}</a>'
     return f'<details><summary>{name}</summary><p>{link}</p><pre class="file">{escape(download.text)}</pre></details>'
+
+
+def _prose(text: str) -> str:
+    """Returns a sentence, with commands between backticks set as such."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _in_script(text: str) -> str:

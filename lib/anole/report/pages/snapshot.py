@@ -19,13 +19,29 @@ _PATTERN = re.compile(rf'<script type="application/json" id="{ELEMENT}">(.*?)</s
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A build beside a reference.
+
+    Attributes:
+        speedup: the reference's latency over the build's.
+        low, high: the quartiles of the rounds' speedups; None if they are not recorded.
+    """
+
+    reference: str
+    speedup: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
 class BuildFigures:
     """What a report said of a build.
 
     Attributes:
         name: its name.
         created_at: when it was compiled.
-        latency_s, latency_std_s: of one run beside the first reference; None if it was not evaluated.
+        latency_s, latency_std_s: of one run; None if it was not evaluated. Of a simulator, the deviation is 0.
+        references: in the order of their names.
     """
 
     name: str
@@ -34,6 +50,7 @@ class BuildFigures:
     latency_std_s: float | None
     size_bytes: int | None
     coverage_flop_share: float
+    references: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,10 +87,23 @@ order by build.name
 """
 
 
+BESIDE = """
+select build.name as build, evaluation.reference, evaluation.speedup, evaluation.speedup_low, evaluation.speedup_high
+from evaluation
+join build on build.name = evaluation.build
+where evaluation.created_at >= build.created_at
+order by build.name, evaluation.reference
+"""
+
+
 def snapshot_of(database: Database) -> Snapshot:
     """Returns the figures of today."""
     ((trials,),) = database.query("select count(*) from trial").rows
-    return Snapshot(utc_now(), tuple(BuildFigures(*row) for row in database.query(SQL).rows), trials)
+    beside: dict[str, list[Beside]] = {}
+    for build, *figures in database.query(BESIDE).rows:
+        beside.setdefault(build, []).append(Beside(*figures))
+    builds = (BuildFigures(*row, references=tuple(beside.get(row[0], ()))) for row in database.query(SQL).rows)
+    return Snapshot(utc_now(), tuple(builds), trials)
 
 
 def read_snapshot(page: Path) -> Snapshot | None:

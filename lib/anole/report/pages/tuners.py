@@ -66,6 +66,8 @@ def make(source: Source) -> list[Shown]:
             high="high",
             reference=1.0,
         ),
+        headline=f"{sum('better' in each['verdict'] for each in found)} of {counted(len(found), 'pair')} of presets "
+        "can be told apart.",
     )
     return [figure]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import geometric_mean
+from typing import Any
+
 from anole.report.pages.charts import rows_of_points
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, milliseconds
+from anole.report.pages.numbers import counted, milliseconds, times
 
 _SQL = """
 select
@@ -71,5 +74,18 @@ def make(source: Source) -> list[Shown]:
             (query,),
             Table.of(("build", "busy", "engine", "p50", "p95", "p99", "runs"), rows),
             chart,
+            headline=_beside_most(found),
         )
     ]
+
+
+def _beside_most(rows: list[dict[str, Any]]) -> str:
+    """Returns how fast the builds are beside the most neighbours, each reference's median divided by a build's."""
+    most = max(row["neighbours"] for row in rows)
+    own = {row["build"]: row["p50_s"] for row in rows if row["neighbours"] == most and row["engine"] == "build"}
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        if row["neighbours"] == most and row["engine"] != "build" and row["build"] in own:
+            ratios.setdefault(row["engine"], []).append(row["p50_s"] / own[row["build"]])
+    means = (f"{times(geometric_mean(found))} over {engine} (n = {len(found)})" for engine, found in ratios.items())
+    return f"Beside {counted(most, 'busy process')}, the speedup is {', '.join(means)}, by p50."
