@@ -48,7 +48,7 @@ select
     evaluation.output_variation,
     evaluation.rounds,
     evaluation.threads,
-    evaluation.host ->> '$.cpu' as cpu
+    evaluation.host ->> '$.processor' as processor
 from evaluation
 join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at
@@ -74,7 +74,9 @@ def make(source: Source) -> list[Shown]:
 
 def _measured(rows: list[dict[str, Any]]) -> str:
     rounds = sorted({row["rounds"] for row in rows if row["rounds"]})
-    machines = sorted({f"{row['cpu'] or 'an unnamed machine'}, {counted(row['threads'], 'thread')}" for row in rows})
+    machines = sorted(
+        {f"{row['processor'] or 'an unnamed machine'}, {counted(row['threads'], 'thread')}" for row in rows}
+    )
     turns = f"{rounds[0]} to {rounds[-1]} rounds" if len(rounds) > 1 else f"{rounds[0]} rounds" if rounds else "rounds"
     return (
         f"build and references took turns ({turns}) on the same inputs and threads: {'; '.join(machines)}. "
@@ -130,8 +132,8 @@ def _latencies(beside: Query) -> Figure:
     ]
     return Figure(
         "Latency and accuracy",
-        "ms of one run (median ± one standard deviation of all runs), lower is better; the error is relative to the norm "
-        "of the reference's outputs, or a signal-to-noise ratio in dB where the build computes with whole numbers.",
+        "ms of one run (median ± one standard deviation of all runs), lower is better; error relative to the norm of "
+        "the reference's outputs, or a signal-to-noise ratio in dB where the build computes with whole numbers.",
         f"{counted(len(rows), 'comparison')}.",
         "as above. An error says nothing where the outputs hardly depend on the input, which is then told.",
         (beside,),

@@ -38,7 +38,7 @@ def rows_of_points(
     axis: dict[str, Any] = {
         "type": "quantitative",
         "title": title,
-        "scale": _scale(values, (x, low, high), zero=reference is None),
+        "scale": _scale(values, (x, low, high), is_ratio=reference is not None),
         "axis": {"tickCount": 6, "labelOverlap": True, "format": "~g"},
     }
     tooltip = [{"field": name, "type": _kind(values, name)} for name in values[0]]
@@ -199,9 +199,13 @@ def _kind(values: Values, name: str) -> str:
     return "nominal" if any(isinstance(each[name], str) for each in values) else "quantitative"
 
 
-def _scale(values: Values, fields: Sequence[str], zero: bool) -> dict[str, Any]:
-    """Returns a logarithmic scale where the values differ by more than a factor of 20 and are all above zero."""
-    found = [each[name] for each in values for name in fields if each[name] is not None]
-    if min(found) > 0 and max(found) > 20 * min(found):
+def _scale(values: Values, fields: Sequence[str], is_ratio: bool) -> dict[str, Any]:
+    """Returns a logarithmic scale where the values are far apart and all above zero."""
+    found = [each[name] for each in values for name in fields]
+    if min(found) > 0 and max(found) > (_FAR_RATIOS if is_ratio else _FAR) * min(found):
         return {"type": "log", "nice": False, "padding": 10}
-    return {"zero": zero}
+    return {"zero": not is_ratio}
+
+
+_FAR, _FAR_RATIOS = 20, 4
+"""The factors between values from which an axis is logarithmic: for quantities, and for ratios."""

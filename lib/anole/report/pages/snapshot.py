@@ -74,7 +74,7 @@ class Snapshot:
 
 SQL = """
 select
-    build.name as build,
+    build.name,
     build.created_at,
     min(evaluation.latency_s) as latency_s,
     evaluation.latency_std_s,
@@ -102,7 +102,9 @@ def snapshot_of(database: Database) -> Snapshot:
     beside: dict[str, list[Beside]] = {}
     for build, *figures in database.query(BESIDE).rows:
         beside.setdefault(build, []).append(Beside(*figures))
-    builds = (BuildFigures(*row, references=tuple(beside.get(row[0], ()))) for row in database.query(SQL).rows)
+    builds = (
+        BuildFigures(**row, references=tuple(beside.get(row["name"], ()))) for row in database.query(SQL).records()
+    )
     return Snapshot(utc_now(), tuple(builds), trials)
 
 
