@@ -266,6 +266,12 @@ def test_the_units_of_a_built_accelerator_are_as_busy_as_its_report_says(npu_pro
     assert '"LOG_BLOCK_IN": 4' in geometry.downloads[0].text
 
 
+def test_an_accelerator_that_is_not_searched_has_no_front(npu_project: Path) -> None:
+    with source_of(npu_project) as source:
+        for title in ("Geometries", "Front"):
+            assert "`hardware: search`" in lacking(source, "fronts", title)
+
+
 def test_a_missing_table_is_told_with_its_remedy(recorded: Path, tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.merge()

@@ -26,6 +26,7 @@ select
     candidate.value ->> '$.latency_s' as latency_s,
     build.manifest ->> '$.accelerator.frequency_mhz' as frequency_mhz
 from build, json_each(build.manifest, '$.accelerator.candidates') as candidate
+where candidate.type = 'object'
 order by build.name, area, latency_s
 """
 

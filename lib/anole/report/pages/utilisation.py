@@ -26,6 +26,7 @@ select
     step.value ->> '$.cycles' as cycles,
     build.manifest -> '$.accelerator.geometry' as geometry
 from build, json_each(build.manifest, '$.accelerator.steps') as step
+where step.type = 'object'
 order by build.name, step.key
 """
 
@@ -62,7 +63,7 @@ def make(source: Source) -> list[Shown]:
     values = []
     for build in {row["build"]: None for row in known}:
         shares = _shares([row["used"] for row in known if row["build"] == build])
-        values += [{"build": build, "share": share, "unit": unit} for unit, share in shares.items()]
+        values += [{"build": build, "share": share, "unit": unit, "from": 0.0} for unit, share in shares.items()]
     return [
         Figure(
             title,
@@ -74,7 +75,7 @@ def make(source: Source) -> list[Shown]:
             Table.of(("build", "layer", "cycles", "instructions", *_UNITS), table),
             rows_of_points(
                 *(values, "build", "share", "unit", "share of the cycles in which a unit works"),
-                low="share",
+                low="from",
                 high="share",
             )
             if values
