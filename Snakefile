@@ -11,6 +11,8 @@ min_version("9.19")
 
 
 include: "rules/common.smk"
+include: "rules/resources.smk"
+include: "rules/describe.smk"
 include: "rules/extract.smk"
 include: "rules/tune.smk"
 include: "rules/refine.smk"

@@ -9,8 +9,10 @@ rule compile:
         "logs/compile/{build}.log",
     conda:
         "../environment.yml"
+    resources:
+        mem_mb=memory_mb(4000),
     params:
         order=build_order,
     shell:
-        "python -m anole compile {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
+        "python -m anole compile {wildcards.build} --order {params.order} --manifest {input.manifest} "
         "--output {output} {input.receipts} 2> {log}"

@@ -11,11 +11,14 @@ rule refine:
         "../environment.yml"
     threads: cores
     resources:
+        **NODE,
         device=device,
         gpu=gpu,
+        mem_mb=memory_mb(4000),
     params:
         order=build_order,
         candidates=candidates,
+        required=required,
     shell:
-        "python -m anole refine {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
-        "--candidates {params.candidates} --output {output} {input.receipts} 2> {log}"
+        "python -m anole refine {wildcards.build} --order {params.order} --manifest {input.manifest} "
+        "--candidates {params.candidates} {params.required} --output {output} {input.receipts} 2> {log}"
