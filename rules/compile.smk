@@ -10,7 +10,8 @@ rule compile:
     conda:
         "../environment.yml"
     params:
+        anole=launcher,
         order=build_order,
     shell:
-        "python -m anole compile {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
+        "{params.anole} compile {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
         "--output {output} {input.receipts} 2> {log}"

@@ -11,5 +11,7 @@ rule evaluate:
     resources:
         device=device,
         gpu=gpu,
+    params:
+        anole=launcher,
     shell:
-        "python -m anole evaluate {input} --output {output} 2> {log}"
+        "{params.anole} evaluate {input} --output {output} 2> {log}"

@@ -10,9 +10,10 @@ checkpoint extract:
     conda:
         "../environment.yml"
     params:
+        anole=launcher,
         entry=model_entry,
         description=target_description,
         versions=versions,
     shell:
-        "python -m anole extract {wildcards.model} --target {wildcards.target} --entry {params.entry:q} "
+        "{params.anole} extract {wildcards.model} --target {wildcards.target} --entry {params.entry:q} "
         "--target-description {params.description:q} --tasks work/tasks --manifest {output} 2> {log}"

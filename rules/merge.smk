@@ -15,7 +15,8 @@ rule merge:
     conda:
         "../environment.yml"
     params:
+        anole=launcher,
         builds=list(pipeline.spec.builds),
     shell:
-        "python -m anole merge {params.builds} --shards db/shards --database db/tuning.sqlite "
+        "{params.anole} merge {params.builds} --shards db/shards --database db/tuning.sqlite "
         "--stamp {output} 2> {log}"

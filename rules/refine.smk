@@ -14,8 +14,9 @@ rule refine:
         device=device,
         gpu=gpu,
     params:
+        anole=launcher,
         order=build_order,
         candidates=candidates,
     shell:
-        "python -m anole refine {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
+        "{params.anole} refine {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
         "--candidates {params.candidates} --output {output} {input.receipts} 2> {log}"

@@ -12,11 +12,12 @@ rule tune:
         device=device,
         gpu=gpu,
     params:
+        anole=launcher,
         measure=measure,
         tuner=tuner_settings,
         seed=tuner_seed,
     shell:
-        "python -m anole tune {input} --tuner {params.tuner:q} --seed {params.seed} --trials {wildcards.trials} "
+        "{params.anole} tune {input} --tuner {params.tuner:q} --seed {params.seed} --trials {wildcards.trials} "
         "--shards db/shards --receipt {output} --measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"
 
 
@@ -34,10 +35,11 @@ rule tune_together:
         device=device,
         gpu=gpu,
     params:
+        anole=launcher,
         measure=measure,
         tuner=shared_tuner_settings,
         seed=shared_tuner_seed,
     shell:
-        "python -m anole tune-together {input.manifest} --tuner {params.tuner:q} --seed {params.seed} "
+        "{params.anole} tune-together {input.manifest} --tuner {params.tuner:q} --seed {params.seed} "
         "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} "
         "--measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"
