@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,3 +95,14 @@ def test_what_a_module_cannot_have_is_told(used: Any, tmp_path: Path, more: str,
     outcome = project.snakemake(*write_outer(project, text), "--dry-run")
     assert outcome.code == 2
     assert f"anole: {message}" in outcome.output
+
+
+def test_the_workflow_that_the_docs_show_is_in_good_condition(used: Any, tmp_path: Path) -> None:
+    project = used[0].copy(tmp_path)
+    project.packages = ROOT / "lib"
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL)
+    outer = write_outer(project, shown.replace("resnet18-cpu-anole", "chain-cpu-random"))
+    outcome = project.snakemake(*outer, "--dry-run")
+    assert outcome.code == 0, outcome.output
+    assert re.findall(r"^(?:local)?rule (\w+):$", outcome.output, re.MULTILINE)[-1] == "all"
+    assert {"anole_evaluate", "anole_merge", "report"} <= set(re.findall(r"^(\w+) +\d+$", outcome.output, re.MULTILINE))
