@@ -49,6 +49,9 @@ class Pipeline:
     absences: Mapping[str, str] = field(default_factory=dict, hash=False)
     skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
     lockfile: Lockfile = field(default_factory=lambda: Lockfile(layout.LOCKFILE))
+    _runs: dict[tuple[str, str], Run] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _builds_of_runs: dict[str, BuildSpec] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _manifests: dict[tuple[Path, int], Manifest] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def load(cls, path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Self:
@@ -130,12 +133,21 @@ class Pipeline:
         Raises:
             DocumentError: it is missing, broken or stale.
         """
-        return read_manifest(self.project / layout.manifest_path(model, target), self.origin(model, target))
+        path = self.project / layout.manifest_path(model, target)
+        known = (path, path.stat().st_mtime_ns if path.exists() else 0)
+        if known not in self._manifests:
+            self._manifests[known] = read_manifest(path, self.origin(model, target))
+        return self._manifests[known]
 
     def run(self, build: BuildSpec, task_key: str) -> Run:
         """Returns the run that tunes a task for a build."""
-        tuner = self.tuners[build.name]
-        return Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
+        known = (build.name, task_key)
+        if known not in self._runs:
+            tuner = self.tuners[build.name]
+            run = Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
+            self._runs[known] = run
+            self._builds_of_runs.setdefault(run.key, build)
+        return self._runs[known]
 
     def receipts(self, build: BuildSpec) -> list[Path]:
         """Returns the paths of the receipts that a build needs: one for each task, or one for all that share a budget.
@@ -227,10 +239,10 @@ class Pipeline:
         Raises:
             KeyError: no build needs it.
         """
-        for build in self.spec.builds.values():
-            if self.run(build, task_key).key == run_key:
-                return build
-        raise KeyError(run_key)
+        if run_key not in self._builds_of_runs:
+            for build in self.spec.builds.values():
+                self.run(build, task_key)
+        return self._builds_of_runs[run_key]
 
     def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
         """Returns the tuner settings and the seed of a run that some build needs.

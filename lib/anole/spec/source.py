@@ -88,13 +88,7 @@ def module_names(file: Path) -> frozenset[str] | None:
     Raises:
         SyntaxError: the file is not Python.
     """
-    tree = _tree(file)
-    try:
-        names = set(_bound(tree.body))
-    except RecursionError as error:
-        raise SyntaxError("it is nested too deeply") from error
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
+    return _names(_tree(file))
 
 
 def model_files(source: str, project: Path) -> list[Path]:
@@ -171,9 +165,27 @@ def _tree(file: Path) -> ast.Module:
         SyntaxError: the file is not Python, or cannot be read.
     """
     try:
-        return ast.parse(file.read_bytes(), str(file))
+        state = file.stat()
+        return _parsed(file, state.st_mtime_ns, state.st_size)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(f"it cannot be read: {cause(error)}") from error
+
+
+# Many models may come from one module: it is read once, and again when its time or size has changed.
+@lru_cache(maxsize=256)
+def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
+    return ast.parse(file.read_bytes(), str(file))
+
+
+@lru_cache(maxsize=256)
+def _names(tree: ast.Module) -> frozenset[str] | None:
+    """Returns the names that a module defines, or None if its text does not tell."""
+    try:
+        names = set(_bound(tree.body))
+    except RecursionError as error:
+        raise SyntaxError("it is nested too deeply") from error
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
 
 
 def _module_in(folder: Path, name: str) -> Path | None:
@@ -191,7 +203,13 @@ def _installed(name: str) -> Path | None:
     return Path(found.origin) if found and found.has_location and found.origin else None
 
 
-def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+@lru_cache(maxsize=256)
+def _imported(tree: ast.Module, package: str) -> tuple[str, ...]:
+    """Returns the names of all modules that a module of a package may import."""
+    return tuple(_imports(tree, package))
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
