@@ -1,16 +1,16 @@
 """Shared by all rules: the checked models.yaml, and functions that turn wildcards into files and settings."""
 
 import fcntl
-import os
 import sys
 from functools import cache
 from pathlib import Path
-from shlex import quote
 
+# In a checkout the library lies beside the rules; in an installed package the rules lie within the library.
 _HOME = Path(str(workflow.current_basedir)).parent
+_LIBRARY = _HOME / "lib" if (_HOME / "lib").is_dir() else _HOME.parents[1]
 
-if str(_HOME / "lib") not in sys.path:
-    sys.path.insert(0, str(_HOME / "lib"))
+if str(_LIBRARY) not in sys.path:
+    sys.path.insert(0, str(_LIBRARY))
 
 from anole.documents import layout
 from anole.documents.document import argument_of
@@ -18,6 +18,7 @@ from anole.errors import AnoleError
 from anole.files import write_atomically
 from anole.keys import canonical_json, content_key
 from anole.extract.stage import extract_versions
+from anole.host import launcher as host
 from anole.project.hardware import asked_of, is_detected_on_nodes
 from anole.project.pipeline import Pipeline
 
@@ -27,6 +28,15 @@ def give_up(error):
     print(f"anole: {error}", file=sys.stderr)
     raise SystemExit(2)
 
+
+if (
+    workflow.modifier.path_modifier.prefix
+    or workflow.modifier.path_modifier.modifies_prefixes
+):
+    give_up(
+        "the module statement has a prefix, but Anole's files lie beside models.yaml; "
+        "use it without one, or in a workflow of its own with a working directory of its own"
+    )
 
 SPEC = Path(config.get("spec", "models.yaml"))
 if SPEC.parent.resolve() != Path.cwd():
@@ -49,26 +59,6 @@ pipeline = load_pipeline()
 
 for build, reason in pipeline.skipped.items():
     print(f"anole: skips the build {build}: {reason}", file=sys.stderr)
-
-
-# Jobs use this workflow's library and the interpreter that runs Snakemake, in any working directory. Packages that
-# factories import, or that add kinds of targets, may lie on the caller's own PYTHONPATH. Snakemake has changed to the
-# project's folder, so a relative entry is looked for where the caller was.
-_CALLERS = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-_PACKAGES = os.pathsep.join(
-    [
-        str(_HOME / "lib"),
-        *(
-            os.path.join(os.environ.get("PWD", os.getcwd()), entry)
-            for entry in _CALLERS
-        ),
-    ]
-)
-os.environ.update(PYTHONPATH=_PACKAGES)
-shell.prefix(
-    f'set -euo pipefail; export PATH={quote(str(Path(sys.executable).parent))}:"$PATH" '
-    f"PYTHONPATH={quote(_PACKAGES)}; "
-)
 
 
 wildcard_constraints:
@@ -96,6 +86,11 @@ def hold_project():
 onstart:
     hold_project()
     pipeline.keep_targets()
+
+
+def launcher(wildcards, threads):
+    """Starts Anole. Asks for the threads, as Snakemake then takes no other interpreter or folder for a new parameter."""
+    return host.launcher()
 
 
 def build_of(wildcards):

@@ -12,7 +12,8 @@ rule compile:
     resources:
         mem_mb=memory_mb(4000),
     params:
+        anole=launcher,
         order=build_order,
     shell:
-        "python -m anole compile {wildcards.build} --order {params.order} --manifest {input.manifest} "
+        "{params.anole} compile {wildcards.build} --order {params.order} --manifest {input.manifest} "
         "--output {output} {input.receipts} 2> {log}"

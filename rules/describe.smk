@@ -12,6 +12,7 @@ checkpoint describe:
         **NODE,
         mem_mb=memory_mb(1000),
     params:
+        anole=launcher,
         asked=asked_of_target,
     shell:
-        "python -m anole describe {wildcards.target} --asked {params.asked} --output {output} 2> {log}"
+        "{params.anole} describe {wildcards.target} --asked {params.asked} --output {output} 2> {log}"

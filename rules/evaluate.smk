@@ -14,6 +14,7 @@ rule evaluate:
         gpu=gpu,
         mem_mb=memory_mb(4000),
     params:
+        anole=launcher,
         required=required,
     shell:
-        "python -m anole evaluate {input} --output {output} {params.required} 2> {log}"
+        "{params.anole} evaluate {input} --output {output} {params.required} 2> {log}"

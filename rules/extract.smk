@@ -13,9 +13,10 @@ checkpoint extract:
     resources:
         mem_mb=memory_mb(3000),
     params:
+        anole=launcher,
         entry=model_entry,
         description=target_description,
         versions=versions,
     shell:
-        "python -m anole extract {wildcards.model} --target {wildcards.target} --entry {params.entry} "
+        "{params.anole} extract {wildcards.model} --target {wildcards.target} --entry {params.entry} "
         "--target-description {params.description} --tasks work/tasks --manifest {output} 2> {log}"

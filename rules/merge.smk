@@ -17,7 +17,8 @@ rule merge:
     resources:
         mem_mb=memory_mb(2000),
     params:
+        anole=launcher,
         builds=list(pipeline.spec.builds),
     shell:
-        "python -m anole merge {params.builds} --shards db/shards --database db/tuning.sqlite "
+        "{params.anole} merge {params.builds} --shards db/shards --database db/tuning.sqlite "
         "--stamp {output} 2> {log}"

@@ -16,9 +16,10 @@ rule refine:
         gpu=gpu,
         mem_mb=memory_mb(4000),
     params:
+        anole=launcher,
         order=build_order,
         candidates=candidates,
         required=required,
     shell:
-        "python -m anole refine {wildcards.build} --order {params.order} --manifest {input.manifest} "
+        "{params.anole} refine {wildcards.build} --order {params.order} --manifest {input.manifest} "
         "--candidates {params.candidates} {params.required} --output {output} {input.receipts} 2> {log}"

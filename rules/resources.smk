@@ -1,10 +1,10 @@
 """The resources of jobs: what measures has its device for itself, and a cluster knows where a job can run."""
 
-from anole.project.needs import n_gpus, needs_of, node_resources
+from anole.project.needs import limits_of, needs_of, node_resources
 
 # Candidates must not be timed in parallel. These are defaults; a profile or the command line may raise them.
-workflow.global_resources.setdefault("device", 1)
-workflow.global_resources.setdefault("gpu", n_gpus(pipeline))
+for resource, limit in limits_of(pipeline).items():
+    workflow.global_resources.setdefault(resource, limit)
 
 
 # Every machine has its own devices: on a cluster, each submitted job counts for itself.

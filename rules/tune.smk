@@ -16,11 +16,12 @@ rule tune:
         gpu=gpu,
         mem_mb=memory_mb(4000),
     params:
+        anole=launcher,
         measure=measure,
         tuner=tuner_settings,
         seed=tuner_seed,
     shell:
-        "python -m anole tune {input} --tuner {params.tuner} --seed {params.seed} --trials {wildcards.trials} "
+        "{params.anole} tune {input} --tuner {params.tuner} --seed {params.seed} --trials {wildcards.trials} "
         "--shards db/shards --receipt {output} --measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"
 
 
@@ -42,10 +43,11 @@ rule tune_together:
         gpu=gpu,
         mem_mb=memory_mb(4000),
     params:
+        anole=launcher,
         measure=measure,
         tuner=shared_tuner_settings,
         seed=shared_tuner_seed,
     shell:
-        "python -m anole tune-together {input.manifest} --tuner {params.tuner} --seed {params.seed} "
+        "{params.anole} tune-together {input.manifest} --tuner {params.tuner} --seed {params.seed} "
         "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} "
         "--measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"

@@ -52,6 +52,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "vta",
         "import",
         "lock",
+        "init",
     }
     assert set(main.commands) == names
     accelerator = main.commands["vta"]

@@ -14,6 +14,7 @@ from anole.commands.export import export
 from anole.commands.extract import extract
 from anole.commands.group import Commands
 from anole.commands.import_records import import_
+from anole.commands.init import init
 from anole.commands.lock import lock
 from anole.commands.merge import merge
 from anole.commands.plan import plan
@@ -42,7 +43,7 @@ def main(context: click.Context) -> None:
 
 main.add_sections(
     {
-        "The project": (plan, lock),
+        "The project": (init, plan, lock),
         "Stages, which snakemake runs": (describe, extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, export),
         "Records": (import_,),

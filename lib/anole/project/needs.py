@@ -33,6 +33,16 @@ class Needs:
     measure: str
 
 
+def limits_of(pipeline: Pipeline) -> dict[str, int]:
+    """Returns how much there is of each resource of Snakemake that a project's jobs share, and of no other.
+
+    A resource that no job of Anole needs is left to the other rules of a workflow.
+    """
+    places = {pipeline.place(name) for name in pipeline.descriptions} | {Place.PROCESSOR for _ in pipeline.undescribed}
+    limits = {Place.PROCESSOR: {"device": 1}, Place.GPU: {"gpu": n_gpus(pipeline)}}
+    return {name: limit for place in places for name, limit in limits.get(place, {}).items()}
+
+
 def n_gpus(pipeline: Pipeline) -> int:
     """Returns the number of this machine's GPUs that a project's jobs share, at least one."""
     here = [name for name in pipeline.descriptions if name not in pipeline.absences]

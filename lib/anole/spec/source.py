@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.machinery import all_suffixes
@@ -13,6 +12,7 @@ from os.path import isdir, isfile
 from pathlib import Path
 
 from anole.errors import cause
+from anole.host.launcher import LIBRARY, callers_packages
 from anole.node import Node
 from anole.spec.onnx_files import external_files
 from anole.spec.protobuf import OnnxFileError
@@ -154,10 +154,8 @@ def _import_closure(module: str, project: Path) -> set[Path]:
 
 def _source_folders() -> list[Path]:
     """Returns the folders on ``PYTHONPATH`` that hold sources that may change, and not installed packages or Anole."""
-    entries = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    folders = [Path(entry).absolute() for entry in entries]
-    anole = Path(__file__).parents[2]
-    return [folder for folder in folders if folder != anole and next(folder.glob("*.dist-info"), None) is None]
+    folders = map(Path, callers_packages())
+    return [folder for folder in folders if folder != LIBRARY and next(folder.glob("*.dist-info"), None) is None]
 
 
 def _tree(file: Path) -> ast.Module:
