@@ -11,6 +11,7 @@ min_version("9.19")
 
 
 include: "rules/common.smk"
+include: "rules/resources.smk"
 
 
 localrules:
@@ -31,6 +32,7 @@ rule tuned:
         [receipts_of(build) for build in pipeline.spec.builds.values()],
 
 
+include: "rules/describe.smk"
 include: "rules/extract.smk"
 include: "rules/tune.smk"
 include: "rules/refine.smk"

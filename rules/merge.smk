@@ -14,6 +14,8 @@ rule merge:
         "logs/merge.log",
     conda:
         "../environment.yml"
+    resources:
+        mem_mb=memory_mb(2000),
     params:
         anole=launcher,
         builds=list(pipeline.spec.builds),

@@ -35,6 +35,7 @@ def run(*arguments: str) -> Result:
 
 def test_every_stage_is_a_command_with_help() -> None:
     names = {
+        "describe",
         "extract",
         "tune",
         "tune-together",

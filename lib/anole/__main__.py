@@ -7,6 +7,7 @@ import logging
 import click
 
 from anole.commands.compile import compile_
+from anole.commands.describe import describe
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
 from anole.commands.export import export
@@ -43,7 +44,7 @@ def main(context: click.Context) -> None:
 main.add_sections(
     {
         "The project": (init, plan, lock),
-        "Stages, which snakemake runs": (extract, tune, tune_together, refine, compile_, evaluate, merge),
+        "Stages, which snakemake runs": (describe, extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, export),
         "Records": (import_,),
         "Machines": (doctor, serve),
