@@ -81,8 +81,8 @@ def read_holder(path: Path) -> Holder | None:
         if not text.startswith(_BEGINNING):
             return None
         plain = json.loads(text)["anole_holder"]
-        words = [str(plain[name])[:_MOST_WORDS] for name in ("command", "work")]
-        holder = Holder(int(plain["pid"]), *words, float(plain["since"]))
+        command, work = (str(plain[name])[:_MOST_WORDS] for name in ("command", "work"))
+        holder = Holder(int(plain["pid"]), command, work, float(plain["since"]))
         str(holder)  # a time may be none that exists
         return holder
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
