@@ -13,7 +13,10 @@ rule report_page:
         "logs/report.log",
     conda:
         "../environment.yml"
+    resources:
+        mem_mb=memory_mb(1000),
     params:
+        anole=launcher,
         spec=SPEC.name,
     shell:
-        "python -m anole report --output {output} --spec {params.spec:q} > {log} 2>&1"
+        "{params.anole} report --output {output} --spec {params.spec:q} > {log} 2>&1"
