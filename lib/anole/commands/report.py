@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
-from anole.commands.shared import PATH, SPEC, enter_project
+from anole.commands.shared import SPEC, enter_project
 from anole.documents import layout
+
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(epilog="Example: anole report --output report.html")
-@click.option("--output", type=PATH, help="The page to write.  [default: report.html in the project folder]")
-@click.option("--database", type=PATH, help=f"The database to read.  [default: {layout.DATABASE}]")
+@click.option("--output", type=FILE, help="The page to write.  [default: report.html in the project folder]")
+@click.option("--database", type=FILE, help=f"The database to read.  [default: {layout.DATABASE}]")
 @SPEC
 def report(output: Path | None, database: Path | None, spec: Path) -> None:
     """Write a page about builds, searches and accelerators.

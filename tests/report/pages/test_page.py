@@ -21,7 +21,7 @@ from anole.documents import layout
 from anole.report.pages.sections import SECTIONS
 
 from ...record_project import Project
-from .conftest import HOSTILE, HOSTILE_PRESET, write_report
+from .conftest import HOSTILE, HOSTILE_PRESET, OLD, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
@@ -276,6 +276,19 @@ def test_without_a_database_nothing_is_written(tmp_path: Path, monkeypatch: pyte
     result = CliRunner().invoke(main, ["report"])
     assert result.exit_code == 2 and not list(tmp_path.iterdir())
     assert result.stderr == "anole: db/tuning.sqlite: there is no database; `anole merge` makes it\n"
+
+
+def test_a_database_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    database = str(OLD / layout.DATABASE)
+    result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(tmp_path / "report.html")])
+    assert result.exit_code == 2 and not list(tmp_path.iterdir())
+    assert result.stderr.count("\n") == 1 and "`anole merge` brings an older database up to date" in result.stderr
+
+
+def test_a_folder_is_no_page(recorded: Path, tmp_path: Path) -> None:
+    database = str(recorded / layout.DATABASE)
+    result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(tmp_path)])
+    assert result.exit_code == 2 and "is a directory" in result.stderr
 
 
 def test_another_file_is_not_taken_for_a_report(recorded: Path, tmp_path: Path) -> None:

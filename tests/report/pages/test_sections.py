@@ -77,6 +77,20 @@ def test_speedups_and_latencies_are_those_of_the_evaluations(recorded: Path) -> 
     assert (point["low"], point["high"]) == pytest.approx((0.98 * 0.0244 / 0.017, 1.03 * 0.0244 / 0.017))
 
 
+def test_of_many_builds_the_picture_has_those_with_the_least_speedup(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for number in range(45):
+        project.extract(f"net{number:02}", [(project.CONV, 1)])
+        project.compile(f"net{number:02}", [(project.CONV, 1, None)])
+        project.evaluate(f"net{number:02}-cpu", latency_s=0.01 + 0.001 * number)
+    project.merge()
+    with source_of(tmp_path) as source:
+        found = figure(source, "builds", "Speedup")
+    assert found.chart is not None and found.n == "45 builds, 90 comparisons. The picture has 40 of 45."
+    assert {value["build"] for value in found.chart["data"]["values"]} == {f"net{n:02}-cpu" for n in range(5, 45)}
+    assert found.headline.startswith("Of 45 evaluated builds, 37 slower than a reference: net44-cpu (0.31x beside ")
+
+
 def test_a_build_has_its_size_its_start_and_its_share(recorded: Path) -> None:
     with source_of(recorded) as source:
         table = figure(source, "builds", "Size").table

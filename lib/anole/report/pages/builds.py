@@ -6,13 +6,14 @@ from typing import Any
 
 from anole.report.pages.charts import rows_of_points
 from anole.report.pages.database import Query
-from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
+from anole.report.pages.figure import MOST_NAMES, Figure, Lacking, Shown, Source, Table
 from anole.report.pages.numbers import (
     NONE,
     counted,
     megabytes,
     milliseconds,
     percent,
+    shown_of,
     times,
     with_spread,
 )
@@ -91,13 +92,20 @@ def _speedups(beside: Query) -> Figure:
         low, high = row["speedup_low"] or row["speedup"], row["speedup_high"] or row["speedup"]
         values.append({**own, "low": low, "high": high})
     older = any(row["speedup_low"] is None for row in beside.records())
+    # Where there are many builds, those with the least speedup are the ones to look at.
+    least = list(dict.fromkeys(value["build"] for value in sorted(values, key=lambda value: value["speedup"])))
+    shown = least[:MOST_NAMES]
     chart = rows_of_points(
-        values, "build", "speedup", "reference", "speedup over the reference", low="low", high="high", reference=1.0
+        [value for value in values if value["build"] in shown],
+        *("build", "speedup", "reference", "speedup over the reference"),
+        low="low",
+        high="high",
+        reference=1.0,
     )
     return Figure(
         "Speedup over each reference",
         "times; above 1, the build is faster.",
-        f"{counted(len({row[0] for row in beside.rows}), 'build')}, {counted(len(beside.rows), 'comparison')}.",
+        f"{counted(len(least), 'build')}, {counted(len(beside.rows), 'comparison')}.{shown_of(len(shown), len(least))}",
         f"{_measured(beside.records())} The point is the median of the rounds' ratios, and the bar has the middle half "
         "of them" + ("; evaluations of older versions have none." if older else "."),
         (beside,),

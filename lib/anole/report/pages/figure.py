@@ -17,6 +17,9 @@ Chart = Mapping[str, Any]
 MOST_ROWS = 60
 """The most rows of a table that the page shows."""
 
+MOST_NAMES = 40
+"""The most names that a picture with a row for each shows."""
+
 
 @dataclass(frozen=True)
 class Table:

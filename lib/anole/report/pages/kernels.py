@@ -6,8 +6,8 @@ from typing import Any
 
 from anole.report.pages.charts import scatter, stacked_bars
 from anole.report.pages.database import Query
-from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, milliseconds, percent, significant
+from anole.report.pages.figure import MOST_NAMES, Figure, Lacking, Shown, Source, Table
+from anole.report.pages.numbers import counted, milliseconds, percent, shown_of, significant
 
 _SQL = """
 select
@@ -32,6 +32,9 @@ order by kernel_latency.build, kernel_latency.latency_s desc
 _TOP = 6
 """Of so many kernels of each build, the bars tell apart the shares."""
 
+_MOST_POINTS = 400
+"""So many kernels the roofline shows at most: those with the largest shares."""
+
 _LEAST_SHARE = 0.01
 """The roofline shows kernels with at least this share of a network's time."""
 
@@ -53,7 +56,8 @@ def _shares(query: Query) -> Figure:
     by_build: dict[str, list[dict[str, Any]]] = {}
     for row in query.records():
         by_build.setdefault(row["build"], []).append(row)
-    for build, rows in by_build.items():
+    shown = sorted(by_build, key=lambda build: -float(by_build[build][0]["share"]))[:MOST_NAMES]
+    for build, rows in ((build, by_build[build]) for build in sorted(shown)):
         for rank, row in enumerate(rows[:_TOP], 1):
             what = f"{rank}{('st', 'nd', 'rd', *['th'] * _TOP)[rank - 1]} kernel"
             values.append({"build": build, "rank": what, "share": row["share"], "kernel": row["kernel"]})
@@ -80,7 +84,7 @@ def _shares(query: Query) -> Figure:
         "share of one run; ms of all calls of a kernel in one run, lower is better; GFLOP/s and share of the roofline, "
         "higher is better (above 100 % where the data come from a cache).",
         f"{counted(len(query.rows), 'kernel')} of {counted(len(by_build), 'build')}; the table has the {_TOP} slowest "
-        "of each.",
+        f"of each.{shown_of(len(shown), len(by_build))}",
         "each kernel within the whole network, instrumented runs in turns with plain ones; the median of the fastest "
         "tenth. Shares may add up to a little more or less than 100 %.",
         (query,),
@@ -114,6 +118,8 @@ def _roofline(query: Query) -> list[Shown]:
     ]
     if not points:
         return [Lacking("Roofline", "no kernel that computes takes 1 % of a network's time and 20 µs.")]
+    found = len(points)
+    points = sorted(points, key=lambda point: -point["share"])[:_MOST_POINTS]
     flop_per_s, bytes_per_s = (max(row[f"peak_{name}_per_s"] for row in rows) for name in ("flop", "bytes"))
     ridge = flop_per_s / bytes_per_s
     ends = sorted({*(f(point["intensity"] for point in points) for f in (min, max)), ridge})
@@ -122,7 +128,7 @@ def _roofline(query: Query) -> list[Shown]:
         Figure(
             "Roofline",
             "GFLOP/s, higher is better, over floating-point operations for each byte of a kernel's inputs and outputs.",
-            f"{counted(len(points), 'kernel')} with at least 1 % of a network's time.",
+            f"{counted(found, 'kernel')} with at least 1 % of a network's time.{shown_of(len(points), found)}",
             f"kernels as above. The roof is the highest that was measured beside a build: {flop_per_s / 1e9:.0f} "
             f"GFLOP/s of multiply-adds from registers, and {bytes_per_s / 1e9:.1f} GB/s of copying memory.",
             (query,),

@@ -45,6 +45,11 @@ def megabytes(size_bytes: float | None) -> str:
     return significant(None if size_bytes is None else size_bytes / 1e6)
 
 
+def shown_of(shown: int, all_: int) -> str:
+    """Returns a remark on a picture that does not show all; nothing if it does."""
+    return "" if shown >= all_ else f" The picture has {shown} of {all_}."
+
+
 def counted(count: int, noun: str) -> str:
     """Returns a number and a noun in the plural, unless the number is 1."""
     ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"

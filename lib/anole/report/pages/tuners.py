@@ -7,8 +7,8 @@ from typing import Any
 
 from anole.report.pages.bootstrap import mean_interval
 from anole.report.pages.charts import rows_of_points
-from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import NONE, counted, times
+from anole.report.pages.figure import MOST_NAMES, Figure, Lacking, Shown, Source, Table
+from anole.report.pages.numbers import NONE, counted, shown_of, times
 
 _SQL = """
 with measured as (select run_key, count(*) as trials from trial group by run_key),
@@ -50,17 +50,18 @@ def make(source: Source) -> list[Shown]:
     found = [each for names, rows in pairs.items() if (each := _compare(names, rows)) is not None]
     if not found:
         return [Lacking(title, "builds of one model with several presets in models.yaml; no task has two yet.")]
+    shown = sorted(found, key=lambda each: -each["pairs"])[:MOST_NAMES]
     figure = Figure(
         title,
         "speed of the first preset's best config divided by that of the second's; above 1, the first is better.",
-        f"{counted(len(query.rows), 'pair')} of runs of one task with one seed.",
+        f"{counted(len(query.rows), 'pair')} of runs of one task with one seed.{shown_of(len(shown), len(found))}",
         "the best latency of the first trials, as many as the shorter run has. Geometric mean over tasks, each the "
         "mean of its seeds. The interval holds 95 % of 2000 bootstrap samples of the logarithms, drawn by tasks and "
         f"then by seeds; with fewer than {_FEWEST_TASKS} tasks or {_FEWEST_PAIRS} pairs there is none.",
         (query,),
         Table.of(("pair", "ratio", "95 % interval", "tasks", "pairs", "trials", "one found nothing"), map(_row, found)),
         rows_of_points(
-            [{name: each[name] for name in ("pair", "ratio", "verdict", "low", "high")} for each in found],
+            [{name: each[name] for name in ("pair", "ratio", "verdict", "low", "high")} for each in shown],
             *("pair", "ratio", "verdict", "ratio of speeds"),
             low="low",
             high="high",

@@ -6,8 +6,8 @@ from statistics import geometric_mean
 from typing import Any
 
 from anole.report.pages.charts import rows_of_points
-from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, milliseconds, times
+from anole.report.pages.figure import MOST_NAMES, Figure, Lacking, Shown, Source, Table
+from anole.report.pages.numbers import counted, milliseconds, shown_of, times
 
 _SQL = """
 select
@@ -24,9 +24,6 @@ join build on build.name = load_latency.build
 where load_latency.created_at >= build.created_at
 order by load_latency.build, load_latency.neighbours, load_latency.engine
 """
-
-_MOST_NAMES = 24
-"""The picture shows so many pairs of a build and a number of neighbours; the table has more."""
 
 
 def make(source: Source) -> list[Shown]:
@@ -46,7 +43,8 @@ def make(source: Source) -> list[Shown]:
         }
         for row in found
     ]
-    shown = set(list(dict.fromkeys(str(value["place"]) for value in values))[:_MOST_NAMES])
+    places = list(dict.fromkeys(str(value["place"]) for value in values))
+    shown = places[:MOST_NAMES]
     chart = rows_of_points(
         [value for value in values if value["place"] in shown],
         *("place", "p50_ms", "engine", "ms of one run: p50, and a line to p99"),
@@ -68,7 +66,7 @@ def make(source: Source) -> list[Shown]:
             "Latency beside busy processes",
             "ms of one run, lower is better.",
             f"{counted(sum(row['runs'] for row in found), 'run')}, at least {min(row['runs'] for row in found)} of "
-            "each line; of fewer than 100 runs, p99 is the slowest.",
+            f"each line; of fewer than 100 runs, p99 is the slowest.{shown_of(len(shown), len(places))}",
             "build and references took turns, each in a process of its own with nothing pinned to a core, while so "
             "many processes of the same priority kept cores busy.",
             (query,),
