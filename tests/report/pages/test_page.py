@@ -189,8 +189,13 @@ def draw(page: str, folder: Path, width: int) -> Drawn:
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [400, 1400])
-def test_a_browser_draws_every_picture(page: str, tmp_path: Path, width: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "project", "least"), [(400, "recorded", 8), (1400, "recorded", 8), (400, "npu_project", 1)]
+)
+def test_a_browser_draws_every_picture(
+    request: pytest.FixtureRequest, tmp_path: Path, width: int, project: str, least: int
+) -> None:
+    page = write_report(request.getfixturevalue(project), tmp_path / "report.html")
     drawn = draw(page, tmp_path, width)
     facts = drawn.facts
     assert drawn.console == [] and facts["failed"] == ""
@@ -199,7 +204,7 @@ def test_a_browser_draws_every_picture(page: str, tmp_path: Path, width: int) ->
     specs = [
         each for each in parse(page).all("script", type="application/json") if "spec" in str(each.attributes["id"])
     ]
-    assert len(facts["charts"]) == len(specs) >= 8
+    assert len(facts["charts"]) == len(specs) >= least
     for chart, spec in zip(facts["charts"], specs, strict=True):
         description = json.loads(spec.text)["description"]
         assert chart["marks"] > 0, description

@@ -59,13 +59,13 @@ def rows_of_points(
             {"mark": line, "data": {"values": [{"at": reference}]}, "encoding": {"x": {"field": "at", **axis}}}
         )
     height = max(len({each[y] for each in values}) * max(11 * most, _ROW), 60)
-    return {**_beginning(values, colour), "height": height, "layer": layers}
+    return {**_beginning(values, colour, y), "height": height, "layer": layers}
 
 
 def stacked_bars(values: Values, y: str, x: str, colour: str, title: str) -> Chart:
     """Returns a picture with a bar for each name that is divided by colours; the values are shares of 1."""
     return {
-        **_beginning(values, colour),
+        **_beginning(values, colour, y),
         "height": max(len({each[y] for each in values}) * _ROW, 60),
         "mark": {"type": "bar"},
         "encoding": {
@@ -185,10 +185,11 @@ def scatter(
 _NAMES = {"ticks": False, "domain": False, "grid": False}
 
 
-def _beginning(values: Values, colour: str) -> dict[str, Any]:
-    """Returns a picture's data, and how long the longest label of its legend is."""
-    longest = max(len(str(each[colour])) for each in values)
-    return {"data": {"values": list(values)}, "usermeta": {"longest": longest}}
+def _beginning(values: Values, colour: str, names: str | None = None) -> dict[str, Any]:
+    """Returns a picture's data, and how long the labels of its legend and the names of its rows are at most."""
+    longest = {"legend": colour, **({} if names is None else {"names": names})}
+    usermeta = {what: max(len(str(each[field])) for each in values) for what, field in longest.items()}
+    return {"data": {"values": list(values)}, "usermeta": usermeta}
 
 
 def _colour(field: str) -> dict[str, Any]:

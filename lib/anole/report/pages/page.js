@@ -23,26 +23,41 @@
     },
     text: { color: "currentColor" },
   };
-  let drawn = 0;
-  for (const place of document.querySelectorAll(".chart")) {
-    const spec = JSON.parse(document.getElementById(place.dataset.spec).textContent);
-    const width = place.clientWidth;
-    const own = structuredClone(config);
-    own.axisY = { labelLimit: Math.max(110, Math.min(320, width * 0.32)), titleAnchor: "middle" };
-    own.legend.columns = Math.max(1, Math.floor(width / (Math.min(spec.usermeta.longest, 36) * 7 + 34)));
-    spec.width = "container";
-    spec.autosize = { type: "fit-x", contains: "padding" };
-    spec.config = own;
-    try {
-      await vegaEmbed(place, spec, {
-        mode: "vega-lite", renderer: "svg", actions: false, tooltip: { theme: dark ? "dark" : "light" },
-      });
-      drawn += 1;
-    } catch (error) {
-      place.textContent = "This picture cannot be drawn: " + error.message;
-      console.error(error);
+  const draw = async () => {
+    let drawn = 0;
+    for (const place of document.querySelectorAll(".chart")) {
+      const spec = JSON.parse(document.getElementById(place.dataset.spec).textContent);
+      const width = place.clientWidth;
+      const own = structuredClone(config);
+      const limit = Math.max(110, Math.min(320, width * 0.32));
+      own.axisY = { labelLimit: limit, titleAnchor: "middle" };
+      // The legend begins where the axis ends, and must not be wider than what is left.
+      const { legend, names } = spec.usermeta;
+      const left = width - (names ? Math.min(limit, names * 7.5) + 12 : 70);
+      own.legend.columns = Math.max(1, Math.floor(left / (legend * 7.2 + 30)));
+      own.legend.labelLimit = Math.min(260, left - 30);
+      spec.width = width;
+      spec.autosize = { type: "fit-x", contains: "padding" };
+      spec.config = own;
+      try {
+        await vegaEmbed(place, spec, {
+          mode: "vega-lite", renderer: "svg", actions: false, tooltip: { theme: dark ? "dark" : "light" },
+        });
+        drawn += 1;
+      } catch (error) {
+        place.textContent = "This picture cannot be drawn: " + error.message;
+        console.error(error);
+      }
+      root.dataset.drawn = drawn;
     }
-    root.dataset.drawn = drawn;
-  }
-  root.dataset.done = "true";
+    root.dataset.done = "true";
+  };
+  await draw();
+  let width = innerWidth, waiting;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(draw, 200);
+  });
 })();
