@@ -69,10 +69,6 @@ class DeviceLostError(MeasureError):
     """A remote device cannot be reached, or the connection was lost during a call; it may come back."""
 
 
-class DeviceBusyError(MeasureError):
-    """A remote device is reachable, but another client is using it."""
-
-
 class StoreError(AnoleError):
     """A shard or the database cannot be read or written."""
 
