@@ -35,7 +35,11 @@ def _message(logs):
 
 def merge_what_exists():
     """Merges the results of a run that has done all it could, although not all that it was asked for."""
-    merges = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "merge"]
+    merges = [
+        job
+        for job in workflow.dag.needrun_jobs()
+        if layout.MERGED in map(Path, job.output)
+    ]
     scheduler = workflow.scheduler
     is_over = scheduler.keepgoing and not (scheduler.running or scheduler.open_jobs)
     if (
@@ -47,7 +51,7 @@ def merge_what_exists():
     for job in merges:
         try:
             shell(
-                "python -m anole merge {job.params.builds} --shards db/shards --database db/tuning.sqlite 2> {job.log}"
+                "{job.params.anole} merge {job.params.builds} --shards db/shards --database db/tuning.sqlite 2> {job.log}"
             )
         except CalledProcessError:
             yield f"anole: merge failed: {_message(job.log)}"

@@ -69,6 +69,10 @@ class DeviceLostError(MeasureError):
     """A remote device cannot be reached, or the connection was lost during a call; it may come back."""
 
 
+class ProjectError(AnoleError):
+    """The files of a new project cannot be written."""
+
+
 class StoreError(AnoleError):
     """A shard or the database cannot be read or written."""
 
