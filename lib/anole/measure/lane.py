@@ -79,6 +79,7 @@ class Lane:
         state: what it is doing.
         server: the server of the current session, or of the last one; the place before there was any.
         failure: why there was no session when one was last tried; None since there is one.
+        failed_at: the place where it was tried.
         wait_s: seconds until the next try after that.
     """
 
@@ -103,6 +104,7 @@ class Lane:
         self._waits = patience.waits()
         self.server, self.wait_s = str(self._places[0]), 0.0
         self.failure: DeviceLostError | None = None
+        self.failed_at = ""
         self._wait(0.0)
 
     @property
@@ -261,9 +263,9 @@ class Lane:
     def _lose(self, error: DeviceLostError) -> None:
         """Waits before the next try to find a server, or gives up."""
         self._end_session()
+        self.failure, self.failed_at = error, str(self._places[0])
         self._places.rotate(-1)
         wait_s = next(self._waits, None)
-        self.failure = error
         if wait_s is None:
             self._be(State.GONE, math.inf)
         else:

@@ -137,9 +137,7 @@ class Measurer:
         site, target = self._site, self._target
         if not isinstance(site, Elsewhere):
             return Bench(site, target, self._workload, self._evaluator, self._limits, judge)
-        return Servers(
-            site.remote, site.likeness, target, self._workload, self._evaluator, self._limits, self._patience, judge
-        )
+        return Servers(site, target, self._workload, self._evaluator, self._limits, self._patience, judge)
 
     def _measure_by_turns(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Alternates between building and timing, which never overlap."""

@@ -17,8 +17,8 @@ from anole.measure.builders import Built
 from anole.measure.jobs import Timed, start_running_elsewhere
 from anole.measure.judge import Judge
 from anole.measure.lane import Ended, Lane, State
-from anole.measure.likeness import Likeness
 from anole.measure.limits import Limits, Patience
+from anole.measure.site import Elsewhere
 from anole.record import Measurement, Status
 from anole.search.roles import Evaluator
 from anole.targets.base import Device
@@ -51,8 +51,7 @@ class Servers:
     server several times is assumed to crash it.
 
     Args:
-        remote: the tracker or the servers.
-        likeness: learns whether they are alike.
+        site: the tracker or the servers, and what is known of them.
         target: the target that runs the candidates.
         workload: the workload of the candidates.
         evaluator: decides how often a kernel is run.
@@ -63,8 +62,7 @@ class Servers:
 
     def __init__(
         self,
-        remote: Remote,
-        likeness: Likeness,
+        site: Elsewhere,
         target: Device,
         workload: Workload,
         evaluator: Evaluator,
@@ -72,14 +70,14 @@ class Servers:
         patience: Patience,
         judge: Judge,
     ) -> None:
-        self._remote, self._likeness, self._target, self._judge = remote, likeness, target, judge
+        self._site, self._target, self._judge = site, target, judge
         self._limits, self._patience = limits, patience
         self._start: Callable[[], Callable[..., Any]] = partial(
             start_running_elsewhere, target, workload, evaluator, target.max_relative_error, limits.session_s
         )
         self._lanes: list[Lane] = []
         self._waiting, self._running = deque[_Job](), dict[Lane, _Job]()
-        self._told, self._told_of = set[str](), set[Lane]()
+        self._told: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -91,10 +89,10 @@ class Servers:
     def held(self, n: int) -> Iterator[None]:
         """Holds as many servers as there are now, at most one for each of `n` calls."""
         self._told.clear()
-        self._told_of.clear()
+        self._site.absent.discard(str(self._site.remote))
         self._lanes = [
             Lane(places, self._start, self._target, self._limits, self._patience)
-            for places in places_of_lanes(self._remote, n)
+            for places in places_of_lanes(self._site.remote, n, self._site.absent)
         ]
         try:
             self._advance(())
@@ -175,7 +173,7 @@ class Servers:
     def compare_devices(self, candidate: Built | None) -> None:
         """Lets a candidate that worked run on all servers at hand, until it is known whether they are alike."""
         ready = {lane.server: lane for lane in self._lanes if lane.state is State.READY}
-        if candidate is None or not self._likeness.wants(frozenset(ready)):
+        if candidate is None or not self._site.likeness.wants(frozenset(ready)):
             return
         for lane in ready.values():
             self._submit(lane, _Job([candidate], _COMPARED_S))
@@ -188,7 +186,7 @@ class Servers:
                         latencies_s[ended.server] = each.timing.latency_s
             # What loses its server here is of no interest any more.
             self._waiting.clear()
-        self._likeness.add(latencies_s)
+        self._site.likeness.add(latencies_s)
 
     def _run(self, job: _Job) -> Ended:
         """Runs a job while nothing else runs, and returns how it ended."""
@@ -215,7 +213,7 @@ class Servers:
             if isinstance(ended.error, DeviceLostError):
                 done += self._again(lane, ended, others)
             else:
-                self._told_of.discard(lane)
+                self._site.absent.discard(ended.server)
                 done.append((self._running.pop(lane), ended))
         self._dispatch()
         return done
@@ -231,7 +229,7 @@ class Servers:
         what = "another server runs its candidate" if goes_on else "running the candidate again"
         logger.warning("%s: %s; %s", ended.server, ended.error, what)
         if goes_on:
-            self._told_of.add(lane)
+            self._site.absent.add(ended.server)
         self._waiting.appendleft(job)
         return []
 
@@ -244,9 +242,9 @@ class Servers:
         if all(each.state is State.GONE for each in self._lanes):
             raise MeasureError(f"{lane.failure}; gave up after {self._patience.total_s:g} s") from lane.failure
         if any(map(_has_session, others)):
-            if lane not in self._told_of:
+            if lane.failed_at not in self._site.absent:
                 logger.warning("%s; the other servers go on without it", lane.failure)
-            self._told_of.add(lane)
+            self._site.absent.add(lane.failed_at)
         elif lane.state is not State.GONE:
             told = f"{lane.failure}; trying again in {lane.wait_s:g} s"
             if told not in self._told:
@@ -274,16 +272,17 @@ class Servers:
         self._waiting.clear()
 
 
-def places_of_lanes(remote: Remote, n: int) -> list[list[Remote]]:
+def places_of_lanes(remote: Remote, n: int, absent: Container[str] = ()) -> list[list[Remote]]:
     """Returns where each lane finds its servers: as many lanes as there are servers, at least one and at most `n`.
 
     Args:
         remote: the tracker or the servers; of a tracker's, those in use count, too.
         n: number of calls.
+        absent: servers to try after all others.
     """
     n = max(1, n)
     if remote.key is None:
-        places = remote.places
+        places = sorted(remote.places, key=lambda place: str(place) in absent)
         return [places[first::n] for first in range(min(n, len(places)))]
     try:
         n_servers, _ = count_servers(remote)

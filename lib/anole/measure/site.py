@@ -121,6 +121,7 @@ class Elsewhere:
 
     Attributes:
         likeness: what is known of whether the servers are alike, over all tasks that are measured there.
+        absent: what was told to be absent, and has not come back since.
     """
 
     is_disturbed = False
@@ -128,6 +129,7 @@ class Elsewhere:
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
         self.likeness = Likeness()
+        self.absent: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
