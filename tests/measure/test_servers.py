@@ -348,6 +348,19 @@ def test_a_lane_opens_another_session_when_its_lease_is_over(tmp_path: Path) -> 
     lane.end()
 
 
+def test_no_candidate_begins_that_its_session_has_no_time_for(
+    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    limits = Limits(connect_s=START_S, run_s=2.0, lease_s=0.3)
+    began_s, n = time.monotonic(), 0
+    with measurer(at(pair[:1]), limits) as measuring:
+        for measurement in measuring.measure(configs * 1000):
+            assert measurement.status is Status.OK, measurement.error
+            n += 1
+            if n >= 8 and time.monotonic() > began_s + 2 * limits.session_s:
+                break
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
 def test_lanes_share_a_list_of_servers(n: int) -> None:
     remote = Remote("a", 1, others=(("b", 2), ("c", 3)))

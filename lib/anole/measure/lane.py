@@ -125,6 +125,11 @@ class Lane:
         """Whether it has a server, or is in the tracker's queue for one."""
         return self.state in (State.ASKING, State.OPENING, State.READY, State.RUNNING)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes a call: it has a session with enough time left."""
+        return self.state is State.READY and self.left_s > 0
+
     def submit(self, *arguments: Any) -> bool:
         """Submits a call, for which the lane must be ready; returns whether its session took it."""
         try:

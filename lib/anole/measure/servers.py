@@ -108,7 +108,7 @@ class Servers:
     @property
     def has_room(self) -> bool:
         """Whether a session waits for a candidate."""
-        return sum(lane.state is State.READY for lane in self._lanes) > len(self._waiting)
+        return sum(lane.is_ready for lane in self._lanes) > len(self._waiting)
 
     @property
     def connections(self) -> list[Any]:
@@ -172,7 +172,7 @@ class Servers:
 
     def compare_devices(self, candidate: Built | None) -> None:
         """Lets a candidate that worked run on all servers at hand, until it is known whether they are alike."""
-        ready = {lane.server: lane for lane in self._lanes if lane.state is State.READY}
+        ready = {lane.server: lane for lane in self._lanes if lane.is_ready}
         if candidate is None or not self._site.likeness.wants(frozenset(ready)):
             return
         for lane in ready.values():
@@ -253,7 +253,7 @@ class Servers:
 
     def _dispatch(self) -> None:
         for lane in self._lanes:
-            if self._waiting and lane.state is State.READY and self._submit(lane, self._waiting[0]):
+            if self._waiting and lane.is_ready and self._submit(lane, self._waiting[0]):
                 self._waiting.popleft()
 
     def _submit(self, lane: Lane, job: _Job) -> bool:
