@@ -182,15 +182,23 @@ def test_a_confirmation_stays_on_one_server(
     assert sorted(grown(pair, before)) == [0, 4]
 
 
+@pytest.mark.parametrize("hanging", [0, 2])
 def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
-    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
+    measurer: Callable[..., Measurer],
+    central: Process,
+    tracked: list[Process],
+    configs: list[dict[str, Any]],
+    hanging: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     limits = Limits(connect_s=START_S, run_s=1.0, lease_s=0.5)
-    with measurer(at(pair[:1]), limits) as measuring:
-        before = loaded(pair)
-        confirmed = measuring.confirm([configs[0], {**configs[1], "calls": "pause"}, configs[2]], seconds_each=0.02)
-    assert statuses(confirmed) == [Status.OK, Status.RUN_TIMEOUT, Status.OK]
-    assert loaded(pair)[1] == before[1]
+    rivals: list[dict[str, Any]] = [
+        {**config, "calls": "pause"} if at == hanging else config for at, config in enumerate(configs[:3])
+    ]
+    with measurer(of(central), limits) as measuring:
+        confirmed = measuring.confirm(rivals, seconds_each=0.02)
+    assert [at for at, status in enumerate(statuses(confirmed)) if status is not Status.OK] == [hanging]
+    assert warnings(caplog) == ["the rivals could not be run together; each is measured on its own"]
 
 
 def test_a_tracker_lends_all_its_servers(

@@ -19,7 +19,7 @@ from anole.measure.judge import Judge
 from anole.measure.lane import Ended, Lane, State
 from anole.measure.limits import Limits, Patience
 from anole.measure.site import Elsewhere
-from anole.record import Measurement, Status
+from anole.record import Measurement
 from anole.search.roles import Evaluator
 from anole.targets.base import Device
 from anole.targets.rpc.address import Remote
@@ -132,27 +132,25 @@ class Servers:
             MeasureError: no server is left, and none comes back.
             TargetError: a server has no such device.
         """
-        return [
-            (job.candidates[0].position, self._judge.trial(job.candidates[0], _outcome(ended), ended.run_s))
-            for job, ended in self._advance(readable)
-        ]
+        done = self._advance(readable)
+        return [(job.candidates[0].position, self._trial(job.candidates[0], ended)) for job, ended in done]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
         """Runs candidates one after another and returns their measurements, all from one server where they worked."""
-        found: dict[int, tuple[str, Measurement]] = {}
-        left = [at for at, candidate in enumerate(candidates) if candidate.failure is None]
+        able = [at for at, candidate in enumerate(candidates) if candidate.failure is None]
+        found: dict[int, Ended] = {}
+        left, last = able, ""
         for _ in range(_MOST_PASSES):
             for at in left:
-                ended = self._run(_Job([candidates[at]]))
-                found[at] = ended.server, self._judge.trial(candidates[at], _outcome(ended), ended.run_s)
-            worked = {at: server for at, (server, measured) in found.items() if measured.status is Status.OK}
+                found[at] = self._run(_Job([candidates[at]]))
+                last = found[at].server if found[at].error is None else last
             # A failure ends its session, and a tracker lends any server next.
-            left = [at for at, server in worked.items() if server != worked[max(left)]] if worked else []
+            left = [at for at in able if found[at].error is None and found[at].server != last]
             if not left:
                 break
         else:
             logger.warning("the rivals ran on several servers, so their latencies may not compare")
-        return [candidate.failure or found[at][1] for at, candidate in enumerate(candidates)]
+        return [candidate.failure or self._trial(candidate, found[at]) for at, candidate in enumerate(candidates)]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
         """Runs rivals in turns for some seconds on one server and returns their measurements, in order."""
@@ -187,6 +185,9 @@ class Servers:
             # What loses its server here is of no interest any more.
             self._waiting.clear()
         self._site.likeness.add(latencies_s)
+
+    def _trial(self, candidate: Built, ended: Ended) -> Measurement:
+        return self._judge.trial(candidate, ended.value if ended.error is None else ended.error, ended.run_s)
 
     def _run(self, job: _Job) -> Ended:
         """Runs a job while nothing else runs, and returns how it ended."""
@@ -294,7 +295,3 @@ def places_of_lanes(remote: Remote, n: int, absent: Container[str] = ()) -> list
 
 def _has_session(lane: Lane) -> bool:
     return lane.state in (State.READY, State.RUNNING)
-
-
-def _outcome(ended: Ended) -> Any:
-    return ended.value if ended.error is None else ended.error
