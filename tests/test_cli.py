@@ -45,6 +45,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "export",
         "run",
         "profile",
+        "compare",
         "plan",
         "doctor",
         "serve",

@@ -6,6 +6,7 @@ import logging
 
 import click
 
+from anole.commands.compare import compare
 from anole.commands.compile import compile_
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
@@ -43,7 +44,7 @@ main.add_sections(
     {
         "The project": (plan, lock),
         "Stages, which snakemake runs": (extract, tune, tune_together, refine, compile_, evaluate, merge),
-        "Builds": (run, profile, export),
+        "Builds": (run, profile, compare, export),
         "Records": (import_,),
         "Machines": (doctor, serve),
         "The VTA accelerator": (vta,),
