@@ -8,6 +8,7 @@ import click
 
 from anole.commands.compare import compare
 from anole.commands.compile import compile_
+from anole.commands.completion import completion
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
 from anole.commands.export import export
@@ -46,7 +47,7 @@ main.add_sections(
         "Stages, which snakemake runs": (extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, compare, export),
         "Records": (import_,),
-        "Machines": (doctor, serve),
+        "Machines": (doctor, serve, completion),
         "The VTA accelerator": (vta,),
     }
 )

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from anole.commands import candidates
 from anole.commands.shared import PATH, without_torch
 
 
 @click.command(epilog="Example: anole compare before/builds builds --threshold 2 --seconds 120")
-@click.argument("first", metavar="A", type=PATH)
-@click.argument("second", metavar="B", type=PATH)
+@click.argument("first", metavar="A", type=PATH, shell_complete=candidates.build_folders)
+@click.argument("second", metavar="B", type=PATH, shell_complete=candidates.build_folders)
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Longest time for a pair.  [default: 60]")
 @click.option("--rounds", type=click.IntRange(1), help="Most rounds for a pair, instead of a longest time.")
 @click.option(
