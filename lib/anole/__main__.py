@@ -6,7 +6,9 @@ import logging
 
 import click
 
+from anole.commands.compare import compare
 from anole.commands.compile import compile_
+from anole.commands.completion import completion
 from anole.commands.describe import describe
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
@@ -45,9 +47,9 @@ main.add_sections(
     {
         "The project": (init, plan, lock),
         "Stages, which snakemake runs": (describe, extract, tune, tune_together, refine, compile_, evaluate, merge),
-        "Builds": (run, profile, export),
+        "Builds": (run, profile, compare, export),
         "Records": (import_,),
-        "Machines": (doctor, serve),
+        "Machines": (doctor, serve, completion),
         "The VTA accelerator": (vta,),
     }
 )

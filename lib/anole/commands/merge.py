@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from anole.commands import candidates
 from anole.commands.shared import PATH, SPEC, enter_project
 from anole.documents import layout
 
 
 @click.command(epilog="Example: anole merge")
-@click.argument("builds", nargs=-1)
+@click.argument("builds", nargs=-1, shell_complete=candidates.builds)
 @click.option("--shards", type=PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
 @click.option("--database", type=PATH, help=f"Where the database is written.  [default: {layout.DATABASE}]")
 @click.option("--stamp", type=PATH, help="Where to write what was merged, once the database holds it.")
