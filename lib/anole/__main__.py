@@ -10,6 +10,7 @@ from anole.commands.compile import compile_
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
 from anole.commands.export import export
+from anole.commands.export_records import export_records
 from anole.commands.extract import extract
 from anole.commands.group import Commands
 from anole.commands.import_records import import_
@@ -44,7 +45,7 @@ main.add_sections(
         "The project": (plan, lock),
         "Stages, which snakemake runs": (extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, export),
-        "Records": (import_,),
+        "Records": (import_, export_records),
         "Machines": (doctor, serve),
         "The VTA accelerator": (vta,),
     }
