@@ -29,7 +29,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.documents.build import Build, BuiltTask, Coverage, TensorInfo, write_build
-from anole.documents.evaluation import Evaluation, Latency, write_evaluation
+from anole.documents.evaluation import Evaluation, Latency, LoadLatency, write_evaluation
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
 from anole.documents.task import write_task
 from anole.keys import canonical_json
@@ -275,8 +275,15 @@ def _make_model(folder: Path, name: str, tasks: Sequence[Task], runs: dict[str, 
     )
     (folder / "builds" / build.name).mkdir(parents=True)
     write_build(folder / "builds" / build.name, build)
-    latency = Latency("torch", 0.01, 1e-4, 0.02, 2e-4, 2.0, 4e-6, 50)
-    evaluation = Evaluation(build.name, _at(6000), 2, HOSTS[0], VERSIONS, 1.0, (latency,))
+    rng = random.Random(name)
+    speedup = rng.uniform(0.9, 3)
+    latency = Latency("torch", 0.01, 0.01 * speedup, speedup, 4e-6, 1e-4, 2e-4, rounds=50)
+    loads = tuple(
+        LoadLatency(engine, neighbours, p50_s, 1.2 * p50_s, 1.5 * p50_s, 100, 6)
+        for neighbours in (0, 1, 2)
+        for engine, p50_s in (("build", 0.01 * (1 + neighbours)), ("torch", 0.01 * speedup * (1 + neighbours)))
+    )
+    evaluation = Evaluation(build.name, _at(6000), 2, HOSTS[0], VERSIONS, 1.0, (latency,), load_latencies=loads)
     write_evaluation(folder / f"work/evaluations/{build.name}.json", evaluation)
 
 

@@ -52,6 +52,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "vta",
         "import",
         "export-records",
+        "explore",
         "lock",
     }
     assert set(main.commands) == names

@@ -9,6 +9,7 @@ import click
 from anole.commands.compile import compile_
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
+from anole.commands.explore import explore
 from anole.commands.export import export
 from anole.commands.export_records import export_records
 from anole.commands.extract import extract
@@ -45,7 +46,7 @@ main.add_sections(
         "The project": (plan, lock),
         "Stages, which snakemake runs": (extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, export),
-        "Records": (import_, export_records),
+        "Records": (explore, import_, export_records),
         "Machines": (doctor, serve),
         "The VTA accelerator": (vta,),
     }
