@@ -36,6 +36,7 @@ def run(*arguments: str) -> Result:
 
 def test_every_stage_is_a_command_with_help() -> None:
     names = {
+        "describe",
         "extract",
         "tune",
         "tune-together",
@@ -54,6 +55,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "export-records",
         "explore",
         "lock",
+        "init",
     }
     assert set(main.commands) == names
     accelerator = main.commands["vta"]

@@ -73,6 +73,10 @@ class DeviceBusyError(MeasureError):
     """A remote device is reachable, but another client is using it."""
 
 
+class ProjectError(AnoleError):
+    """The files of a new project cannot be written."""
+
+
 class StoreError(AnoleError):
     """A shard or the database cannot be read or written."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anole.commands.group import owns_process
-from anole.errors import SpecError
+from anole.errors import SpecError, TargetError
 from anole.extract import guard
+from anole.files import read_regular
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from anole.spec.entries import ModelSpec
+
+_WHOLE = 10_000
+"""More columns than any table has."""
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
@@ -36,23 +43,25 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 
 class Json(click.ParamType[dict[str, Any]]):
-    """A JSON object."""
+    """A JSON object, or the file that holds it: ``@path``."""
 
     name = "json"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the object that the text `value` holds."""
         try:
-            plain = json.loads(value) if isinstance(value, str) else value
+            plain = json.loads(_content(value)) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(f"{value!r} is not JSON: {error}", param, context)
+        except OSError as error:
+            self.fail(f"{value!r} cannot be read: {error.strerror}", param, context)
         if not isinstance(plain, dict):
             self.fail(f"{value!r} is not a JSON object", param, context)
         return plain
 
 
 class Order(Json):
-    """A build's order, in JSON."""
+    """A build's order, in JSON or in a file."""
 
     name = "order"
 
@@ -81,7 +90,18 @@ SPEC = click.option(
     show_default=True,
     help="The file that lists models, targets and builds; its folder is the project folder.",
 )
+REQUIRED = click.option("--required", is_flag=True, help="Fail where this machine is not the build's target.")
 ORDER = click.option("--order", type=Order(), help="What to compile, instead of the build's entry in models.yaml.")
+
+
+def show(table: RenderableType) -> None:
+    """Prints a table: as wide as the terminal, or whole where the output is a file or another program."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.file.isatty():
+        console.width = _WHOLE
+    console.print(table)
 
 
 def preset_settings(name: str | None) -> dict[str, str]:
@@ -110,6 +130,18 @@ def guard_process(what: str) -> None:
         guard.guard(what)
 
 
+def require_target(what: str, description: Mapping[str, Any]) -> None:
+    """Refuses a target that this machine is not.
+
+    Raises:
+        TargetError: this machine is not the target.
+    """
+    from anole.targets import get_target
+
+    if (absence := get_target(description).absence()) is not None:
+        raise TargetError(f"{what}: {absence}")
+
+
 def spare_torch(model: ModelSpec) -> None:
     """Prevents TVM from importing torch for a model that does not need it."""
     if model.scheme == "onnx":
@@ -119,3 +151,8 @@ def spare_torch(model: ModelSpec) -> None:
 def without_torch() -> None:
     """Prevents TVM from importing torch, which takes most of TVM's import time."""
     import_module("anole.measure.without_torch")
+
+
+def _content(value: str) -> bytes | str:
+    """Returns the content of the file that ``@path`` names, or the value itself if it names none."""
+    return read_regular(Path(value[1:])) if value.startswith("@") else value

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_PACKAGE = Path(__file__).parents[1]
-_PLACES = (_PACKAGE / "share" / "db", _PACKAGE.parents[1] / "db")
-"""Where it lies: within the installed package, or in the checkout."""
+from anole import workflow
 
 _CELL = re.compile(r"`([^`]+)`")
 _PARAMETER = re.compile(r"'[^']*'|--[^\n]*|(?<![:\w]):([a-z_]+)")
@@ -65,7 +63,7 @@ class Query:
 
 def cookbook() -> Path:
     """Returns the folder with README.md and queries/: the checkout's, or the one within the installed package."""
-    return next((place for place in _PLACES if (place / "README.md").is_file()), _PLACES[-1])
+    return workflow.HOME / "db"
 
 
 def read_queries(folder: Path) -> list[Query]:
