@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -76,15 +75,8 @@ def merge_files(
             cannot be written. The database is then unchanged.
     """
     sources = _Sources(shards_dir, tuple(manifests), tuple(builds), tuple(evaluations))
-    with ThreadPoolExecutor(1) as beside:
-        # Every merge hashes everything, the files while this thread hashes the database.
-        hashed = beside.submit(sources.sha256)
-        return _merge_hashed(sources, database_path, hashed)
-
-
-def _merge_hashed(sources: _Sources, database_path: Path, hashed: Future[str]) -> Merged:
     with held(database_path) as file:
-        seal, sha256 = read_seal(file.path), hashed.result()
+        seal, sha256 = read_seal(file.path), sources.sha256()
         trusted = file.sha256 is None or (seal is not None and seal.database_sha256 == file.sha256)
         if trusted and file.sha256 is not None and seal is not None and seal.sources_sha256 == sha256:
             return replace(seal.merged, changed_runs=0)
