@@ -139,8 +139,12 @@ def pages(database: Path) -> Iterator[tuple[object, ...]]:
                     yield f"page of {name}", facets, f"{wall_s:.2f}", "", "", ""
                 for name in described["queries"]:
                     began_s = time.perf_counter()
-                    _loaded(port, f"/{database.stem}/{name}")
-                    yield f"page of {name}", "query", f"{time.perf_counter() - began_s:.2f}", "", "", ""
+                    try:
+                        _loaded(port, f"/{database.stem}/{name}")
+                        of = "query"
+                    except urllib.error.HTTPError as error:
+                        of = f"query: {error.code}"
+                    yield f"page of {name}", of, f"{time.perf_counter() - began_s:.2f}", "", "", ""
             finally:
                 process.terminate()
 

@@ -78,9 +78,10 @@ def named_run(path: Path) -> str | None:
 def shard_paths(directory: Path) -> Iterator[Path]:
     """Yields the paths of all shards in a folder, and of other states of their runs, in order."""
     for folder in _names(directory):
-        for name in _names(directory / folder):
+        own = directory / folder
+        for name in _names(own):
             if name.endswith(".jsonl") and not name.startswith("."):
-                yield directory / folder / name
+                yield own / name
 
 
 def _names(folder: Path) -> list[str]:

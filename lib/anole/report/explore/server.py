@@ -19,8 +19,8 @@ from anole.report.explore.metadata import STATIC, metadata
 _NEEDED = ("datasette", "datasette_dashboards")
 
 _SETTINGS = {
-    "sql_time_limit_ms": 10_000,
-    "facet_time_limit_ms": 10_000,
+    "sql_time_limit_ms": 30_000,
+    "facet_time_limit_ms": 30_000,
     "suggest_facets": "off",
     "default_page_size": 50,
     "max_returned_rows": 5000,
