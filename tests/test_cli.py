@@ -311,6 +311,13 @@ def test_records_alone_make_a_hub(
     assert "other.sqlite: 1 runs, 2 trials" in caplog.text
     assert run("export-records", "new", "--target", "abacus").stdout == "new: 1 runs of 1 tasks, 1 trials\n"
     assert run("export-records", "new.sqlite", "--from", "db/tuning.sqlite", "--preset", "autotvm").exit_code == 0
+    later = run("export-records", "later", "--since", "2027-01-01")
+    assert (later.exit_code, later.stderr) == (
+        2,
+        "anole: db/shards: no run is chosen by all of these conditions together\n",
+    )
+    assert run("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
+    assert "does not match the formats" in run("export-records", "since", "--since", "yesterday").stderr
     result = run("import", "new", "new.sqlite", "--shards", "third")
     assert [line.split(": ", 1)[1][:14] for line in result.stdout.splitlines()] == ["1 runs are new", "1 runs are new"]
     assert "new (exported on " in result.stdout
