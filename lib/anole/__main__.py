@@ -12,7 +12,9 @@ from anole.commands.completion import completion
 from anole.commands.describe import describe
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
+from anole.commands.explore import explore
 from anole.commands.export import export
+from anole.commands.export_records import export_records
 from anole.commands.extract import extract
 from anole.commands.group import Commands
 from anole.commands.import_records import import_
@@ -48,7 +50,7 @@ main.add_sections(
         "The project": (init, plan, lock),
         "Stages, which snakemake runs": (describe, extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, compare, export),
-        "Records": (import_,),
+        "Records": (explore, import_, export_records),
         "Machines": (doctor, serve, completion),
         "The VTA accelerator": (vta,),
     }

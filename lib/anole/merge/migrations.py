@@ -358,6 +358,12 @@ def load_latencies(db: Database) -> None:
     )
 
 
+@migrations()
+def trials_by_status(db: Database) -> None:
+    """Adds an index by which trials are counted by their status, and failures are found."""
+    _execute(db, "create index trial_status on trial (status);")
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):
