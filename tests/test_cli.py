@@ -50,6 +50,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "compare",
         "completion",
         "plan",
+        "report",
         "doctor",
         "serve",
         "vta",

@@ -24,6 +24,7 @@ from anole.commands.merge import merge
 from anole.commands.plan import plan
 from anole.commands.profile import profile
 from anole.commands.refine import refine
+from anole.commands.report import report
 from anole.commands.run import run
 from anole.commands.serve import serve
 from anole.commands.tune import tune
@@ -50,7 +51,7 @@ main.add_sections(
         "The project": (init, plan, lock),
         "Stages, which snakemake runs": (describe, extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, compare, export),
-        "Records": (explore, import_, export_records),
+        "Records": (report, explore, import_, export_records),
         "Machines": (doctor, serve, completion),
         "The VTA accelerator": (vta,),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +13,11 @@ from sqlite_utils import Database
 
 from anole.documents.build import FILE, Build, BuiltTask, read_build
 from anole.documents.document import with_schema
-from anole.documents.evaluation import read_evaluation
+from anole.documents.evaluation import Evaluation, read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
 from anole.keys import canonical_json
+from anole.merge.checksums import KINDS
 from anole.merge.merged import Changes
 from anole.merge.record_rows import Row, columns_of, row_of, values_of
 from anole.record import Confirmation, Trial
@@ -132,8 +134,8 @@ def fold_build(db: Database, folder: Path, changes: Changes) -> None:
     if _has_newer(db, "build", "name", build.name, build.created_at):
         changes.replaced.append(f"{folder / FILE}: the database held a build of this name that was compiled later")
         changes.entities.add(("evaluation", build.name))
-        _replace(db, "evaluation", {"build": build.name}, ())
-        _replace(db, "load_latency", {"build": build.name}, ())
+        for table in KINDS["evaluation"]:
+            _replace(db, table, {"build": build.name}, ())
     _upsert(db, "build", row, key="name")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
     _replace(db, "build_task", {"build": build.name}, rows)
@@ -175,6 +177,19 @@ def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
         for latency in evaluation.load_latencies or ()
     )
     _replace(db, "load_latency", {"build": evaluation.build}, under_load)
+    _fold_kernels(db, evaluation)
+
+
+def _fold_kernels(db: Database, evaluation: Evaluation) -> None:
+    """Writes the times of a build's kernels; where it has none, there are none."""
+    place, profile = {"build": evaluation.build}, evaluation.kernel_profile
+    kernels = () if profile is None else profile.kernels
+    whole = {} if profile is None else row_of(replace(profile, kernels=()))
+    whole.pop("kernels", None)
+    rows = [{**place, **whole, "created_at": evaluation.created_at}] if profile is not None else []
+    _replace(db, "kernel_profile", place, rows)
+    latencies = ({**place, "number": number, **row_of(kernel)} for number, kernel in enumerate(kernels))
+    _replace(db, "kernel_latency", place, latencies)
 
 
 @contextmanager
