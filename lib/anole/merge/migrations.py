@@ -359,6 +359,12 @@ def load_latencies(db: Database) -> None:
 
 
 @migrations()
+def trials_by_status(db: Database) -> None:
+    """Adds an index by which trials are counted by their status, and failures are found."""
+    _execute(db, "create index trial_status on trial (status);")
+
+
+@migrations()
 def kernel_latencies(db: Database) -> None:
     """Adds the times of the kernels within each build, and how long an engine takes to start."""
     _execute(
