@@ -33,11 +33,12 @@ TUNING = {"preset": "random", "trials": N_TRIALS, "evaluator": {"number": 1, "re
 
 @dataclass(frozen=True)
 class Finished:
-    """The project after the workflow ran, what was said, and the manifests in the order of their submission."""
+    """The project, what Snakemake said, the manifests in the order of their submission, and the stand-in's folder."""
 
     folder: Path
     output: str
     manifests: dict[str, Any]
+    state: Path
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def finished(
     assert done.returncode == 0, done.stdout
     state = Path(environment["KUBECTL_STATE"])
     manifests = {path.stem: json.loads(path.read_text()) for path in sorted(state.glob("*.json"), key=_number)}
-    return Finished(project.folder, done.stdout, manifests)
+    return Finished(project.folder, done.stdout, manifests, state)
 
 
 def _number(path: Path) -> str:
@@ -100,6 +101,12 @@ def test_jobs_of_a_group_run_one_after_another(finished: Finished) -> None:
     ]
     first, second = sorted(spans)
     assert max(first) < min(second)
+
+
+def test_a_job_builds_with_as_many_processes_as_it_asked_for_cores(finished: Finished) -> None:
+    (name,) = [name for name in finished.manifests if name.startswith("anole-tune")]
+    said = (finished.state / f"{name}.out").read_text()
+    assert said.count("anole tune ") == said.count("--builders 1 ") == 2
 
 
 def test_a_lost_job_is_run_again_with_twice_the_memory(finished: Finished) -> None:
