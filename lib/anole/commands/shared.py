@@ -77,7 +77,7 @@ class Order(Json):
 
 
 PATH = click.Path(path_type=Path)
-MEASURE = click.option("--measure", type=Json(), help="The target's `measure` entry: a device on another machine.")
+MEASURE = click.option("--measure", type=Json(), help="The target's `measure` entry: devices on other machines.")
 BUILDERS = click.option(
     "--builders",
     type=click.IntRange(1),
