@@ -45,9 +45,11 @@ def limits_of(pipeline: Pipeline) -> dict[str, int]:
 
 def n_gpus(pipeline: Pipeline) -> int:
     """Returns the number of this machine's GPUs that a project's jobs share, at least one."""
-    here = [name for name in pipeline.descriptions if name not in pipeline.absences]
-    targets = [get_target(pipeline.descriptions[name]) for name in here if pipeline.place(name) == Place.GPU]
-    units = {unit.name for target in targets if target.place == Place.GPU for unit in target.units()}
+    names = [name for name in pipeline.descriptions if pipeline.place(name) == Place.GPU]
+    targets = [get_target(pipeline.descriptions[name]) for name in names]
+    # Of a target on a cluster's nodes, this machine may have none, although the target is not absent.
+    here = [target for target in targets if target.place == Place.GPU and target.absence() is None]
+    units = {unit.name for target in here for unit in target.units()}
     return max(1, len(units))
 
 
