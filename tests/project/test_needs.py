@@ -61,6 +61,19 @@ def test_a_job_takes_its_share_of_the_cores_or_what_it_uses_of_a_node(
     assert needs_of(pipeline, "here", None) == on_a_node
 
 
+def test_who_describes_a_gpu_asks_for_one(tmp_path: Path) -> None:
+    pipeline = load(tmp_path, "{kind: cuda, nodes: {partition: gpu}}")
+    assert pipeline.undescribed == ["here"]
+    assert needs_of(pipeline, "here", None) == Needs(1, 0, 1, "{}")
+    assert limits_of(pipeline) == {"gpu": 1}
+
+
+def test_a_target_without_a_build_can_be_described(tmp_path: Path) -> None:
+    unused = "there: {kind: cpu, nodes: {partition: amd}}"
+    load(tmp_path, f"{{kind: cpu}}, {unused}")
+    assert needs_of(Pipeline.load(tmp_path / "models.yaml"), "there", None) == Needs(1, 1, 0, "{}")
+
+
 def test_what_no_node_has_described_is_a_guess_until_one_has(tmp_path: Path) -> None:
     entry = "{kind: vta, nodes: {partition: any}}", "{kind: cpu, threads: 1, nodes: {partition: amd}}"
     assert load(tmp_path, entry[0]).undescribed == [], "nothing of a simulator is detected"
