@@ -81,6 +81,8 @@ def hold_project():
         fcntl.flock(hold_project.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         give_up("another snakemake is running in this folder")
+    except OSError as error:
+        give_up(f"this folder's file system locks no files (flock): {error.strerror}")
 
 
 onstart:

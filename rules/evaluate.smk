@@ -12,7 +12,7 @@ rule evaluate:
         **NODE,
         device=device,
         gpu=gpu,
-        mem_mb=memory_mb(4000),
+        mem_mb=memory_mb(6000),
     params:
         anole=launcher,
         required=required,

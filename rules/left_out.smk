@@ -1,6 +1,7 @@
 """After failures: merges what exists, and lists in the last lines what was left out and why."""
 
 import atexit
+import os
 from subprocess import CalledProcessError
 
 
@@ -33,6 +34,17 @@ def _message(logs):
     return f"{last} (see {', '.join(logs)})"
 
 
+def failed_jobs():
+    """The jobs that failed; of those that a cluster ran as a group, the ones without their output."""
+    for job in workflow.scheduler.failed:
+        of_group = getattr(job, "jobs", [job])
+        yield from [
+            each
+            for each in of_group
+            if each is job or not all(map(os.path.exists, each.output))
+        ]
+
+
 def merge_what_exists():
     """Merges the results of a run that has done all it could, although not all that it was asked for."""
     merges = [
@@ -58,7 +70,7 @@ def merge_what_exists():
 
 
 onerror:
-    failed = sorted(workflow.scheduler.failed, key=str)
+    failed = sorted(failed_jobs(), key=str)
     lines = [*merge_what_exists(), *map(left_out, failed)]
     # Snakemake has lines of its own to print after this handler.
     atexit.register(

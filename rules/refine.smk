@@ -14,7 +14,7 @@ rule refine:
         **NODE,
         device=device,
         gpu=gpu,
-        mem_mb=memory_mb(4000),
+        mem_mb=memory_mb(6000),
     params:
         anole=launcher,
         order=build_order,

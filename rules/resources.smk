@@ -61,5 +61,8 @@ NODE = {
 
 
 def memory_mb(base_mb):
-    """Returns a function for the memory of a job, which doubles when the job is tried again."""
+    """Returns a function for the memory of a job, which doubles when the job is tried again.
+
+    The bases are a little more than what a network of 500 MB needs.
+    """
     return lambda wildcards, attempt: base_mb * 2 ** (attempt - 1)

@@ -14,7 +14,7 @@ rule tune:
         **NODE,
         device=device,
         gpu=gpu,
-        mem_mb=memory_mb(4000),
+        mem_mb=memory_mb(3000),
     params:
         anole=launcher,
         measure=measure,
@@ -41,7 +41,7 @@ rule tune_together:
         **NODE,
         device=device,
         gpu=gpu,
-        mem_mb=memory_mb(4000),
+        mem_mb=memory_mb(3000),
     params:
         anole=launcher,
         measure=measure,

@@ -5,18 +5,20 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from anole.errors import MeasureError
-from anole.measure import lock
+from anole.measure import holder, lock
 
 
 @pytest.fixture(autouse=True)
@@ -133,24 +135,108 @@ def test_another_users_lock_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -
         assert other.communicate(timeout=30)[0] == b"held\n"
 
 
-def test_who_is_waited_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(lock, "_TOLD_AFTER_S", 0.1)
-    caplog.set_level(logging.INFO)
+@contextmanager
+def another_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a process that holds the processor until its standard input is closed."""
     script = (
-        "import sys; from anole.measure import lock\n"
-        "with lock.device_lock('cpu'): print('held', flush=True); sys.stdin.read()"
+        "import sys; from anole.measure import lock; from anole.measure.holder import working_on\n"
+        f"with working_on('dense 4->5'), lock.device_lock('cpu'{how}): print('held', flush=True); sys.stdin.read()"
     )
-    other = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_with_library(tmp_path)
-    )
-    assert other.stdout is not None and other.stdin is not None and other.stdout.readline() == b"held\n"
-    threading.Timer(0.6, other.stdin.close).start()
+    pipe, environment = subprocess.PIPE, _with_library(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, env=environment) as other:
+        assert other.stdout is not None and other.stdin is not None and other.stdout.readline() == b"held\n"
+        try:
+            yield other
+        finally:
+            other.stdin.close()
+            other.wait(30)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Tells after a tenth of a second, and then every third of a second."""
+    monkeypatch.setattr(holder, "_TOLD_AFTER_S", 0.1)
+    monkeypatch.setattr(holder, "_TOLD_EVERY_S", 0.35)
+    monkeypatch.setattr(holder, "_told_at_s", {})
+    caplog.set_level(logging.INFO)
+
+
+def wait_while(other: subprocess.Popen[bytes], seconds: float) -> None:
+    """Waits for the processor, which a process gives back after some seconds."""
+    assert other.stdin is not None
+    threading.Timer(seconds, other.stdin.close).start()
     with lock.device_lock("cpu", shared=True):
         pass
-    other.wait(30)
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith(f"waiting for the device cpu, which process {other.pid} ({sys.executable} -c import sys;")
-    assert told.endswith(f"({lock.lock_path('cpu')})")
+
+
+def test_who_is_waited_for_is_told(tmp_path: Path, soon: None, caplog: pytest.LogCaptureFixture) -> None:
+    with another_holder(tmp_path) as other:
+        wait_while(other, 0.3)
+    (told,) = caplog.messages
+    since = r"\d\d:\d\d:\d\d"
+    assert re.match(rf"waiting for the device cpu: process {other.pid} for dense 4->5 since {since} \(", told)
+    assert f"({sys.executable} -c import sys;" in told and told.endswith(f"...) holds {lock.lock_path('cpu')}")
+    assert lock.lock_path("cpu").read_bytes() == b""
+
+
+def test_a_long_wait_is_told_again_and_two_short_ones_not_twice(
+    tmp_path: Path, soon: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with another_holder(tmp_path) as other:
+        wait_while(other, 0.95)
+    first, *later = caplog.messages
+    assert (
+        "after" not in first
+        and 1 <= len(later) <= 3
+        and all(re.search(r", after \d+ s: process ", told) for told in later)
+    )
+    caplog.clear()
+    for _ in range(2):
+        with another_holder(tmp_path) as other:
+            wait_while(other, 0.15)
+    assert len(caplog.messages) <= 2
+
+
+def test_several_that_build_are_told_by_the_kernel(
+    tmp_path: Path, soon: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with another_holder(tmp_path, ", shared=True") as one, another_holder(tmp_path, ", shared=True") as two:
+        told = holder._listed(lock.lock_path("cpu"))
+    assert f"process {one.pid} (" in told and f"process {two.pid} (" in told
+
+
+def test_what_a_killed_holder_noted_is_believed_no_longer(tmp_path: Path) -> None:
+    path = lock.lock_path("cpu")
+    with another_holder(tmp_path) as killed:
+        killed.kill()
+        killed.wait()
+    noted = holder.read_holder(path)
+    assert noted is not None and noted.pid == killed.pid and noted.work == "dense 4->5"
+    handle = lock._locked("cpu", fcntl.LOCK_EX)
+    assert f"process {os.getpid()} (" in holder._listed(path)
+    os.close(handle)
+    with lock.device_lock("cpu", shared=True):
+        assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"another program's",
+        b'{"anole_holder":',
+        b'{"anole_holder": {"pid": 1}}',
+        b'{"anole_holder": {"pid": 1, "command": "", "work": "", "since": 1e300}}',
+        b'{"anole_holder": [1]}\xff',
+    ],
+)
+def test_what_is_no_note_is_no_error(content: bytes) -> None:
+    path = lock.lock_path("cpu")
+    path.write_bytes(content)
+    assert holder.read_holder(path) is None
+    with lock.device_lock("cpu"):
+        assert (holder.read_holder(path) is None) == content.startswith(b"another")
+        assert f"process {os.getpid()}" in holder._listed(path)
+    assert path.read_bytes() == (content if content.startswith(b"another") else b"")
 
 
 def test_a_file_that_was_removed_while_it_was_waited_for_locks_nothing() -> None:

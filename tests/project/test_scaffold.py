@@ -13,7 +13,8 @@ from anole.project.scaffold import make_project
 from anole.spec.reading import parse_spec
 from anole.workflow import HOME
 
-FILES = {"models.yaml", "Snakefile", "profiles/default/profile.yaml", ".gitignore"}
+PROFILES = {str(path.relative_to(HOME)) for path in HOME.glob("profiles/*/*")}
+FILES = {"models.yaml", "Snakefile", ".gitignore", *PROFILES}
 
 
 def files_in(folder: Path) -> dict[str, str]:
@@ -23,13 +24,14 @@ def files_in(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(("demo", "build"), [(False, "squeezenet1_1-cpu-anole"), (True, "resnet18-cpu-anole")])
 def test_a_new_project_has_one_build(tmp_path: Path, demo: bool, build: str) -> None:
     made = make_project(tmp_path / "new", demo)
+    assert "profiles/default/profile.yaml" in PROFILES
     assert {str(path.relative_to(tmp_path / "new")) for path in made} == FILES == set(files_in(tmp_path / "new"))
     assert list(Pipeline.load(tmp_path / "new/models.yaml").spec.builds) == [build]
 
 
 def test_what_the_template_leaves_out_is_right(tmp_path: Path) -> None:
     """Every entry in a comment is one that models.yaml may have."""
-    template, _, _, _ = make_project(tmp_path, demo=False)
+    template, *_ = make_project(tmp_path, demo=False)
     text = template.read_text().replace("  # gpu:", "  gpu:").replace("  # - {", "  - {")
     text = text.replace("  # detector:", "  detector:").replace("  # own:", "  own:")
     (tmp_path / "nets.py").write_text("def make(): ...\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from click.testing import CliRunner, Result
 from anole.__main__ import main
 from anole.documents.build import read_build
 from anole.errors import BuildError, DocumentError
+from anole.evaluate.comparison import draw_inputs
 from anole.report.run import run_build
 from anole.targets.vta.network.artifact import BuiltNetwork
 from anole.targets.vta.network.integer import IntegerReference
@@ -50,6 +53,37 @@ def test_inputs_and_outputs_may_have_names(net: Path, array: np.ndarray, tmp_pat
     with np.load(tmp_path / "y.npz") as outputs:
         (name,) = outputs
         assert f"{name}: float32 {list(outputs[name].shape)}" in outcome.output
+
+
+def test_without_inputs_it_is_said_which_there_are_and_nothing_runs(net: Path) -> None:
+    outcome = invoke("run", net)
+    (info,), (output,) = read_build(net).inputs, read_build(net).outputs
+    lines = [f"  {each.name}  {each.dtype} {list(each.shape)}" for each in (info, output)]
+    assert outcome.output.splitlines() == ["inputs:", lines[0], "outputs:", lines[1]]
+    script = f"import sys, anole.__main__ as a; a.main(['run', {str(net)!r}], standalone_mode=False); "
+    check = "print({'tvm', 'torch'} & set(sys.modules))"
+    command = [sys.executable, "-c", script + check]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.endswith("\nset()\n")
+
+
+def test_random_inputs_are_those_of_the_evaluation_unless_a_seed_is_given(net: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", draw_inputs(read_build(net))[0])
+    given = invoke("run", net, "--input", tmp_path / "x.npy").output
+    assert given == invoke("run", net, "--random").output == invoke("run", net, "--random", "--seed", 0).output
+    assert given != invoke("run", net, "--random", "--seed", 1).output
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--random", "--input", "x.npy"], "give --input or --random, not both"),
+        (["--seed", 1], "--seed is the seed of --random"),
+        (["--output", "y.npz"], "--output needs --input or --random"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(net: Path, options: list[object], problem: str) -> None:
+    outcome = invoke("run", net, *options)
+    assert outcome.exit_code == 2 and problem in outcome.output
 
 
 @pytest.mark.parametrize(

@@ -50,42 +50,75 @@ def test_on_a_terminal_a_bar_is_drawn() -> None:
     assert re.search(r"conv2d \[64\] 56x56 ━+ 64/64 best 96.0 GFLOP/s, 8 failed, 0:00:00 left", last)
 
 
+class Clock:
+    """Tells the time that it was moved to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_in_a_log_there_is_a_line_at_first_at_last_and_at_every_tenth(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+@pytest.fixture
+def clock(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the lines, which stands still unless it is moved."""
     caplog.set_level(logging.INFO)
+    clock = Clock()
+    monkeypatch.setattr(module.time, "monotonic", clock)
+    return clock
+
+
+def test_in_a_log_there_is_a_line_every_ten_seconds_and_a_last_one(
+    caplog: pytest.LogCaptureFixture, clock: Clock
+) -> None:
     with Progress("dense", 200) as progress:
         for done in range(201):
             progress.update(done, 2.0 * done, done // 50)
+            clock.now_s += 0.5
     lines = lines_of(caplog)
-    assert [line.split(",")[0] for line in lines] == [f"dense: {done}/200" for done in range(0, 201, 20)]
-    assert lines[-1] == "dense: 200/200, best 400.0 GFLOP/s, 4 failed, 0:00:00 left"
+    assert [line.split(",")[0] for line in lines] == [f"dense: {done}/200" for done in (*range(20, 200, 20), 200)]
+    assert all(line.endswith(" left") for line in lines[:-1])
+    assert lines[-1] == "dense: 200/200, best 400.0 GFLOP/s, 4 failed"
 
 
-def test_in_a_log_there_is_a_line_when_the_last_is_long_ago(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(module, "_LOG_EVERY_S", 0.0)
-    with Progress("dense", 1000) as progress:
-        for done in range(5):
-            progress.update(done, 0.0, done)
-    assert len(lines_of(caplog)) == 5
+def test_a_task_that_is_done_at_once_has_one_line(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    with Progress("dense", 8) as progress:
+        for done in (0, 8):
+            progress.update(done, 3.0 * done, 0)
+    assert lines_of(caplog) == ["dense: 8/8, best 24.0 GFLOP/s, 0 failed"]
 
 
-def test_what_ends_early_is_told_as_it_ended(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_what_is_not_known_yet_is_not_said(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    with Progress("dense", 8) as progress:
+        progress.update(0, 0.0, 0)
+        clock.now_s += 60
+        progress.update(0, 0.0, 0)
+        progress.update(2, 0.0, 2)
+    assert lines_of(caplog) == ["dense: 2/8, 2 failed"]
+
+
+def test_what_ends_early_is_told_as_it_ended(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
     with pytest.raises(KeyboardInterrupt), Progress("dense", 1000) as progress:
         progress.update(40, 10.0, 0)
+        clock.now_s += 10
         progress.update(43, 12.0, 1)
+        progress.update(44, 13.0, 1)
         raise KeyboardInterrupt
     first, last = lines_of(caplog)
-    assert first == "dense: 40/1000, best 10.0 GFLOP/s, 0 failed, -:--:-- left"
-    assert last.startswith("dense: 43/1000, best 12.0 GFLOP/s, 1 failed, ")
+    assert first.startswith("dense: 43/1000, best 12.0 GFLOP/s, 1 failed")
+    assert last.startswith("dense: 44/1000, best 13.0 GFLOP/s, 1 failed")
+
+
+def test_what_fails_before_its_first_trial_is_told(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    with pytest.raises(KeyboardInterrupt), Progress("dense", 8) as progress:
+        progress.update(0, 0.0, 0)
+        raise KeyboardInterrupt
+    assert lines_of(caplog) == ["dense: 0/8"]
 
 
 def test_nothing_is_told_of_nothing(caplog: pytest.LogCaptureFixture) -> None:

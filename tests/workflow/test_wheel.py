@@ -91,6 +91,7 @@ def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
 def test_a_project_is_begun_and_built_without_the_checkout(
     installed: Installation, onnx_writer: Callable[..., None], tmp_path: Path
 ) -> None:
+    assert os.access(installed.folder / "bin/anole", os.X_OK)
     assert "Next: snakemake --cores all" in installed.run("anole", "init", "--demo", at=tmp_path)
     planned = installed.run("snakemake", "--dry-run", at=tmp_path)
     assert "extract" in planned and "resnet18-cpu" in planned

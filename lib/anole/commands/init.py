@@ -15,7 +15,7 @@ from anole.commands.shared import PATH
 def init(folder: Path, demo: bool) -> None:
     """Write the files of a new project into FOLDER.
 
-    These are models.yaml, to be edited, a Snakefile that uses the workflow, a profile and .gitignore. The default
+    These are models.yaml, to be edited, a Snakefile that uses the workflow, profiles and .gitignore. The default
     is the current folder. A file that exists is not overwritten.
     """
     from anole.project.scaffold import make_project

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from anole.commands.shared import SPEC
+from anole.commands.shared import SPEC, show
 
 
 @click.command(epilog="Example: anole plan")
@@ -15,8 +15,6 @@ from anole.commands.shared import SPEC
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(spec: Path, as_json: bool) -> None:
     """Show the tasks, their state, and what would run next."""
-    from rich.console import Console
-
     from anole.project.pipeline import Pipeline
     from anole.project.plan import make_plan
     from anole.report.plan_table import render_plan
@@ -25,4 +23,4 @@ def plan(spec: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(made.to_json(), indent=1))
     else:
-        Console().print(render_plan(made))
+        show(render_plan(made))

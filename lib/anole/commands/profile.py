@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from anole.commands.shared import PATH, without_torch
+from anole.commands.shared import PATH, show, without_torch
 
 
 @click.command(epilog="Example: anole profile builds/resnet18_cpu --seconds 2")
@@ -19,8 +19,6 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 
     The profile compares each kernel with the machine's roofline.
     """
-    from rich.console import Console
-
     from anole.report.profile import profile_build, render_profile
 
     without_torch()
@@ -28,4 +26,4 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(made.to_json(), indent=1))
     else:
-        Console().print(render_profile(made))
+        show(render_profile(made))

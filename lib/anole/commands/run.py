@@ -1,4 +1,4 @@
-"""`anole run`: a build on given inputs."""
+"""`anole run`: a build on given or random inputs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,37 @@ import click
 from anole.commands.shared import PATH, without_torch
 
 
-@click.command(epilog="Example: anole run builds/resnet18_cpu --input image.npy")
+@click.command(epilog="Example: anole run builds/resnet18_cpu --input image.npy --output scores.npy")
 @click.argument("folder", type=PATH)
 @click.option(
     "--input",
     "inputs",
     type=PATH,
     multiple=True,
-    required=True,
     help="A .npy file for each input, in order, or one .npz file with all inputs by name.",
 )
+@click.option("--random", is_flag=True, help="Run it on random inputs: with seed 0, those of `anole evaluate`.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the random inputs.  [default: 0]")
 @click.option("--output", type=PATH, help="Where the outputs are written, as .npz or .npy.")
-def run(folder: Path, inputs: tuple[Path, ...], output: Path | None) -> None:
-    """Run the build in FOLDER on given inputs.
+def run(folder: Path, inputs: tuple[Path, ...], random: bool, seed: int | None, output: Path | None) -> None:
+    """Run the build in FOLDER on given or random inputs.
 
-    It runs on its device or, if it is for an accelerator, on the simulator.
+    It runs on its device or, if it is for an accelerator, on the simulator. Without --input and --random nothing runs:
+    the names, types and shapes of its inputs and outputs are printed.
     """
-    from anole.report.run import run_build
+    from anole.report.run import describe_build, run_build
 
+    if random and inputs:
+        raise click.UsageError("give --input or --random, not both")
+    if seed is not None and not random:
+        raise click.UsageError("--seed is the seed of --random")
+    if not random and not inputs:
+        if output is not None:
+            raise click.UsageError("--output needs --input or --random")
+        click.echo(describe_build(folder))
+        return
     without_torch()
-    for name, array in run_build(folder, inputs, output).items():
+    for name, array in run_build(folder, inputs, output, seed or 0).items():
         click.echo(f"{name}: {array.dtype} {list(array.shape)}, {_shown(array)}")
 
 

@@ -17,7 +17,12 @@ from anole.extract import guard
 from anole.files import read_regular
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from anole.spec.entries import ModelSpec
+
+_WHOLE = 10_000
+"""More columns than any table has."""
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
@@ -87,6 +92,16 @@ SPEC = click.option(
 )
 REQUIRED = click.option("--required", is_flag=True, help="Fail where this machine is not the build's target.")
 ORDER = click.option("--order", type=Order(), help="What to compile, instead of the build's entry in models.yaml.")
+
+
+def show(table: RenderableType) -> None:
+    """Prints a table: as wide as the terminal, or whole where the output is a file or another program."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.file.isatty():
+        console.width = _WHOLE
+    console.print(table)
 
 
 def preset_settings(name: str | None) -> dict[str, str]:

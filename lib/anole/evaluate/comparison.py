@@ -51,9 +51,9 @@ class Comparison:
         return min(self.variation, default=0.0)
 
 
-def draw_inputs(build: Build) -> list[NDArray[Any]]:
-    """Returns the random inputs on which a build is timed."""
-    return [_draw(info, seed, info.shape) for seed, info in enumerate(build.inputs)]
+def draw_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
+    """Returns random inputs of a build, by default those on which it is timed; each has the next seed."""
+    return [_draw(info, seed, info.shape) for seed, info in enumerate(build.inputs, first_seed)]
 
 
 def draw_samples(build: Build) -> list[list[NDArray[Any]]]:

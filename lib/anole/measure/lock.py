@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import stat
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from anole.errors import MeasureError
-
-logger = logging.getLogger(__name__)
+from anole.measure.holder import Waiting, note_holder, telling_later, wipe
 
 _FOLDER = "/tmp"
 """The folder of the locks, the same for all users and for every TMPDIR; the variable ANOLE_LOCKS names another one."""
@@ -23,8 +20,6 @@ _OPENING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """A symbolic link is not followed, and a pipe of that name does not block."""
 
 _LOOKS_S = 0.2
-_TOLD_AFTER_S = 2.0
-_MOST_TOLD = 3
 
 
 def lock_path(device: str) -> Path:
@@ -36,38 +31,46 @@ def lock_path(device: str) -> Path:
 def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
     """Holds a device: exclusively, to time something on it, or shared with others that only build.
 
-    After two seconds of waiting, the log says which process holds the device.
+    After two seconds of waiting, the log says which process holds the device, for what and since when.
 
     Raises:
         MeasureError: the lock file cannot be opened, or is no regular file.
     """
-    handle = _locked(device, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-    try:
+    with _held(_locked(device, fcntl.LOCK_SH if shared else fcntl.LOCK_EX), shared):
         yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager
 def idle_device(devices: Sequence[str]) -> Iterator[str]:
     """Holds one of several devices exclusively, the first idle one, and yields its name.
 
-    After two seconds of waiting, the log says which processes hold them.
+    After two seconds of waiting, the log says which processes hold them, for what and since when.
 
     Raises:
         MeasureError: a lock file cannot be opened, or is no regular file.
     """
-    began_s, is_told = time.monotonic(), False
+    waits = [Waiting(device, lock_path(device)) for device in devices]
     while (had := _first_had(devices)) is None:
-        if not is_told and time.monotonic() > began_s + _TOLD_AFTER_S:
-            for device in devices:
-                _tell(device)
-            is_told = True
+        for wait in waits:
+            wait.tell_if_due()
         time.sleep(_LOOKS_S)
     idle, handle = had
-    try:
+    with _held(handle):
         yield idle
+
+
+@contextmanager
+def _held(handle: int, shared: bool = False) -> Iterator[None]:
+    """Notes in a lock file, which this process has locked, that it holds the device; then releases it."""
+    try:
+        if shared:
+            wipe(handle)  # a holder that was killed left its note
+        else:
+            note_holder(handle)
+        yield
     finally:
+        if not shared:
+            wipe(handle)
         os.close(handle)
 
 
@@ -87,7 +90,7 @@ def _locked(device: str, mode: int) -> int:
         handle = _open(device)
         try:
             if not _try(handle, mode):
-                with _told_later(device):
+                with telling_later(Waiting(device, lock_path(device))):
                     fcntl.flock(handle, mode)
             if _is_current(device, handle):
                 return handle
@@ -134,50 +137,3 @@ def _is_current(device: str, handle: int) -> bool:
         return os.path.samestat(os.stat(lock_path(device), follow_symlinks=False), os.fstat(handle))
     except FileNotFoundError:
         return False
-
-
-@contextmanager
-def _told_later(device: str) -> Iterator[None]:
-    """Tells who holds the device if the context lasts longer than two seconds."""
-    timer = threading.Timer(_TOLD_AFTER_S, _tell, (device,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _tell(device: str) -> None:
-    holders = [_described(pid) for pid in _holders(lock_path(device))]
-    listed = ", ".join(holders[:_MOST_TOLD]) + (f" and {len(holders) - _MOST_TOLD} more" * (len(holders) > _MOST_TOLD))
-    logger.info(
-        "waiting for the device %s, which %s holds (%s)", device, listed or "another process", lock_path(device)
-    )
-
-
-def _holders(path: Path) -> list[int]:
-    """Returns the processes that hold a lock, as far as the kernel tells; those that hold it exclusively first."""
-    held: list[tuple[bool, int]] = []
-    try:
-        found = path.stat(follow_symlinks=False)
-        lines = Path("/proc/locks").read_text().splitlines()
-    except OSError:
-        return []
-    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    for line in lines:
-        # For example: `1: FLOCK  ADVISORY  WRITE 6525 fe:00:2148721 0 EOF`; a waiting one has `->` after the number.
-        parts = line.split()
-        if len(parts) < 6 or parts[1] != "FLOCK" or parts[5] != file:
-            continue
-        if (pid := int(parts[4])) > 0:
-            held.append((parts[3] != "WRITE", pid))
-    return [pid for _, pid in sorted(held)]
-
-
-def _described(pid: int) -> str:
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        command = ""
-    return f"process {pid}" + (f" ({command[:120]})" if command else "")

@@ -1,4 +1,4 @@
-"""Runs a build on given inputs, on its device or on the simulator."""
+"""Runs a build on given or random inputs, on its device or on the simulator, or says what inputs it takes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,37 @@ from numpy.typing import NDArray
 
 from anole.documents.build import TensorInfo, read_build, refuse_other_files
 from anole.errors import BuildError
+from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.network_runner import NetworkRunner
 from anole.targets import get_target
 from anole.targets.base import named_object
 
 
-def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = None) -> dict[str, NDArray[Any]]:
+def describe_build(folder: Path) -> str:
+    """Returns the names, types and shapes of a build's inputs and outputs as text.
+
+    Raises:
+        DocumentError: the folder does not hold a build.
+    """
+    build = read_build(folder)
+    lines = []
+    for title, infos in (("inputs", build.inputs), ("outputs", build.outputs)):
+        width = max((len(info.name) for info in infos), default=0)
+        lines += [f"{title}:", *(f"  {info.name:<{width}}  {info.dtype} {list(info.shape)}" for info in infos)]
+    return "\n".join(lines)
+
+
+def run_build(
+    folder: Path, input_paths: Sequence[Path], output: Path | None = None, seed: int = 0
+) -> dict[str, NDArray[Any]]:
     """Runs a build once and returns its outputs by name.
 
     Args:
         folder: folder of the build.
-        input_paths: a ``.npy`` for each input, in order, or one ``.npz`` with all of them by name.
+        input_paths: a ``.npy`` for each input, in order, or one ``.npz`` with all of them by name. Without any, the
+            inputs are random; those of seed 0 are the ones on which the build is evaluated.
         output: where to write the outputs: ``.npz`` by name, or ``.npy`` for a single output; None writes nothing.
+        seed: the seed of random inputs.
 
     Raises:
         DocumentError: the folder does not hold a build, or other files than its description tells of.
@@ -30,7 +49,7 @@ def run_build(folder: Path, input_paths: Sequence[Path], output: Path | None = N
     """
     build = read_build(folder)
     refuse_other_files(folder, build)
-    inputs = _read_inputs(build.inputs, input_paths)
+    inputs = _read_inputs(build.inputs, input_paths) if input_paths else draw_inputs(build, seed)
     target = get_target(build.target_description)
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")

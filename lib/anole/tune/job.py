@@ -16,6 +16,7 @@ from anole.documents.receipt import MeasuredConfig, TuningReceipt
 from anole.errors import MeasureError, TargetError
 from anole.host.machine import host_facts, software_versions
 from anole.measure.choice import measurer_of
+from anole.measure.holder import working_on
 from anole.measure.simulation import Simulated
 from anole.measure.site import Site
 from anole.measure.verified import Verified
@@ -229,9 +230,10 @@ class TaskTuning:
 
     @contextmanager
     def _telling_what_is_kept(self) -> Iterator[None]:
-        """Adds to an error of measuring where the next run continues."""
+        """Adds to an error of measuring where the next run continues, and tells others what is measured."""
         try:
-            yield
+            with working_on(self.task.label):
+                yield
         except MeasureError as error:
             raise type(error)(f"{error}; running again continues after {self.n_trials} trials") from error
 

@@ -1,4 +1,4 @@
-"""The progress of a long stage: a bar on a terminal, otherwise occasional log lines."""
+"""The progress of a long stage: a bar on a terminal, otherwise a log line every ten seconds and one at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from rich.table import Column
 logger = logging.getLogger(__name__)
 
 _LOG_EVERY_S = 10.0
-_LOG_EVERY_SHARE = 0.1
 
 
 class Progress:
@@ -42,8 +41,9 @@ class Progress:
             disable=not self._on_terminal,
         )
         self._task = self._bar.add_task(label, total=total, best=0.0, failures=0)
+        self._is_known = False
         self._logged_done: int | None = None
-        self._logged_at_s = 0.0
+        self._logged_at_s = time.monotonic()
 
     def update(self, done: int, best_gflops: float, failures: int) -> None:
         """Shows the current state.
@@ -54,7 +54,8 @@ class Progress:
             failures: trials so far that failed.
         """
         self._bar.update(self._task, completed=done, best=best_gflops, failures=failures)
-        if not self._on_terminal and self._is_due(done):
+        self._is_known = True
+        if not self._on_terminal and 0 < done < self.total and time.monotonic() >= self._logged_at_s + _LOG_EVERY_S:
             self._log()
 
     def __enter__(self) -> Self:
@@ -65,30 +66,21 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
-        if not self._on_terminal and self._logged_done not in (None, self._done):
+        if not self._on_terminal and self._is_known and self._logged_done != self._done:
             self._log()
 
     @property
     def _done(self) -> int:
         return int(self._bar.tasks[0].completed)
 
-    def _is_due(self, done: int) -> bool:
-        if self._logged_done is None or done >= self.total > self._logged_done:
-            return True
-        far = done - self._logged_done >= self.total * _LOG_EVERY_SHARE
-        long_ago = time.monotonic() - self._logged_at_s >= _LOG_EVERY_S
-        return far or long_ago
-
     def _log(self) -> None:
         task = self._bar.tasks[0]
-        left = timedelta(seconds=int(task.time_remaining)) if task.time_remaining is not None else "-:--:--"
-        logger.info(
-            "%s: %d/%d, best %.1f GFLOP/s, %d failed, %s left",
-            self.label,
-            self._done,
-            self.total,
-            task.fields["best"],
-            task.fields["failures"],
-            left,
-        )
+        said = [f"{self._done}/{self.total}"]
+        if task.fields["best"] > 0:
+            said.append(f"best {task.fields['best']:.1f} GFLOP/s")
+        if self._done > 0:
+            said.append(f"{task.fields['failures']} failed")
+        if task.time_remaining:
+            said.append(f"{timedelta(seconds=int(task.time_remaining))} left")
+        logger.info("%s: %s", self.label, ", ".join(said))
         self._logged_done, self._logged_at_s = self._done, time.monotonic()

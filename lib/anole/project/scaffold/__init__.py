@@ -11,7 +11,6 @@ from anole.files import read_bytes, write_atomically
 from anole.workflow import HOME
 
 _TEMPLATES = Path(__file__).parent
-_PROFILE = Path("profiles/default/profile.yaml")
 
 
 def make_project(folder: Path, demo: bool) -> list[Path]:
@@ -28,8 +27,8 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
     sources = {
         folder / "models.yaml": _TEMPLATES / ("demo.yaml" if demo else "models.yaml"),
         folder / "Snakefile": _TEMPLATES / "Snakefile",
-        folder / _PROFILE: HOME / _PROFILE,
         folder / ".gitignore": _TEMPLATES / "gitignore",
+        **{folder / path.relative_to(HOME): path for path in sorted(HOME.glob("profiles/*/*.yaml"))},
     }
     if obstacles := _obstacles(sources):
         names = ", ".join(str(path) for path in obstacles)
