@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
 from anole.__main__ import main
+from anole.task import Task
 
 from .record_project import Project
 
@@ -46,11 +47,16 @@ def test_every_stage_is_a_command_with_help() -> None:
         "export",
         "run",
         "profile",
+        "compare",
+        "completion",
         "plan",
+        "report",
         "doctor",
         "serve",
         "vta",
         "import",
+        "export-records",
+        "explore",
         "lock",
         "init",
     }
@@ -68,7 +74,7 @@ def test_every_stage_is_a_command_with_help() -> None:
 def test_the_example_of_a_command_is_accepted(name: str) -> None:
     example = main.commands[name].epilog
     assert example and example.startswith(f"Example: anole {name}"), "every command ends its help with an example"
-    arguments = shlex.split(example.removeprefix("Example: anole"))
+    arguments = shlex.split(example.removeprefix("Example: anole").partition(" > ")[0])
     with main.make_context("anole", list(arguments)) as context:
         command: click.Command = main
         while isinstance(command, click.Group):
@@ -286,3 +292,45 @@ def test_a_build_of_another_folder_is_merged_and_no_other_of_its_name(
     assert run("merge", "net-cpu", "--database", "own.sqlite").exit_code == 0
     mine.database = Path("own.sqlite")
     assert mine.rows("select name, preset from build") == [{"name": "net-cpu", "preset": "random"}]
+
+
+def test_records_alone_make_a_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Shards of any targets are merged where there is no models.yaml, and their records pass from hub to hub."""
+    caplog.set_level("INFO")
+    one, two = (Project(tmp_path / name) for name in ("one", "two"))
+    one.tune(one.run_of(one.CONV), one.CONV, [1e-3, None])
+    abacus = Task(one.DENSE.workload, {"kind": "abacus", "beads": 10}, 1)
+    two.tune(two.run_of(abacus), abacus, [2e-3])
+    hub = tmp_path / "hub"
+    hub.mkdir()
+    monkeypatch.chdir(hub)
+    result = run("import", str(one.shards), str(two.shards))
+    assert (result.exit_code, result.stdout.count("1 runs are new")) == (0, 2)
+    assert run("merge").exit_code == 0
+    assert "db/tuning.sqlite: 2 runs, 3 trials" in caplog.text
+    assert run("merge", "--shards", str(one.shards), "--database", "other.sqlite").exit_code == 0
+    assert "other.sqlite: 1 runs, 2 trials" in caplog.text
+    assert run("export-records", "new", "--target", "abacus").stdout == "new: 1 runs of 1 tasks, 1 trials\n"
+    assert run("export-records", "new.sqlite", "--from", "db/tuning.sqlite", "--preset", "autotvm").exit_code == 0
+    later = run("export-records", "later", "--since", "2027-01-01")
+    assert (later.exit_code, later.stderr) == (
+        2,
+        "anole: db/shards: no run is chosen by all of these conditions together\n",
+    )
+    assert run("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
+    assert "does not match the formats" in run("export-records", "since", "--since", "yesterday").stderr
+    result = run("import", "new", "new.sqlite", "--shards", "third")
+    assert [line.split(": ", 1)[1][:14] for line in result.stdout.splitlines()] == ["1 runs are new", "1 runs are new"]
+    assert "new (exported on " in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["merge"], ["merge", "--spec", "models.yaml"]])
+def test_without_models_and_records_nothing_is_merged(empty_project: Path, arguments: list[str]) -> None:
+    if "--spec" in arguments:
+        (empty_project / "db/shards").mkdir(parents=True)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "models.yaml: there is no such file" in result.stderr
+    assert not (empty_project / "db/tuning.sqlite").exists()

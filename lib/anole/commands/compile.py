@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from anole.commands import candidates
 from anole.commands.shared import ORDER, PATH, SPEC, enter_project, guard_process, spare_torch
 from anole.documents import layout
 
 
 @click.command(name="compile", epilog="Example: anole compile resnet18_cpu")
-@click.argument("build")
+@click.argument("build", shell_complete=candidates.builds)
 @click.argument("receipts", nargs=-1, type=PATH)
 @ORDER
 @click.option("--manifest", type=PATH, help="The model's list of tasks, with --order.")

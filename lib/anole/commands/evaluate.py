@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from anole.commands import candidates
 from anole.commands.shared import PATH, REQUIRED, Counts, guard_process, require_target, spare_torch
 from anole.documents import layout
 
 
 @click.command(epilog="Example: anole evaluate builds/resnet18_cpu --neighbours 0,1,2")
-@click.argument("folder", type=PATH)
+@click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
 @click.option("--output", type=PATH, help="Where the evaluation is written.")
 @click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns of each engine.")
 @click.option(

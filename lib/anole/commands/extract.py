@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
+from anole.commands import candidates
 from anole.commands.shared import PATH, SPEC, Json, enter_project, guard_process, spare_torch
 from anole.documents import layout
 
 
 @click.command(epilog="Example: anole extract resnet18 --target cpu")
-@click.argument("model")
-@click.option("--target", required=True, help="The target's name.")
+@click.argument("model", shell_complete=candidates.models)
+@click.option("--target", required=True, shell_complete=candidates.targets, help="The target's name.")
 @click.option("--entry", type=Json(), help="The model's entry, instead of the one in models.yaml.")
 @click.option("--target-description", "description", type=Json(), help="The target's complete description.")
 @click.option("--manifest", type=PATH, help="Where the model's list of tasks is written.")

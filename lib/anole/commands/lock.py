@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from anole.commands import candidates
 from anole.commands.shared import SPEC
 
 
 @click.command(epilog="Example: anole lock resnet18_cpu")
-@click.argument("builds", nargs=-1)
+@click.argument("builds", nargs=-1, shell_complete=candidates.builds)
 @click.option("--remove", is_flag=True, help="Unlock BUILDS: remove their entries.")
 @SPEC
 def lock(builds: tuple[str, ...], remove: bool, spec: Path) -> None:

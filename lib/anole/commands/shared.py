@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anole.commands.candidates import presets
 from anole.commands.group import owns_process
 from anole.errors import SpecError, TargetError
 from anole.extract import guard
@@ -78,6 +79,9 @@ class Order(Json):
 
 PATH = click.Path(path_type=Path)
 MEASURE = click.option("--measure", type=Json(), help="The target's `measure` entry: devices on other machines.")
+PRESET = click.option(
+    "--preset", shell_complete=presets, help="The tuner preset.  [default: the default of models.yaml]"
+)
 BUILDERS = click.option(
     "--builders",
     type=click.IntRange(1),

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from anole.commands.shared import BUILDERS, MEASURE, PATH, Json, preset_settings
+from anole.commands.shared import BUILDERS, MEASURE, PATH, PRESET, Json, preset_settings
 from anole.documents import layout
 
 
 @click.command(epilog="Example: anole tune work/tasks/KEY.json --trials 64")
 @click.argument("task", type=PATH)
-@click.option("--preset", help="The tuner preset.  [default: the default of models.yaml]")
+@PRESET
 @click.option("--tuner", type=Json(), help="The complete tuner settings: a preset and its overrides.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from anole.commands.shared import BUILDERS, MEASURE, PATH, Json, preset_settings
+from anole.commands.shared import BUILDERS, MEASURE, PATH, PRESET, Json, preset_settings
 from anole.documents import layout
 
 
@@ -16,7 +16,7 @@ from anole.documents import layout
     epilog="Example: anole tune-together work/models/resnet18/cpu.json --trials 512 --receipts tuned.json",
 )
 @click.argument("manifest", type=PATH)
-@click.option("--preset", help="The tuner preset.  [default: the default of models.yaml]")
+@PRESET
 @click.option("--tuner", type=Json(), help="The complete tuner settings: a preset and its overrides.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure for all tasks together.")

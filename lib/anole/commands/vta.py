@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from anole.commands import candidates
 from anole.commands.shared import PATH, Json
 
 
@@ -45,7 +46,9 @@ def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
 @vta.command(name="report")
 @click.option("--schedules", type=PATH, help="Rows of shape, workload and schedule, as JSON.")
 @click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Row to report, with --schedules.")
-@click.option("--build", type=PATH, help="Folder of a build, instead of --schedules.")
+@click.option(
+    "--build", type=PATH, shell_complete=candidates.build_folders, help="Folder of a build, instead of --schedules."
+)
 @click.option("--step", help="Name of the layer to report, with --build.")
 @click.option("--picture", type=PATH, help="Where the timeline of all modules is written, as SVG.")
 @click.option("--until", type=click.IntRange(1), help="The last cycle of the picture.")

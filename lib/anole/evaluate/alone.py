@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -35,15 +34,19 @@ def start_deployed(folder: Path) -> Engine:
     Raises:
         BuildError: the build cannot be loaded.
     """
-    inputs = draw_inputs(read_build(folder))
     # Programs that only run a build have no torch, which TVM would import.
     if "torch" not in sys.modules:
         import_module("anole.measure.without_torch")
     try:
-        model = runpy.run_path(str(folder / "load.py"))["Model"]()
+        model: Callable[..., list[NDArray[Any]]] = runpy.run_path(str(folder / "load.py"))["Model"]()
     except Exception as error:
         raise BuildError(f"{folder}: load.py cannot load it: {error}") from error
-    return Engine("build", partial(model, *inputs), list)
+    now = draw_inputs(read_build(folder))
+
+    def give(others: Sequence[NDArray[Any]]) -> None:
+        now[:] = others
+
+    return Engine("build", lambda: model(*now), list, give)
 
 
 def start_reference(name: str, folder: Path, scratch: Path) -> Engine:

@@ -1,0 +1,78 @@
+"""What may complete an argument in a shell: names from models.yaml, presets, and folders of builds.
+
+A shell asks for candidates at every press of the tab key, so these functions import little. They never fail: whatever
+is wrong with the project is told by the command itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from anole.documents.layout import BUILDS
+from anole.search import DEFAULT_PRESET, PRESET_NAMES
+
+_DESCRIPTION = "build.json"
+
+Candidates = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _of(names: Callable[[click.Context], Iterable[str]]) -> Candidates:
+    """Returns a completion by those names that begin as what was typed; by none if they cannot be found."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            return [CompletionItem(name) for name in names(context) if name.startswith(incomplete)]
+        except Exception:  # a message would land in the middle of the line that is typed
+            return []
+
+    return complete
+
+
+def _project(context: click.Context) -> dict[str, Any]:
+    """Returns models.yaml as it is, whether it is right or not."""
+    from anole.spec.yaml_file import read_yaml
+
+    plain = read_yaml(Path(context.params.get("spec") or "models.yaml"))
+    return plain if isinstance(plain, dict) else {}
+
+
+def _builds(context: click.Context) -> list[str]:
+    """Returns the names of the project's builds, also of those that are not compiled."""
+    project = _project(context)
+    usual = (project.get("tuning") or {}).get("preset", DEFAULT_PRESET)
+    given = set(context.params.get("builds") or ())
+    entries = project.get("builds") or ()
+    names = (
+        each.get("name") or f"{each['model']}-{each['target']}-{each.get('preset', usual)}"
+        for each in entries
+        if isinstance(each, dict) and ("name" in each or {"model", "target"} <= each.keys())
+    )
+    return [str(name) for name in names if name not in given]
+
+
+builds = _of(_builds)
+models = _of(lambda context: _project(context).get("models") or ())
+targets = _of(lambda context: _project(context).get("targets") or ())
+presets = _of(lambda _: PRESET_NAMES)
+
+
+def build_folders(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Returns the folders of builds, in ``builds`` or where what was typed leads; any folders if there is no build."""
+    typed = incomplete[: incomplete.rfind("/") + 1]
+    try:
+        # What a user typed stays as it is, also where it begins with `./`.
+        found = {f"{place}{path.parent.name}" for place in (f"{BUILDS}/", typed) for path in _in(place)}
+    except (OSError, ValueError):
+        found = set()
+    items = [CompletionItem(folder) for folder in sorted(found) if folder.startswith(incomplete)]
+    return items or [CompletionItem(incomplete, type="dir")]
+
+
+def _in(folder: str) -> Iterable[Path]:
+    """Returns the descriptions of the builds in a folder."""
+    return Path(folder or ".").glob(f"*/{_DESCRIPTION}")

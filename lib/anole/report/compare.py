@@ -1,0 +1,196 @@
+"""Compares builds with each other: whether their outputs agree, and which one is faster, with the certainty of that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+
+from anole.documents.build import FILE, Build, TensorInfo, read_build, refuse_other_files
+from anole.errors import BuildError
+from anole.evaluate.alone import start_deployed
+from anole.evaluate.comparison import compare_outputs, draw_samples
+from anole.evaluate.looks import ALPHA, Patience, Ratio, compare_rounds
+from anole.evaluate.network_runner import NetworkRunner
+from anole.evaluate.paired import PairTimer, Round
+from anole.measure.holder import working_on
+from anole.measure.site import site_of
+from anole.report.ratio_words import latency_words, ratio_words
+from anole.targets import get_device, get_target
+from anole.targets.base import Place, named_object
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How builds are compared.
+
+    Attributes:
+        threshold: the relative difference of latencies from which on it counts.
+        tolerance: how far outputs may be apart.
+        patience: limits for each pair of builds.
+        seed: seed of the order of turns and of the place of memory.
+    """
+
+    threshold: float
+    tolerance: float
+    patience: Patience
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two builds to compare: their folders, and what is in them."""
+
+    folders: tuple[Path, Path]
+    builds: tuple[Build, Build]
+
+    def __str__(self) -> str:
+        return f"{self.folders[0]} and {self.folders[1]}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What became of a pair of builds.
+
+    Attributes:
+        name: the name of the pair.
+        ratio: the latency of B over that of A; without rounds, where it is computed and not measured.
+        latencies_s: the latencies of A and B when nothing disturbs them, the median over the rounds.
+        error: how far their outputs are apart, relative to their norm.
+        undisturbed: the share of runs that nothing disturbed.
+        seconds: how long it took.
+        alpha: the probability with which the verdict may be wrong.
+    """
+
+    name: str
+    ratio: Ratio
+    latencies_s: tuple[float, float]
+    error: float
+    undisturbed: float
+    seconds: float
+    alpha: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the plain form; an end of the interval that is not known is null."""
+        plain = asdict(self)
+        plain["ratio"] = {name: value if np.isfinite(value) else None for name, value in plain["ratio"].items()}
+        return {**plain, "verdict": self.ratio.verdict.value}
+
+    def __str__(self) -> str:
+        first, second = map(latency_words, self.latencies_s)
+        how = f"{self.ratio.rounds} rounds, {self.seconds:.0f} s" if self.ratio.rounds else "computed"
+        return f"{self.name}: {ratio_words(self.ratio)} ({first} and {second}; {how})"
+
+
+def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
+    """Returns the pairs of builds to compare, by name: two builds, or those of the same name in two folders.
+
+    Raises:
+        BuildError: there is nothing to compare.
+    """
+    if (first / FILE).exists() and (second / FILE).exists():
+        return {f"{first} and {second}": (first, second)}
+    found = [{path.parent.name for path in folder.glob(f"*/{FILE}")} for folder in (first, second)]
+    for folder, names in zip((first, second), found, strict=True):
+        if not names and not (folder / FILE).exists():
+            raise BuildError(f"{folder}: holds neither a build nor folders of builds")
+    common = sorted(found[0] & found[1])
+    if not common:
+        raise BuildError(f"{first} and {second} hold no builds of the same name; give two builds, or two such folders")
+    return {name: (first / name, second / name) for name in common}
+
+
+def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: float = ALPHA) -> Compared:
+    """Compares two builds on the same inputs.
+
+    Args:
+        name: the name of the pair.
+        first: folder of build A.
+        second: folder of build B.
+        rules: how to compare them.
+        alpha: the probability with which the verdict may be wrong.
+
+    Raises:
+        DocumentError: a folder does not hold a build, or other files than its description tells of.
+        BuildError: the builds cannot be compared, or their outputs differ.
+    """
+    pair = Pair((first, second), (read_build(first), read_build(second)))
+    for folder, build in zip(pair.folders, pair.builds, strict=True):
+        refuse_other_files(folder, build)
+    _refuse_unlike(pair)
+    if get_target(pair.builds[0].target_description).place is Place.SIMULATOR:
+        return _compare_simulated(name, pair, rules)
+    return _compare_timed(name, pair, rules, alpha)
+
+
+def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compared:
+    """Compares builds for a device, which are timed."""
+    began_s, rounds = time.monotonic(), list[Round]()
+    devices = [get_device(build.target_description) for build in pair.builds]
+    starts = partial(start_deployed, pair.folders[0].resolve()), partial(start_deployed, pair.folders[1].resolve())
+    with site_of(devices[0]) as site:
+        # What differs, such as the number of threads, each build knows by itself.
+        common = dict(devices[0].environment().items() & devices[1].environment().items())
+        timer = PairTimer(starts, devices[0].preload, {**common, **site.environment()}, str(pair), rules.seed)
+
+        def take() -> float:
+            rounds.append(timer.take())
+            return rounds[-1].log_ratio
+
+        error = _refuse_difference(pair, timer.differ(draw_samples(pair.builds[0])), rules)
+        with working_on(f"the comparison of {pair}"), site.timing():
+            ratio = compare_rounds(take, rules.threshold, rules.patience, alpha)
+    latencies_s = median(each.latencies_s[0] for each in rounds), median(each.latencies_s[1] for each in rounds)
+    undisturbed = mean(each.undisturbed for each in rounds)
+    return Compared(name, ratio, latencies_s, error, undisturbed, time.monotonic() - began_s, alpha)
+
+
+def _compare_simulated(name: str, pair: Pair, rules: Rules) -> Compared:
+    """Compares builds for a simulator, whose latencies are known."""
+    began_s, inputs = time.monotonic(), draw_samples(pair.builds[0])
+    outputs, latencies_s = [], []
+    for folder, build in zip(pair.folders, pair.builds, strict=True):
+        assert build.accelerator is not None
+        target = get_target(build.target_description)
+        runner: NetworkRunner = named_object(target.networks.runner)(target)
+        outputs.append([list(runner.run(folder, build, sample)) for sample in inputs])
+        latencies_s.append(build.accelerator.latency_s)
+    error = _refuse_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)
+    exact = latencies_s[1] / latencies_s[0]
+    ratio = Ratio(exact, exact, exact, 0, rules.threshold)
+    return Compared(name, ratio, (latencies_s[0], latencies_s[1]), error, 1.0, time.monotonic() - began_s, 0.0)
+
+
+def _refuse_unlike(pair: Pair) -> None:
+    """Raises an error if builds take other inputs, give other outputs, or are for another kind of device, or none."""
+    one, other = pair.builds
+    for what, mine, theirs in (("inputs", one.inputs, other.inputs), ("outputs", one.outputs, other.outputs)):
+        # The names may differ: a model that was imported in another way is still the same network.
+        if _described(mine) != _described(theirs):
+            raise BuildError(f"{pair}: have other {what}: {_described(mine)} and {_described(theirs)}")
+    kinds = [build.target_description["kind"] for build in pair.builds]
+    if kinds[0] != kinds[1]:
+        raise BuildError(f"{pair}: one is for {kinds[0]}, the other for {kinds[1]}")
+    for folder, build in zip(pair.folders, pair.builds, strict=True):
+        if (absence := get_target(build.target_description).absence()) is not None:
+            raise BuildError(f"{folder}: {absence}")
+
+
+def _described(infos: Sequence[TensorInfo]) -> str:
+    return ", ".join(f"{info.dtype} {list(info.shape)}" for info in infos)
+
+
+def _refuse_difference(pair: Pair, error: float, rules: Rules) -> float:
+    """Returns how far the outputs of two builds are apart, if that is not too far."""
+    if not error <= rules.tolerance:
+        raise BuildError(
+            f"{pair}: their outputs differ by {error:.2g}, relative to their norm; at most {rules.tolerance:g} is "
+            "allowed, which --tolerance changes"
+        )
+    return error

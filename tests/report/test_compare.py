@@ -1,0 +1,158 @@
+"""Two builds are compared: which one is slower, by how much, and whether they compute the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from anole.__main__ import main
+from anole.documents.build import read_build, write_build
+from anole.errors import BuildError
+from anole.evaluate.looks import Patience, Ratio
+from anole.report.compare import Rules, compare_builds, pairs_of
+from anole.report.ratio_words import latency_words, ratio_words
+
+from ..tiny_builds import HOME
+
+RULES = Rules(threshold=0.2, tolerance=3e-4, patience=Patience(seconds=60, rounds=10))
+
+
+def anole(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "anole", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(HOME / "lib")}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def altered(build: Path, folder: Path, line: str) -> Path:
+    """Copies a build, with a line of Python before the end of its network's call."""
+    shutil.copytree(build, folder)
+    before = (folder / "load.py").read_text()
+    after = before.replace("        return [found", f"        {line}\n        return [found")
+    assert after != before
+    (folder / "load.py").write_text(after)
+    return folder
+
+
+def test_a_build_is_as_fast_as_its_copy_and_faster_than_one_that_does_more(tiny_project: Path, tmp_path: Path) -> None:
+    net = tiny_project / "net"
+    before, after = tmp_path / "before", tmp_path / "after"
+    altered(net, before / "same", "pass")
+    altered(net, before / "more", "pass")
+    shutil.copytree(net, after / "same")
+    # Several times what the network itself takes.
+    altered(net, after / "more", "import time; time.sleep(1e-3)")
+    shutil.copytree(net, after / "new")
+    done = anole("compare", before, after, "--json", "--rounds", 40, "--threshold", 25)
+    assert done.returncode == 1, done.stderr
+    more, same = json.loads(done.stdout)
+    assert (more["name"], more["verdict"], same["name"], same["verdict"]) == ("more", "slower", "same", "equal")
+    assert 1.25 < more["ratio"]["low"] <= more["ratio"]["value"] <= more["ratio"]["high"]
+    assert 0.8 < same["ratio"]["low"] <= same["ratio"]["high"] < 1.25
+    assert same["error"] == more["error"] == 0 and same["alpha"] == 0.005
+    assert 10 <= same["ratio"]["rounds"] <= 40 and 0 < same["undisturbed"] <= 1
+    assert all(0 < latency_s < 1 for latency_s in same["latencies_s"])
+
+
+def test_builds_that_compute_something_else_are_refused(tiny_project: Path, tmp_path: Path) -> None:
+    net = tiny_project / "net"
+    other = altered(net, tmp_path / "other", "return [1.001 * found.numpy()]")
+    done = anole("compare", net, other)
+    assert done.returncode == 2 and done.stdout == ""
+    problem = r"their outputs differ by 0\.001, relative to their norm; at most 0\.0003 is allowed, which --tolerance"
+    assert re.search(rf"^anole: {net} and {other}: {problem}", done.stderr)
+
+
+def test_a_build_that_cannot_be_loaded_is_named(tiny_project: Path, tmp_path: Path) -> None:
+    net = tiny_project / "net"
+    broken = altered(net, tmp_path / "broken", "raise ValueError('broken')")
+    with pytest.raises(BuildError, match=f"^{net} and {broken}: cannot be compared: .*broken"):
+        compare_builds("net", net, broken, RULES)
+
+
+def test_simulated_builds_are_compared_exactly(accelerated: Path, tmp_path: Path) -> None:
+    net, slower = accelerated / "net", tmp_path / "slower"
+    outcome = CliRunner().invoke(main, ["compare", str(net), str(net)])
+    assert outcome.exit_code == 0, outcome.output
+    assert re.search(r": no difference larger than 1 % \(\S+ [mu]s and \S+ [mu]s; computed\)$", outcome.output.strip())
+    shutil.copytree(net, slower)
+    build = read_build(net)
+    assert build.accelerator is not None
+    accelerator = replace(build.accelerator, latency_s=build.accelerator.latency_s * 1.1)
+    write_build(slower, replace(build, accelerator=accelerator))
+    outcome = CliRunner().invoke(main, ["compare", str(net), str(slower)])
+    assert outcome.exit_code == 1 and "B is 10.0 % slower (" in outcome.output
+
+
+def test_builds_of_other_kinds_and_inputs_are_refused(tiny_project: Path, accelerated: Path, tmp_path: Path) -> None:
+    net, simulated = tiny_project / "net", accelerated / "net"
+    with pytest.raises(BuildError, match=r"have other inputs: float32 \[2, 3, 32, 32\] and float32 \[1, 3, 16, 16\]"):
+        compare_builds("net", net, simulated, RULES)
+    build = read_build(simulated)
+    shutil.copytree(simulated, tmp_path / "net")
+    write_build(tmp_path / "net", replace(build, inputs=read_build(net).inputs, outputs=read_build(net).outputs))
+    with pytest.raises(BuildError, match="one is for cpu, the other for vta"):
+        compare_builds("net", net, tmp_path / "net", RULES)
+
+
+@pytest.mark.parametrize(
+    ("lay", "problem"),
+    [
+        (lambda a, b: None, "a: holds neither a build nor folders of builds"),
+        (lambda a, b: [touch(a / "x"), touch(b / "y")], "a and .*b hold no builds of the same name"),
+        (lambda a, b: [touch(a), touch(b / "y")], "a and .*b hold no builds of the same name"),
+    ],
+)
+def test_folders_without_a_pair_are_refused(tmp_path: Path, lay: Callable[[Path, Path], object], problem: str) -> None:
+    lay(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(BuildError, match=problem):
+        pairs_of(tmp_path / "a", tmp_path / "b")
+
+
+def touch(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "build.json").touch()
+
+
+def test_pairs_have_the_same_names(tmp_path: Path) -> None:
+    for name in ("a/x", "a/y", "a/z", "b/y", "b/x", "b/w"):
+        touch(tmp_path / name)
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert pairs_of(a, b) == {"x": (a / "x", b / "x"), "y": (a / "y", b / "y")}
+    assert list(pairs_of(a / "x", b / "w").values()) == [(a / "x", b / "w")]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (Ratio(1.031, 1.024, 1.039, 15, 0.01), "B is 3.1 % slower [+2.4 %, +3.9 %]"),
+        (Ratio(0.969, 0.961, 0.976, 15, 0.01), "B is 3.1 % faster [-3.9 %, -2.4 %]"),
+        (Ratio(1.001, 0.996, 1.007, 15, 0.01), "no difference larger than 1 % [-0.4 %, +0.7 %]"),
+        (
+            Ratio(1.01, 0.996, 1.02, 15, 0.01),
+            "open: B differs by [-0.4 %, +2.0 %], which may be more than 1 % or less; give it more time",
+        ),
+        (Ratio(1.01, 0.0, float("inf"), 2, 0.01), "open: 2 rounds are too few to tell; give it more time"),
+        (Ratio(1.5, 1.5, 1.5, 0, 0.01), "B is 50.0 % slower"),
+    ],
+)
+def test_a_verdict_is_told_in_words(ratio: Ratio, words: str) -> None:
+    assert ratio_words(ratio) == words
+
+
+def test_latencies_have_units() -> None:
+    assert (latency_words(0.0123456), latency_words(5.6789e-5)) == ("12.35 ms", "56.79 us")
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    outcome = CliRunner().invoke(main, ["compare", "a", "b", "--seconds", "3", "--rounds", "4"])
+    assert outcome.exit_code == 2 and "give --seconds or --rounds, not both" in outcome.output
