@@ -31,8 +31,8 @@ def refine(
 ) -> None:
     """Choose the candidates that are fastest within BUILD.
 
-    BUILD is a name in models.yaml. Each candidate is timed within the whole network. The candidates come from the build's
-    own receipts, which `anole tune` wrote, or from RECEIPTS, with --order.
+    BUILD is a name in models.yaml. Each candidate is timed within the whole network. The candidates come from the
+    build's own receipts, which `anole tune` wrote, or from RECEIPTS, with --order.
     """
     guard_process(f"build {build}")
     from anole.project.pipeline import find_build
