@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock wheel doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
 	zoo clean
 .DEFAULT_GOAL := help
 
@@ -71,6 +71,9 @@ format: env  ## rewrite the code in the house style
 
 lock: env  ## write requirements.lock from pyproject.toml
 	$(UV) pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --output-file requirements.lock
+
+wheel: env  ## build the wheel of a release, in dist/
+	$(UV) build --wheel --out-dir dist
 
 doctor: env  ## describe this machine and measure its peak
 	anole doctor

@@ -11,13 +11,7 @@ min_version("9.19")
 
 
 include: "rules/common.smk"
-include: "rules/extract.smk"
-include: "rules/tune.smk"
-include: "rules/refine.smk"
-include: "rules/compile.smk"
-include: "rules/evaluate.smk"
-include: "rules/merge.smk"
-include: "rules/left_out.smk"
+include: "rules/resources.smk"
 
 
 localrules:
@@ -26,8 +20,8 @@ localrules:
     merge,
 
 
+# The first rule is what snakemake makes. Within another workflow that is the first of the other's rules.
 rule all:
-    default_target: True
     input:
         expand("builds/{build}", build=pipeline.spec.builds),
         "work/merged.json",
@@ -36,3 +30,13 @@ rule all:
 rule tuned:
     input:
         [receipts_of(build) for build in pipeline.spec.builds.values()],
+
+
+include: "rules/describe.smk"
+include: "rules/extract.smk"
+include: "rules/tune.smk"
+include: "rules/refine.smk"
+include: "rules/compile.smk"
+include: "rules/evaluate.smk"
+include: "rules/merge.smk"
+include: "rules/left_out.smk"

@@ -1,23 +1,25 @@
 """Shared by all rules: the checked models.yaml, and functions that turn wildcards into files and settings."""
 
 import fcntl
-import os
 import sys
 from functools import cache
 from pathlib import Path
-from shlex import quote
 
+# In a checkout the library lies beside the rules; in an installed package the rules lie within the library.
 _HOME = Path(str(workflow.current_basedir)).parent
+_LIBRARY = _HOME / "lib" if (_HOME / "lib").is_dir() else _HOME.parents[1]
 
-if str(_HOME / "lib") not in sys.path:
-    sys.path.insert(0, str(_HOME / "lib"))
+if str(_LIBRARY) not in sys.path:
+    sys.path.insert(0, str(_LIBRARY))
 
 from anole.documents import layout
 from anole.documents.document import argument_of
 from anole.errors import AnoleError
-from anole.keys import canonical_json
+from anole.files import write_atomically
+from anole.keys import canonical_json, content_key
 from anole.extract.stage import extract_versions
-from anole.project.needs import n_gpus, needs_of
+from anole.host import launcher as host
+from anole.project.hardware import asked_of, is_detected_on_nodes
 from anole.project.pipeline import Pipeline
 
 
@@ -27,6 +29,15 @@ def give_up(error):
     raise SystemExit(2)
 
 
+if (
+    workflow.modifier.path_modifier.prefix
+    or workflow.modifier.path_modifier.modifies_prefixes
+):
+    give_up(
+        "the module statement has a prefix, but Anole's files lie beside models.yaml; "
+        "use it without one, or in a workflow of its own with a working directory of its own"
+    )
+
 SPEC = Path(config.get("spec", "models.yaml"))
 if SPEC.parent.resolve() != Path.cwd():
     give_up(
@@ -34,40 +45,20 @@ if SPEC.parent.resolve() != Path.cwd():
         "change to its folder, or pass that folder with --directory"
     )
 
-try:
-    pipeline = Pipeline.load(
-        SPEC,
-        {key: value for key, value in config.items() if key != "spec"},
-    )
-except AnoleError as error:
-    give_up(error)
+
+def load_pipeline():
+    """Reads models.yaml; in a job on a node of a cluster, targets are what the main process found and not the node."""
+    overrides = {key: value for key, value in config.items() if key != "spec"}
+    try:
+        return Pipeline.load(SPEC, overrides, kept=not workflow.is_main_process)
+    except AnoleError as error:
+        give_up(error)
+
+
+pipeline = load_pipeline()
 
 for build, reason in pipeline.skipped.items():
     print(f"anole: skips the build {build}: {reason}", file=sys.stderr)
-
-
-# Jobs use this workflow's library and the interpreter that runs Snakemake, in any working directory. Packages that
-# factories import, or that add kinds of targets, may lie on the caller's own PYTHONPATH. Snakemake has changed to the
-# project's folder, so a relative entry is looked for where the caller was.
-_CALLERS = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-_PACKAGES = os.pathsep.join(
-    [
-        str(_HOME / "lib"),
-        *(
-            os.path.join(os.environ.get("PWD", os.getcwd()), entry)
-            for entry in _CALLERS
-        ),
-    ]
-)
-os.environ.update(PYTHONPATH=_PACKAGES)
-shell.prefix(
-    f'set -euo pipefail; export PATH={quote(str(Path(sys.executable).parent))}:"$PATH" '
-    f"PYTHONPATH={quote(_PACKAGES)}; "
-)
-
-# Candidates must not be timed in parallel. These are defaults; a profile or the command line may raise them.
-workflow.global_resources.setdefault("device", 1)
-workflow.global_resources.setdefault("gpu", n_gpus(pipeline))
 
 
 wildcard_constraints:
@@ -90,41 +81,56 @@ def hold_project():
         fcntl.flock(hold_project.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         give_up("another snakemake is running in this folder")
+    except OSError as error:
+        give_up(f"this folder's file system locks no files (flock): {error.strerror}")
 
 
 onstart:
     hold_project()
+    pipeline.keep_targets()
 
 
-def needs(wildcards):
-    """The resources that a job for a target, a build or a run takes while it measures."""
-    if hasattr(wildcards, "target"):
-        target = wildcards.target
-    elif hasattr(wildcards, "build"):
-        target = build_of(wildcards).target
-    else:
-        target = pipeline.build_of(wildcards.task, wildcards.run).target
-    return needs_of(pipeline, target, workflow.cores)
-
-
-def cores(wildcards):
-    return needs(wildcards).threads
-
-
-def device(wildcards):
-    return needs(wildcards).device
-
-
-def gpu(wildcards):
-    return needs(wildcards).gpu
-
-
-def measure(wildcards):
-    return needs(wildcards).measure
+def launcher(wildcards, threads):
+    """Starts Anole. Asks for the threads, as Snakemake then takes no other interpreter or folder for a new parameter."""
+    return host.launcher()
 
 
 def build_of(wildcards):
     return pipeline.spec.builds[wildcards.build]
+
+
+def target_of(wildcards):
+    """The target of a job: of its build, of its run, or its own."""
+    if hasattr(wildcards, "target"):
+        return wildcards.target
+    if hasattr(wildcards, "build"):
+        return build_of(wildcards).target
+    return pipeline.build_of(wildcards.task, wildcards.run).target
+
+
+def described(target):
+    """Waits for a node to say what a target is, if only nodes can, and returns the target's name."""
+    global pipeline
+    if target in pipeline.undescribed:
+        checkpoints.describe.get(target=target)
+        pipeline = load_pipeline()
+    return target
+
+
+def description_file(wildcards):
+    """Where a node says what the target is, if only nodes can."""
+    target = pipeline.spec.targets[described(wildcards.target)]
+    return (
+        str(layout.described_path(target.name)) if is_detected_on_nodes(target) else []
+    )
+
+
+def argument(plain):
+    """An argument of a command that is too long for a command line: the file of its content, which jobs find here."""
+    path = layout.argument_path(content_key(plain))
+    if not workflow.dryrun:
+        write_atomically(path, canonical_json(plain))
+    return f"@{path}"
 
 
 def model_files(wildcards):
@@ -132,20 +138,26 @@ def model_files(wildcards):
     return pipeline.files(wildcards.model)
 
 
+def asked_of_target(wildcards):
+    return argument(asked_of(pipeline.spec.targets[wildcards.target]))
+
+
 def model_entry(wildcards):
-    return canonical_json(pipeline.spec.models[wildcards.model].to_json())
+    return argument(pipeline.spec.models[wildcards.model].to_json())
 
 
 def target_description(wildcards):
-    return canonical_json(pipeline.descriptions[wildcards.target])
+    return argument(pipeline.description(described(wildcards.target)))
 
 
 def versions(wildcards):
-    return canonical_json(extract_versions(pipeline.descriptions[wildcards.target]))
+    return canonical_json(
+        extract_versions(pipeline.description(described(wildcards.target)))
+    )
 
 
 def tuner_settings(wildcards):
-    return canonical_json(pipeline.tuner_of(wildcards.task, wildcards.run)[0].to_json())
+    return argument(pipeline.tuner_of(wildcards.task, wildcards.run)[0].to_json())
 
 
 def tuner_seed(wildcards):
@@ -153,7 +165,7 @@ def tuner_seed(wildcards):
 
 
 def shared_tuner_settings(wildcards):
-    return canonical_json(_shared_tuner(wildcards)[0].to_json())
+    return argument(_shared_tuner(wildcards)[0].to_json())
 
 
 def shared_tuner_seed(wildcards):
@@ -165,7 +177,14 @@ def build_files(wildcards):
 
 
 def build_order(wildcards):
-    return argument_of(pipeline.order(build_of(wildcards)))
+    build = build_of(wildcards)
+    described(build.target)
+    return argument(argument_of(pipeline.order(build)))
+
+
+def required(wildcards):
+    """The option of stages that measure a build, unless its target is known to be elsewhere."""
+    return "" if build_of(wildcards).target in pipeline.absences else "--required"
 
 
 def manifest(wildcards):
@@ -201,6 +220,7 @@ def _shared_tuner(wildcards):
 def _receipts(name):
     """The receipts of a build's tasks, which are known once its model is extracted; until then Snakemake asks again."""
     build = pipeline.spec.builds[name]
+    described(build.target)
     checkpoints.extract.get(model=build.model, target=build.target)
     try:
         return pipeline.receipts(build)

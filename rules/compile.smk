@@ -9,8 +9,11 @@ rule compile:
         "logs/compile/{build}.log",
     conda:
         "../environment.yml"
+    resources:
+        mem_mb=memory_mb(4000),
     params:
+        anole=launcher,
         order=build_order,
     shell:
-        "python -m anole compile {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
+        "{params.anole} compile {wildcards.build} --order {params.order} --manifest {input.manifest} "
         "--output {output} {input.receipts} 2> {log}"

@@ -9,7 +9,12 @@ rule evaluate:
         "../environment.yml"
     threads: cores
     resources:
+        **NODE,
         device=device,
         gpu=gpu,
+        mem_mb=memory_mb(6000),
+    params:
+        anole=launcher,
+        required=required,
     shell:
-        "python -m anole evaluate {input} --output {output} 2> {log}"
+        "{params.anole} evaluate {input} --output {output} {params.required} 2> {log}"

@@ -1,6 +1,7 @@
 checkpoint extract:
     input:
         model_files,
+        description_file,
     output:
         "work/models/{model}/{target}.json",
     log:
@@ -9,10 +10,13 @@ checkpoint extract:
     priority: 1
     conda:
         "../environment.yml"
+    resources:
+        mem_mb=memory_mb(3000),
     params:
+        anole=launcher,
         entry=model_entry,
         description=target_description,
         versions=versions,
     shell:
-        "python -m anole extract {wildcards.model} --target {wildcards.target} --entry {params.entry:q} "
-        "--target-description {params.description:q} --tasks work/tasks --manifest {output} 2> {log}"
+        "{params.anole} extract {wildcards.model} --target {wildcards.target} --entry {params.entry} "
+        "--target-description {params.description} --tasks work/tasks --manifest {output} 2> {log}"

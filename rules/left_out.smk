@@ -1,6 +1,7 @@
 """After failures: merges what exists, and lists in the last lines what was left out and why."""
 
 import atexit
+import os
 from subprocess import CalledProcessError
 
 
@@ -33,9 +34,24 @@ def _message(logs):
     return f"{last} (see {', '.join(logs)})"
 
 
+def failed_jobs():
+    """The jobs that failed; of those that a cluster ran as a group, the ones without their output."""
+    for job in workflow.scheduler.failed:
+        of_group = getattr(job, "jobs", [job])
+        yield from [
+            each
+            for each in of_group
+            if each is job or not all(map(os.path.exists, each.output))
+        ]
+
+
 def merge_what_exists():
     """Merges the results of a run that has done all it could, although not all that it was asked for."""
-    merges = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "merge"]
+    merges = [
+        job
+        for job in workflow.dag.needrun_jobs()
+        if layout.MERGED in map(Path, job.output)
+    ]
     scheduler = workflow.scheduler
     is_over = scheduler.keepgoing and not (scheduler.running or scheduler.open_jobs)
     if (
@@ -47,14 +63,14 @@ def merge_what_exists():
     for job in merges:
         try:
             shell(
-                "python -m anole merge {job.params.builds} --shards db/shards --database db/tuning.sqlite 2> {job.log}"
+                "{job.params.anole} merge {job.params.builds} --shards db/shards --database db/tuning.sqlite 2> {job.log}"
             )
         except CalledProcessError:
             yield f"anole: merge failed: {_message(job.log)}"
 
 
 onerror:
-    failed = sorted(workflow.scheduler.failed, key=str)
+    failed = sorted(failed_jobs(), key=str)
     lines = [*merge_what_exists(), *map(left_out, failed)]
     # Snakemake has lines of its own to print after this handler.
     atexit.register(

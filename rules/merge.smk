@@ -14,8 +14,11 @@ rule merge:
         "logs/merge.log",
     conda:
         "../environment.yml"
+    resources:
+        mem_mb=memory_mb(2000),
     params:
+        anole=launcher,
         builds=list(pipeline.spec.builds),
     shell:
-        "python -m anole merge {params.builds} --shards db/shards --database db/tuning.sqlite "
+        "{params.anole} merge {params.builds} --shards db/shards --database db/tuning.sqlite "
         "--stamp {output} 2> {log}"

@@ -11,11 +11,15 @@ rule refine:
         "../environment.yml"
     threads: cores
     resources:
+        **NODE,
         device=device,
         gpu=gpu,
+        mem_mb=memory_mb(6000),
     params:
+        anole=launcher,
         order=build_order,
         candidates=candidates,
+        required=required,
     shell:
-        "python -m anole refine {wildcards.build} --order {params.order:q} --manifest {input.manifest} "
-        "--candidates {params.candidates} --output {output} {input.receipts} 2> {log}"
+        "{params.anole} refine {wildcards.build} --order {params.order} --manifest {input.manifest} "
+        "--candidates {params.candidates} {params.required} --output {output} {input.receipts} 2> {log}"

@@ -5,18 +5,23 @@ rule tune:
         "work/tuned/{task}/{run}/{trials}.json",
     log:
         "logs/tune/{task}/{run}/{trials}.log",
+    group:
+        tuning_group
     conda:
         "../environment.yml"
     threads: cores
     resources:
+        **NODE,
         device=device,
         gpu=gpu,
+        mem_mb=memory_mb(3000),
     params:
+        anole=launcher,
         measure=measure,
         tuner=tuner_settings,
         seed=tuner_seed,
     shell:
-        "python -m anole tune {input} --tuner {params.tuner:q} --seed {params.seed} --trials {wildcards.trials} "
+        "{params.anole} tune {input} --tuner {params.tuner} --seed {params.seed} --trials {wildcards.trials} "
         "--shards db/shards --receipt {output} --measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"
 
 
@@ -27,17 +32,22 @@ rule tune_together:
         "work/tuned_together/{model}/{target}/{key}/{trials}.json",
     log:
         "logs/tune_together/{model}-{target}-{key}-{trials}.log",
+    group:
+        tuning_group
     conda:
         "../environment.yml"
     threads: cores
     resources:
+        **NODE,
         device=device,
         gpu=gpu,
+        mem_mb=memory_mb(3000),
     params:
+        anole=launcher,
         measure=measure,
         tuner=shared_tuner_settings,
         seed=shared_tuner_seed,
     shell:
-        "python -m anole tune-together {input.manifest} --tuner {params.tuner:q} --seed {params.seed} "
+        "{params.anole} tune-together {input.manifest} --tuner {params.tuner} --seed {params.seed} "
         "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} "
         "--measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"

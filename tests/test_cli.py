@@ -35,6 +35,7 @@ def run(*arguments: str) -> Result:
 
 def test_every_stage_is_a_command_with_help() -> None:
     names = {
+        "describe",
         "extract",
         "tune",
         "tune-together",
@@ -53,6 +54,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         "vta",
         "import",
         "lock",
+        "init",
     }
     assert set(main.commands) == names
     accelerator = main.commands["vta"]

@@ -37,8 +37,8 @@ def test_the_targets_elsewhere_of_the_docs_are_right() -> None:
     (targets,) = [yaml.safe_load(example)["targets"] for example in examples if "rpc" in example]
     models = {"net": {"source": "torchvision:alexnet", "inputs": {"x": [1, 3, 64, 64]}}}
     spec = parse_spec({"models": models, "targets": targets, "builds": [{"model": "net", "target": "h200"}]})
-    assert [target.remote.key for target in spec.targets.values() if target.remote] == ["h200", "board", None]
-    assert [describe_target(target)["kind"] for target in spec.targets.values()] == ["cuda", "cpu", "cuda"]
+    assert [target.remote.key for target in spec.targets.values() if target.remote] == ["h200", "board", None, None]
+    assert [describe_target(target)["kind"] for target in spec.targets.values()] == ["cuda", "cpu", "cuda", "cuda"]
 
 
 def headings(page: Path) -> set[str]:

@@ -232,6 +232,17 @@ def test_the_table_of_tuning_times_is_that_of_its_files() -> None:
     assert {tuple(line[2:]) for line in lines_of("tuning-time.md") if len(line) == 5 and line[1].isdigit()} == expected
 
 
+def test_the_table_of_servers_is_that_of_its_file() -> None:
+    found = rows("servers.csv")
+    for device in ("waits", "computes"):
+        rates = {(row["servers"], row["pair"]): float(row["trials_per_s"]) for row in found if row["device"] == device}
+        pairs = {pair for _, pair in rates}
+        ratios = [rates["2", pair] / rates["1", pair] for pair in pairs]
+        medians = [f"{statistics.median(rates[n, pair] for pair in pairs):.2f}" for n in "12"]
+        line = [device, *medians, times(statistics.median(ratios)), f"{times(min(ratios))} to {times(max(ratios))}"]
+        assert len(pairs) >= 5 and line in lines_of("tuning-time.md"), line
+
+
 def described() -> dict[str, str]:
     """Returns what the table of files says of each, by name."""
     lines = re.findall(r"^\| \[([^]]+)\]\(([^)]+)\) (\|.*)$", (DATA / "README.md").read_text(), re.MULTILINE)

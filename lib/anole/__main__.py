@@ -9,12 +9,14 @@ import click
 from anole.commands.compare import compare
 from anole.commands.compile import compile_
 from anole.commands.completion import completion
+from anole.commands.describe import describe
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
 from anole.commands.export import export
 from anole.commands.extract import extract
 from anole.commands.group import Commands
 from anole.commands.import_records import import_
+from anole.commands.init import init
 from anole.commands.lock import lock
 from anole.commands.merge import merge
 from anole.commands.plan import plan
@@ -47,8 +49,8 @@ def main(context: click.Context) -> None:
 
 main.add_sections(
     {
-        "The project": (plan, lock),
-        "Stages, which snakemake runs": (extract, tune, tune_together, refine, compile_, evaluate, merge),
+        "The project": (init, plan, lock),
+        "Stages, which snakemake runs": (describe, extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, compare, export),
         "Records": (import_,),
         "Machines": (doctor, serve, completion),

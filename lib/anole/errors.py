@@ -69,8 +69,8 @@ class DeviceLostError(MeasureError):
     """A remote device cannot be reached, or the connection was lost during a call; it may come back."""
 
 
-class DeviceBusyError(MeasureError):
-    """A remote device is reachable, but another client is using it."""
+class ProjectError(AnoleError):
+    """The files of a new project cannot be written."""
 
 
 class StoreError(AnoleError):

@@ -12,7 +12,7 @@ class _Holder:
     def __init__(self, note: Path) -> None:
         self._note = note
 
-    def __call__(self) -> None:
+    def __call__(self, *_: object) -> None:
         """Does nothing."""
 
     def __del__(self) -> None:

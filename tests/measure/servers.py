@@ -31,25 +31,46 @@ class Process:
         self._log = folder / f"{self.port}.log"
         (folder / "torch.py").write_text("raise ImportError('not needed')\n")
         path = os.pathsep.join([str(folder), str(ROOT / "lib"), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._process: subprocess.Popen[bytes] | None = None
         self._environment = {**os.environ, "PYTHONPATH": path, "TVM_NUM_THREADS": "1"}
 
     def start(self) -> None:
         """Starts it, and waits until it listens."""
+        self.launch()
+        self.await_listening()
+
+    def launch(self) -> None:
+        """Starts it."""
         self._process = self._open()
+
+    def await_listening(self) -> None:
+        """Waits until it listens."""
         ends_s = time.monotonic() + START_S
         while not listens(self.port):
-            assert self._process.poll() is None and time.monotonic() < ends_s, self._log.read_text()
+            assert self.is_running and time.monotonic() < ends_s, self._log.read_text()
             time.sleep(0.05)
 
     @property
     def process(self) -> psutil.Process:
         """The running process."""
+        assert self._process is not None, "it was not started"
         return psutil.Process(self._process.pid)
+
+    @property
+    def n_loaded(self) -> int:
+        """How many candidates a server has loaded."""
+        return self._log.read_text().count("load_module")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not killed since."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """Ends it and all that it started, without a word to anybody."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def _open(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:

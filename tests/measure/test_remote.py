@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from anole.errors import DeviceBusyError, DeviceLostError, MeasureError, TargetError
-from anole.measure.device_process import DeviceProcess
+from anole.errors import DeviceLostError, MeasureError, TargetError
+from anole.measure.lane import Lane, State
 from anole.measure.limits import Limits, Patience
 from anole.measure.measurer import Measurer
 from anole.measure.site import Elsewhere
@@ -23,8 +25,9 @@ from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.device.runner import find_gpu
-from anole.targets.rpc.address import Remote
+from anole.targets.rpc.address import Remote, Server
 from anole.targets.rpc.sessions import open_session
+from anole.targets.rpc.tracker import Tracker
 from anole.task import Conv2d, Task
 
 from .calling import CallingCpu
@@ -138,10 +141,11 @@ def test_a_server_that_is_killed_and_started_again_costs_nothing(
 def test_a_process_gives_its_device_back_before_it_is_killed(tmp_path: Path) -> None:
     """TVM's server would stop listening if an answer were on its way to a process that is gone."""
     remote, note = Remote(HOST, free_port()), tmp_path / "note"
-    start = partial(start_holding, note)
-    with DeviceProcess(Elsewhere(remote), CallingCpu(TASK.target), start, Limits(), QUICK) as process:
-        process.submit(timeout_s=START_S)
-        process.result()
+    lane = Lane([remote], partial(start_holding, note), CallingCpu(TASK.target), Limits(), QUICK)
+    while lane.state is not State.READY:
+        lane.advance(wait(lane.connections, lane.left_s), may_queue=True)
+    assert not note.exists()
+    lane.end()
     assert note.exists()
 
 
@@ -185,19 +189,20 @@ def test_a_crash_costs_one_trial(lent: Process, configs: list[dict[str, Any]]) -
     assert str(measured[1].error).startswith("its device was lost 3 times while it ran: the connection")
 
 
-def test_one_that_is_in_use_is_waited_for(tracked: Remote, configs: list[dict[str, Any]]) -> None:
+def test_one_that_is_in_use_is_waited_for(
+    tracked: Remote, configs: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
     held = [_open_patiently(tracked)]
-    with pytest.raises(DeviceBusyError, match=r"all servers of the key 'zen' at the tracker .* are in use"):
-        open_session(tracked, 60.0)
     threading.Timer(1.0, held.clear).start()
-    with measurer(tracked, Limits(connect_s=START_S), SHORT) as measuring:
+    with caplog.at_level("INFO"), measurer(tracked, Limits(connect_s=START_S), SHORT) as measuring:
         assert statuses(list(measuring.measure(configs[:1]))) == [Status.OK]
+    assert re.findall(r"all servers of the key 'zen' at the tracker .* are in use; waiting for one", caplog.text)
 
 
 def test_a_key_that_nobody_has_is_said(tracked: Remote) -> None:
     remote = Remote(tracked.host, tracked.port, "h200")
     with pytest.raises(DeviceLostError, match="has no server of the key 'h200'; it has zen"):
-        open_session(remote, 60.0)
+        Tracker(remote).count()
 
 
 def _open_patiently(remote: Remote) -> Any:
@@ -205,7 +210,16 @@ def _open_patiently(remote: Remote) -> Any:
     ends_s = time.monotonic() + START_S
     while True:
         try:
-            return open_session(remote, 60.0)
-        except (DeviceBusyError, DeviceLostError):
+            return open_session(_server_of(remote), 60.0)
+        except DeviceLostError:
             assert time.monotonic() < ends_s
             time.sleep(0.1)
+
+
+def _server_of(remote: Remote) -> Server:
+    if remote.key is None:
+        return Server(remote.host, remote.port)
+    tracker = Tracker(remote)
+    tracker.count()
+    tracker.request()
+    return tracker.granted()

@@ -155,11 +155,6 @@ def test_is_replaced_after_some_calls() -> None:
     assert first == second != third
 
 
-def test_is_replaced_when_it_is_old() -> None:
-    with Worker(start_misbehaving, lifetime_s=0.0) as worker:
-        assert worker.call("pid", timeout_s=10) != worker.call("pid", timeout_s=10)
-
-
 @pytest.mark.parametrize(("action", "error"), [("lose the device", DeviceLostError), ("run out of time", CallTimedOut)])
 def test_a_fault_of_the_device_is_told_from_one_of_the_call(
     worker: Worker, action: str, error: type[Exception]

@@ -177,7 +177,7 @@ def test_where_the_processor_is_absent_the_receipts_stay_as_they_are(
     output = tmp_path / "net.json"
     refine_network("net", order, tmp_path / "manifest.json", [project.receipts_path], 3, output, SHORT)
     assert read_receipts([output]) == read_receipts([project.receipts_path])
-    assert "net: is not refined: cpu a processor elsewhere: " in caplog.text
+    assert "net: is not refined: cpu a processor elsewhere with 1 threads: " in caplog.text
 
 
 def test_a_locked_build_is_refused(project: Project, tmp_path: Path) -> None:

@@ -153,6 +153,27 @@ def test_where_a_device_is_says_nothing_of_what_it_is() -> None:
     assert describe_target(there) == describe_target(parse_spec(changed(("targets", "cpu"), gpu)).targets["cpu"])
 
 
+@pytest.mark.parametrize(
+    ("measure", "remote"),
+    [
+        ({**REMOTE, "servers": 3}, Remote("tracker", 9190, "zen", servers=3)),
+        ({"rpc": ["a:1"]}, Remote("a", 1)),
+        ({"rpc": ["a:1", "[::1]:2", "a:3"]}, Remote("a", 1, others=(("[::1]", 2), ("a", 3)))),
+    ],
+    ids=["limit", "list of one", "list"],
+)
+def test_many_servers_say_nothing_of_what_they_are_either(measure: dict[str, Any], remote: Remote) -> None:
+    one = {**REMOTE_CPU, "model": "EPYC 9000"}
+    target = parse_spec(changed(("targets", "cpu"), {**one, "measure": measure})).targets["cpu"]
+    assert target.remote == remote
+    assert Remote.from_json(remote.to_json()) == remote
+    assert describe_target(target) == describe_target(parse_spec(changed(("targets", "cpu"), one)).targets["cpu"])
+
+
+def test_the_plain_form_of_one_address_is_what_it_was() -> None:
+    assert [Remote("a", 1).to_json(), Remote("a", 1, "k").to_json()] == [{"rpc": "a:1"}, {"rpc": "a:1", "key": "k"}]
+
+
 def test_a_processor_elsewhere_is_called_by_its_key_and_not_detected() -> None:
     features = ["sse4_2", "avx", "f16c", "fma", "avx2"]
     described = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "zen", "features": features, "threads": 8}
@@ -166,6 +187,37 @@ MISTAKES = {
     "no address": (("targets", "cpu", "measure"), {"key": "zen"}, "targets.cpu.measure: has no `rpc`", ""),
     "no port": (("targets", "cpu", "measure"), {"rpc": "zen"}, "targets.cpu.measure.rpc: found 'zen'", "`host:port`"),
     "port 0": (("targets", "cpu", "measure"), {"rpc": "zen:0"}, "targets.cpu.measure.rpc: found 'zen:0'", "`host:"),
+    "no addresses": (("targets", "cpu", "measure"), {"rpc": []}, "targets.cpu.measure.rpc: found []", "a list with at"),
+    "a bad address": (
+        ("targets", "cpu", "measure"),
+        {"rpc": ["a:1", "b"]},
+        "targets.cpu.measure.rpc[1]: found 'b'",
+        "",
+    ),
+    "twice": (
+        ("targets", "cpu", "measure"),
+        {"rpc": ["a:1", "a:1"]},
+        "targets.cpu.measure.rpc[1]: found 'a:1' a",
+        "once",
+    ),
+    "list and key": (
+        ("targets", "cpu", "measure"),
+        {"rpc": ["a:1", "b:1"], "key": "zen"},
+        "targets.cpu.measure.rpc: found a list beside a key",
+        "the one address of a tracker",
+    ),
+    "limit without key": (
+        ("targets", "cpu", "measure"),
+        {"rpc": "a:1", "servers": 2},
+        "targets.cpu.measure.servers: found without a key",
+        "",
+    ),
+    "limit 0": (
+        ("targets", "cpu", "measure"),
+        {**REMOTE, "servers": 0},
+        "targets.cpu.measure.servers: found 0",
+        "least 1",
+    ),
     "empty key": (("targets", "cpu", "measure"), {**REMOTE, "key": ""}, "targets.cpu.measure.key: found ''", "a text"),
     "key of measure": (("targets", "cpu", "measure"), {**REMOTE, "port": 1}, "targets.cpu.measure.port: is not", "rpc"),
     "measure a text": (("targets", "cpu", "measure"), "zen:1", "targets.cpu.measure: found 'zen:1'; a mapping", ""),

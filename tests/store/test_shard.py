@@ -380,6 +380,16 @@ def test_only_one_at_a_time_has_a_shard_open(project, tuned: Path) -> None:
     Shard.open(project.shards, run, project.CONV).close()
 
 
+def test_a_file_system_without_locks_is_told_of(project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("anole.store.shard.fcntl.flock", flock)
+    run = project.run_of(project.CONV)
+    with pytest.raises(StoreError, match=f"{run.key}.jsonl: its file system locks no files"):
+        Shard.open(project.shards, run, project.CONV)
+
+
 def test_a_folder_that_cannot_be_written_is_named(project) -> None:
     project.shards.parent.mkdir(parents=True)
     project.shards.write_text("a file where the folder should be")

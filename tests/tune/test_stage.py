@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
 from anole.documents.task import write_task
-from anole.errors import DocumentError, StoreError
+from anole.errors import DocumentError, StoreError, TargetError
+from anole.host.processor import processor
 from anole.merge.stage import merge_builds
 from anole.search.presets import read_tuner
 from anole.store.shard import read_shard
@@ -165,6 +167,41 @@ def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None
     receipt = huge.tune(2)
     assert (receipt["status"], receipt["config"], receipt["latency_s"]) == ("failed", None, None)
     assert receipt["statuses"] == {"build_error": 2}
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Lets the tests go on as if on another machine; returns its processor."""
+    elsewhere = replace(processor(), name="another processor")
+    monkeypatch.setattr("anole.targets.cpu.target.processor", lambda: elsewhere)
+    return elsewhere.name
+
+
+def test_a_machine_that_is_not_the_target_measures_nothing(tmp_path: Path, moved: str) -> None:
+    new = Project(tmp_path, Dense(1, 32, 64))
+    expected = f"{new.task.label}: is not measured here: cpu {processor().name} with 1 threads: .* is {moved}, of which"
+    with pytest.raises(TargetError, match=re.escape(expected).replace(r"\.\*", ".*")):
+        new.tune(2)
+    assert not new.shards.exists()
+
+
+def test_too_few_processors_measure_nothing(tmp_path: Path) -> None:
+    crowd = Project(tmp_path, Dense(1, 32, 64), {**describe_cpu(threads=1), "threads": 4096})
+    with pytest.raises(TargetError, match=r"with 4096 threads: .* of which this process may use"):
+        crowd.tune(2)
+    assert not crowd.shards.exists()
+
+
+def test_records_serve_another_machine_that_cannot_add_to_them(
+    project: Project, two: dict[str, Any], four: object, moved: str
+) -> None:
+    before = project.shard.read_bytes()
+    assert project.tune(2) == two
+    with pytest.raises(TargetError, match=f"is {moved}"):
+        project.tune(6)
+    with pytest.raises(TargetError, match=f"is {moved}"):
+        tune_task(project.path, RANDOM, 7, 6, project.shards, failures_again=True)
+    assert project.shard.read_bytes() == before
 
 
 def test_a_corrupt_shard_stops_the_task_and_loses_nothing(tmp_path: Path, project: Project, four: object) -> None:

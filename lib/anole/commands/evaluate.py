@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from anole.commands import candidates
-from anole.commands.shared import PATH, Counts, guard_process, spare_torch
+from anole.commands.shared import PATH, REQUIRED, Counts, guard_process, require_target, spare_torch
 from anole.documents import layout
 
 
@@ -21,7 +21,8 @@ from anole.documents import layout
     default=(),
     help="Also time it beside busy processes: their numbers, such as 0,1,2.",
 )
-def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[int, ...]) -> None:
+@REQUIRED
+def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[int, ...], required: bool) -> None:
     """Check and time the build in FOLDER.
 
     FOLDER is a build, such as those in builds. The references are PyTorch and ONNX Runtime; for the simulated
@@ -34,6 +35,9 @@ def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[i
     from anole.evaluate.interleave import Pace
     from anole.evaluate.stage import evaluate_network
 
-    spare_torch(read_build(folder).model_spec)
+    build = read_build(folder)
+    if required:
+        require_target(f"build {build.name}", build.target_description)
+    spare_torch(build.model_spec)
     evaluation = output or layout.evaluation_path(folder.name)
     evaluate_network(folder, evaluation, compile_redrawn, Pace(rounds=rounds), neighbours)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from anole.commands import candidates
-from anole.commands.shared import ORDER, PATH, SPEC, enter_project, guard_process, spare_torch
+from anole.commands.shared import ORDER, PATH, REQUIRED, SPEC, enter_project, guard_process, require_target, spare_torch
 from anole.documents import layout
 
 
@@ -19,6 +19,7 @@ from anole.documents import layout
 @click.option("--manifest", type=PATH, help="The model's list of tasks, with --order.")
 @click.option("--candidates", type=click.IntRange(1), help="Candidates to try for each task, with --order.")
 @click.option("--output", type=PATH, help="Where the receipts of the best candidates within the network are written.")
+@REQUIRED
 @SPEC
 def refine(
     build: str,
@@ -27,6 +28,7 @@ def refine(
     manifest: Path | None,
     candidates: int | None,
     output: Path | None,
+    required: bool,
     spec: Path,
 ) -> None:
     """Choose the candidates that are fastest within BUILD.
@@ -42,5 +44,7 @@ def refine(
         (output,) = enter_project(spec, output)
         found = find_build(Path(spec.name), build)
         order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
+    if required:
+        require_target(f"build {build}", order.origin.target_description)
     spare_torch(order.model_spec)
     refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ import click
 
 from anole.commands.candidates import presets
 from anole.commands.group import owns_process
-from anole.errors import SpecError
+from anole.errors import SpecError, TargetError
 from anole.extract import guard
+from anole.files import read_regular
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,23 +44,25 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 
 class Json(click.ParamType[dict[str, Any]]):
-    """A JSON object."""
+    """A JSON object, or the file that holds it: ``@path``."""
 
     name = "json"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the object that the text `value` holds."""
         try:
-            plain = json.loads(value) if isinstance(value, str) else value
+            plain = json.loads(_content(value)) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(f"{value!r} is not JSON: {error}", param, context)
+        except OSError as error:
+            self.fail(f"{value!r} cannot be read: {error.strerror}", param, context)
         if not isinstance(plain, dict):
             self.fail(f"{value!r} is not a JSON object", param, context)
         return plain
 
 
 class Order(Json):
-    """A build's order, in JSON."""
+    """A build's order, in JSON or in a file."""
 
     name = "order"
 
@@ -74,7 +78,7 @@ class Order(Json):
 
 
 PATH = click.Path(path_type=Path)
-MEASURE = click.option("--measure", type=Json(), help="The target's `measure` entry: a device on another machine.")
+MEASURE = click.option("--measure", type=Json(), help="The target's `measure` entry: devices on other machines.")
 PRESET = click.option(
     "--preset", shell_complete=presets, help="The tuner preset.  [default: the default of models.yaml]"
 )
@@ -90,6 +94,7 @@ SPEC = click.option(
     show_default=True,
     help="The file that lists models, targets and builds; its folder is the project folder.",
 )
+REQUIRED = click.option("--required", is_flag=True, help="Fail where this machine is not the build's target.")
 ORDER = click.option("--order", type=Order(), help="What to compile, instead of the build's entry in models.yaml.")
 
 
@@ -129,6 +134,18 @@ def guard_process(what: str) -> None:
         guard.guard(what)
 
 
+def require_target(what: str, description: Mapping[str, Any]) -> None:
+    """Refuses a target that this machine is not.
+
+    Raises:
+        TargetError: this machine is not the target.
+    """
+    from anole.targets import get_target
+
+    if (absence := get_target(description).absence()) is not None:
+        raise TargetError(f"{what}: {absence}")
+
+
 def spare_torch(model: ModelSpec) -> None:
     """Prevents TVM from importing torch for a model that does not need it."""
     if model.scheme == "onnx":
@@ -138,3 +155,8 @@ def spare_torch(model: ModelSpec) -> None:
 def without_torch() -> None:
     """Prevents TVM from importing torch, which takes most of TVM's import time."""
     import_module("anole.measure.without_torch")
+
+
+def _content(value: str) -> bytes | str:
+    """Returns the content of the file that ``@path`` names, or the value itself if it names none."""
+    return read_regular(Path(value[1:])) if value.startswith("@") else value

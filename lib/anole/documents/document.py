@@ -92,14 +92,14 @@ def with_schema(document: Any) -> dict[str, Any]:
     return {"schema": SCHEMA, **to_plain(document)}
 
 
-def argument_of(document: Any) -> str:
-    """Returns a document as an argument of a command; equal documents give equal text.
+def argument_of(document: Any) -> dict[str, Any]:
+    """Returns a document as an argument of a command, in plain JSON values.
 
-    Later fields are left out until they say something, so that the text is that of an older version: Snakemake runs
+    Later fields are left out until they say something, so that the argument is that of an older version: Snakemake runs
     jobs again whose arguments change.
     """
     silent = unset(document)
-    return canonical_json({name: value for name, value in to_plain(document).items() if name not in silent})
+    return {name: value for name, value in to_plain(document).items() if name not in silent}
 
 
 def _checksum(plain: Mapping[str, Any]) -> str:

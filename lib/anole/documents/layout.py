@@ -21,6 +21,16 @@ def manifest_path(model: str, target: str) -> Path:
     return Path("work/models", model, f"{target}.json")
 
 
+def described_path(target: str) -> Path:
+    """Returns where the description of a target is kept."""
+    return Path("work/targets", f"{target}.json")
+
+
+def argument_path(key: str) -> Path:
+    """Returns where an argument of a command is that is too long for a command line; the key is of its content."""
+    return Path("work/arguments", f"{key}.json")
+
+
 def task_path(task_key: str) -> Path:
     """Returns where a task is, whichever models contain it."""
     return TASKS / f"{task_key}.json"

@@ -41,6 +41,11 @@ class Artifacts:
             slowest = heappushpop(self._slowest_first, entry)[-1]
             self._kept.pop(slowest).artifact.unlink(missing_ok=True)
 
+    @property
+    def fastest(self) -> Built | None:
+        """The built candidate that ran fastest; None if none has worked."""
+        return self._kept[max(self._slowest_first)[-1]] if self._slowest_first else None
+
     def find(self, config: Config) -> Built | None:
         """Returns the built candidate of a config, or None if its artifact is not kept."""
         return self._kept.get(canonical_json(dict(config)))

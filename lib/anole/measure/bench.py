@@ -1,36 +1,85 @@
-"""Runs candidates one at a time, or against each other, and judges them."""
+"""Runs candidates on a device of this machine, one at a time or against each other."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Container, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
 from functools import partial
-from multiprocessing.connection import Connection
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-from anole.errors import DeviceLostError
-from anole.measure.artifacts import Artifacts
 from anole.measure.builders import Built
 from anole.measure.device_process import DeviceProcess
-from anole.measure.jobs import Timed, start_running
-from anole.measure.limits import Limits, Patience
+from anole.measure.jobs import start_running
+from anole.measure.judge import FAILURES, Judge
+from anole.measure.limits import Limits
 from anole.measure.site import Site
-from anole.measure.worker import CallFailed, WorkerDied, WorkerTimeout
-from anole.record import Measurement, Status
+from anole.record import Measurement
 from anole.search.roles import Evaluator
-from anole.search.ties import Compared
 from anole.targets.base import Device
 from anole.task import Workload
 
-FAILURES = (CallFailed, WorkerDied, WorkerTimeout, DeviceLostError)
-"""The exceptions of a call that fails through the candidate's own fault."""
+
+class Runs(Protocol):
+    """What runs built candidates: one device of this machine, or servers; a context manager that ends its processes."""
+
+    def __enter__(self) -> Self:
+        """Returns itself."""
+
+    def __exit__(self, *_: object) -> None:
+        """Ends all processes."""
+
+    def held(self, n: int) -> AbstractContextManager[None]:
+        """Holds devices while candidates run, no more than `n` calls can use."""
+
+    @property
+    def n_lanes(self) -> int:
+        """How many candidates run at once at most."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another candidate can begin."""
+
+    @property
+    def connections(self) -> list[Any]:
+        """What becomes readable when something has ended."""
+
+    @property
+    def left_s(self) -> float:
+        """Seconds after which there is something to collect in any case; infinite if there never is."""
+
+    def begin(self, candidate: Built) -> None:
+        """Starts running a built candidate, for which there must be room."""
+
+    def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
+        """Returns positions and measurements of the candidates that have ended, given the readable connections.
+
+        Raises:
+            MeasureError: measuring is not possible at all, or no longer.
+            TargetError: there is no such device.
+        """
+
+    def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
+        """Runs candidates one after another on one device and returns their measurements; raises as `collect`."""
+
+    def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
+        """Runs rivals in turns on one device for some seconds and returns their measurements, in order.
+
+        Raises:
+            CallFailed, WorkerDied, WorkerTimeout, DeviceLostError: they cannot be run together.
+            MeasureError: measuring is not possible at all, or no longer.
+            TargetError: there is no such device.
+        """
+
+    def abandon(self) -> None:
+        """Abandons what runs."""
+
+    def compare_devices(self, candidate: Built | None) -> None:
+        """Finds out whether the devices are alike, by a candidate that worked, if there are several."""
 
 
 class Bench:
-    """Runs candidates of a workload; a context manager that ends its process.
+    """Runs candidates of a workload in a process of its own; see `Runs`.
 
     Args:
         site: the place where they run.
@@ -38,26 +87,17 @@ class Bench:
         workload: the workload of the candidates.
         evaluator: decides how often a kernel is run.
         limits: time limits of a candidate.
-        patience: how long to wait for a lost device.
-        best_s: least latency measured before, in seconds; None if there is none.
-        artifacts: receives the artifacts of the candidates that have run.
+        judge: judges the candidates.
     """
 
+    n_lanes = 1
+
     def __init__(
-        self,
-        site: Site,
-        target: Device,
-        workload: Workload,
-        evaluator: Evaluator,
-        limits: Limits,
-        patience: Patience,
-        best_s: float | None,
-        artifacts: Artifacts,
+        self, site: Site, target: Device, workload: Workload, evaluator: Evaluator, limits: Limits, judge: Judge
     ) -> None:
-        self._site, self._limits, self._best_s, self._artifacts = site, limits, best_s, artifacts
-        self._tolerance = target.max_relative_error
-        start = partial(start_running, target, workload, evaluator, self._tolerance, site.remote, limits.session_s)
-        self._process = DeviceProcess(site, target, start, limits, patience)
+        self._limits, self._judge = limits, judge
+        start = partial(start_running, target, workload, evaluator, target.max_relative_error)
+        self._process = DeviceProcess(site, target, start)
         self._candidate: Built | None = None
 
     def __enter__(self) -> Self:
@@ -67,95 +107,69 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self._process.end()
 
-    def held(self) -> AbstractContextManager[None]:
+    def held(self, n: int) -> AbstractContextManager[None]:
         """Holds the device exclusively."""
         return self._process.held()
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a candidate was begun and is not finished."""
-        return self._candidate is not None
+    def has_room(self) -> bool:
+        """Whether no candidate runs."""
+        return self._candidate is None
 
     @property
-    def connections(self) -> list[Connection]:
-        """Connections that become readable when the candidate has run."""
-        return self._process.connections if self.is_busy else []
+    def connections(self) -> list[Any]:
+        """The connection that becomes readable when the candidate has run."""
+        return [] if self.has_room else self._process.connections
 
     @property
     def left_s(self) -> float:
         """Seconds until the candidate's limit; infinite if none runs."""
-        return self._process.left_s if self.is_busy else math.inf
+        return math.inf if self.has_room else self._process.left_s
 
     def begin(self, candidate: Built) -> None:
         """Starts running a built candidate."""
         self._candidate = candidate
         self._submit([candidate], None, self._limits.run_s)
 
-    def has_ended(self, readable: Container[Any]) -> bool:
-        """Returns whether a candidate has ended, given the readable connections, or has passed its limit."""
-        return self.is_busy and (self.left_s == 0.0 or any(each in readable for each in self.connections))
+    def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
+        """Returns the position and the measurement of the candidate, if it has ended or has passed its limit."""
+        candidate = self._candidate
+        if candidate is None or (self.left_s > 0 and not any(each in readable for each in self.connections)):
+            return []
+        return [(candidate.position, self._finish(candidate))]
 
-    def finish(self) -> tuple[int, Measurement]:
-        """Waits for the running candidate and returns its position and its measurement.
-
-        Raises:
-            MeasureError: the device is lost and does not come back.
-        """
-        candidate, self._candidate = self._candidate, None
-        assert candidate is not None, "no candidate was begun"
-        try:
-            (timed,) = self._process.result()
-        except FAILURES as error:
-            status = Status.RUN_TIMEOUT if isinstance(error, WorkerTimeout) else Status.RUN_ERROR
-            run_s = self._process.spent_s
-            measurement = Measurement(status, str(error), build_s=candidate.build_s, run_s=run_s)
-        else:
-            measurement = self._judge(candidate, timed, self._process.spent_s)
-        self._artifacts.take(candidate, measurement.latency_s)
-        return candidate.position, measurement
-
-    def run(self, candidate: Built) -> Measurement:
-        """Runs a candidate and returns its measurement; raises the exceptions of `finish`."""
-        if candidate.failure is not None:
-            return candidate.failure
-        self.begin(candidate)
-        return self.finish()[1]
+    def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
+        """Runs candidates one after another and returns their measurements."""
+        return [candidate.failure or self._run(candidate) for candidate in candidates]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Runs rivals in turns for some seconds and returns their measurements, in order.
-
-        Raises:
-            CallFailed, WorkerDied, WorkerTimeout, DeviceLostError: they cannot be run together.
-            MeasureError: the device is lost and does not come back.
-        """
+        """Runs rivals in turns for some seconds and returns their measurements, in order; raises as `Runs.compare`."""
         able = [candidate for candidate in candidates if candidate.failure is None]
-        if self._site.remote is not None:
-            # The session may not have enough time left for all rivals.
-            self._process.end()
-        began_s = time.perf_counter()
         self._submit(able, seconds, seconds + self._limits.run_s * max(1, len(able)))
-        timed = iter(self._process.result())
-        run_s = (time.perf_counter() - began_s) / max(1, len(able))
-        return [candidate.failure or self._compared(candidate, next(timed), run_s) for candidate in candidates]
+        return self._judge.comparison(candidates, self._process.result(), self._process.spent_s)
 
     def abandon(self) -> None:
         """Abandons the running candidate."""
-        if self.is_busy:
+        if not self.has_room:
             self._process.end()
         self._candidate = None
 
+    def compare_devices(self, candidate: Built | None) -> None:
+        """Does nothing: there is one device."""
+
+    def _run(self, candidate: Built) -> Measurement:
+        self.begin(candidate)
+        return self._finish(candidate)
+
+    def _finish(self, candidate: Built) -> Measurement:
+        self._candidate = None
+        outcome: Any
+        try:
+            outcome = self._process.result()
+        except FAILURES as error:
+            outcome = error
+        return self._judge.trial(candidate, outcome, self._process.spent_s)
+
     def _submit(self, candidates: Sequence[Built], seconds: float | None, limit_s: float) -> None:
         artifacts = [(str(candidate.artifact), dict(candidate.config)) for candidate in candidates]
-        self._process.submit(artifacts, self._best_s, seconds, timeout_s=limit_s)
-
-    def _compared(self, candidate: Built, timed: Timed, run_s: float) -> Compared:
-        return Compared(**vars(self._judge(candidate, timed, run_s)), least_ratio=timed.least_ratio)
-
-    def _judge(self, candidate: Built, timed: Timed, run_s: float) -> Measurement:
-        error = timed.relative_error if math.isfinite(timed.relative_error) else None
-        measured = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s, relative_error=error)
-        if timed.timing is None:
-            reason = f"relative error {timed.relative_error:.3g}; at most {self._tolerance:g} is allowed"
-            return replace(measured, status=Status.WRONG_ANSWER, error=reason)
-        self._best_s = min(timed.timing.latency_s, self._best_s or math.inf)
-        return replace(measured, **asdict(timed.timing))
+        self._process.submit(artifacts, self._judge.best_s, seconds, timeout_s=limit_s)

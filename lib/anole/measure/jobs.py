@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -15,7 +16,6 @@ from anole.record import Config
 from anole.search.roles import Evaluator, Timing
 from anole.search.ties import least_ratios
 from anole.targets.base import Device, Runner, Timeable
-from anole.targets.rpc.address import Remote
 from anole.task import Workload
 
 _FEWEST_TURNS, _MOST_TURNS = 5, 100
@@ -56,35 +56,54 @@ def start_running(
     workload: Workload,
     evaluator: Evaluator,
     tolerance: float,
-    remote: Remote | None = None,
-    session_s: float = 0.0,
 ) -> Callable[..., list[Timed]]:
-    """Returns the function that runs candidates of a workload, once or against each other.
+    """Returns the function that runs candidates of a workload in this process, once or against each other.
 
     Args:
         target: the target that runs them.
         workload: the workload of the candidates.
         evaluator: decides how often a kernel is run.
         tolerance: largest relative error of a candidate that is timed.
-        remote: the device that runs them; None for this process.
-        session_s: seconds after which a remote server ends this process's session.
     """
     # An idle BLAS thread spins on a core for longer than most kernels run.
     threadpool_limits(1, user_api="blas")
-    runner = target.runner(workload) if remote is None else _remote_runner(target, workload, remote, session_s)
+    return _running(target.runner(workload), evaluator, tolerance)
 
+
+def start_running_elsewhere(
+    target: Device, workload: Workload, evaluator: Evaluator, tolerance: float, session_s: float
+) -> Callable[..., list[Timed]]:
+    """Returns the same function for a remote device; its first argument, once, is the server to open a session with.
+
+    Args:
+        target: the target that runs them.
+        workload: the workload of the candidates.
+        evaluator: decides how often a kernel is run.
+        tolerance: largest relative error of a candidate that is timed.
+        session_s: seconds after which the server ends the session.
+    """
+    threadpool_limits(1, user_api="blas")
+    run: Callable[..., list[Timed]] | None = None
+
+    def handle(first: Any, *others: Any) -> list[Timed]:
+        from anole.targets.rpc.sessions import open_session
+
+        nonlocal run
+        if run is not None:
+            return run(first, *others)
+        run = _running(target.remote_runner(workload, open_session(first, session_s)), evaluator, tolerance)
+        return []
+
+    return handle
+
+
+def _running(runner: Runner, evaluator: Evaluator, tolerance: float) -> Callable[..., list[Timed]]:
     def run(configs: Sequence[tuple[str, Config]], best_s: float | None, seconds: float | None = None) -> list[Timed]:
         if seconds is None:
             return [_measure(runner, artifact, config, evaluator, best_s, tolerance) for artifact, config in configs]
         return _compare(runner, configs, seconds, tolerance)
 
     return run
-
-
-def _remote_runner(target: Device, workload: Workload, remote: Remote, session_s: float) -> Runner:
-    from anole.targets.rpc.sessions import open_session
-
-    return target.remote_runner(workload, open_session(remote, session_s))
 
 
 def _measure(

@@ -1,4 +1,4 @@
-"""Measures candidates of one task: builds them in parallel and runs them one at a time, in separate processes."""
+"""Measures candidates of one task: builds them in parallel and runs one on each device, in separate processes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from pathlib import Path
 from anole.errors import MachineError, cause
 from anole.host.machine import available_cores
 from anole.measure.artifacts import Artifacts
-from anole.measure.bench import FAILURES, Bench
+from anole.measure.bench import Bench, Runs
 from anole.measure.builders import Builders, Built
 from anole.measure.jobs import start_building
+from anole.measure.judge import FAILURES, Judge
 from anole.measure.limits import Limits, Patience
 from anole.measure.overlap import Overlap
-from anole.measure.site import Site, site_of
+from anole.measure.servers import Servers
+from anole.measure.site import Elsewhere, Site, site_of
 from anole.record import Config, Measurement
 from anole.search.roles import Evaluator
 from anole.targets import get_device
@@ -37,7 +39,7 @@ class Measurer:
         site: where candidates run, entered and left by the caller; an own site on this machine when None.
         n_builders: how many candidates are built at once.
         limits: the limits of a candidate.
-        patience: how long to wait for a remote device that was lost.
+        patience: how long to wait for remote devices while there is none.
         best_s: the least latency measured before, in seconds; None if there is none.
 
     Raises:
@@ -62,9 +64,7 @@ class Measurer:
         self._n_builders = n_builders or _default_builders(self._site, self._target)
         self._evaluator, self._patience = evaluator, patience or Patience()
         self._artifacts = Artifacts()
-        self._bench = Bench(
-            self._site, self._target, self._workload, evaluator, self._limits, self._patience, best_s, self._artifacts
-        )
+        self._bench = self._runs(Judge(self._target.max_relative_error, best_s, self._artifacts))
 
     def __enter__(self) -> Measurer:
         with ExitStack() as stack:
@@ -94,8 +94,9 @@ class Measurer:
         if self._site.is_disturbed:
             yield from self._measure_by_turns(configs)
             return
-        with self._bench.held():
+        with self._bench.held(len(configs)):
             yield from Overlap(self._builders, self._bench, configs)
+            self._bench.compare_devices(self._artifacts.fastest)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
         """Measures rivals together, in turns, so that the machine's state affects all of them alike.
@@ -113,12 +114,12 @@ class Measurer:
         """
         built = self._rebuilt(configs)
         able = sum(candidate.failure is None for candidate in built)
-        with self._bench.held():
+        with self._bench.held(1):
             try:
                 return self._bench.compare(built, seconds_each * able)
             except FAILURES:
                 logger.warning("the rivals could not be run together; each is measured on its own")
-                return [self._bench.run(candidate) for candidate in built]
+                return self._bench.run_each(built)
 
     def beside(self, task: Task) -> Measurer:
         """Returns a measurer of another task for the same target, at the same site; enter it while this one is idle."""
@@ -132,15 +133,21 @@ class Measurer:
             patience=self._patience,
         )
 
+    def _runs(self, judge: Judge) -> Runs:
+        site, target = self._site, self._target
+        if not isinstance(site, Elsewhere):
+            return Bench(site, target, self._workload, self._evaluator, self._limits, judge)
+        return Servers(site, target, self._workload, self._evaluator, self._limits, self._patience, judge)
+
     def _measure_by_turns(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Alternates between building and timing, which never overlap."""
         # A few at a time, so that an interruption loses few builds.
         few = 8 * self._n_builders
         for first in range(0, len(configs), few):
             built = self._build_all(configs[first : first + few])
-            with self._bench.held():
+            with self._bench.held(1):
                 for candidate in built:
-                    yield self._bench.run(candidate)
+                    yield self._bench.run_each([candidate])[0]
 
     def _rebuilt(self, configs: Sequence[Config]) -> list[Built]:
         """Returns the kept builds of candidates, and builds the others."""

@@ -1,4 +1,4 @@
-"""Where candidates run: the processor, an idle one of this machine's GPUs, or a device of another machine."""
+"""Where candidates run: the processor, an idle one of this machine's GPUs, or devices of other machines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Protocol, Self
 
+from anole.measure.likeness import Likeness
 from anole.measure.lock import device_lock, idle_device
 from anole.targets.base import Device, Place, Unit
 from anole.targets.rpc.address import Remote
@@ -16,11 +17,13 @@ class Site(Protocol):
 
     Attributes:
         is_disturbed: whether building candidates disturbs those that are timed.
-        remote: the remote device; None on this machine.
     """
 
     is_disturbed: bool
-    remote: Remote | None
+
+    @property
+    def remote(self) -> Remote | None:
+        """The remote devices; None on this machine."""
 
     def __enter__(self) -> Self:
         """Returns the site; it acquires devices only when they are needed."""
@@ -39,7 +42,7 @@ class Site(Protocol):
 
 
 def site_of(target: Device, remote: Remote | None = None) -> Site:
-    """Returns the site of a target's candidates: the remote device if given, otherwise this machine."""
+    """Returns the site of a target's candidates: the remote devices if given, otherwise this machine."""
     if remote is not None:
         return Elsewhere(remote)
     return ProcessorSite(target) if target.place is Place.PROCESSOR else OneOfSeveral(target)
@@ -114,12 +117,19 @@ class OneOfSeveral:
 
 
 class Elsewhere:
-    """A device of another machine, which serves one client at a time."""
+    """Devices of other machines, behind servers that serve one client at a time.
+
+    Attributes:
+        likeness: what is known of whether the servers are alike, over all tasks that are measured there.
+        absent: what was told to be absent, and has not come back since.
+    """
 
     is_disturbed = False
 
     def __init__(self, remote: Remote) -> None:
-        self.remote: Remote | None = remote
+        self.remote = remote
+        self.likeness = Likeness()
+        self.absent: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -128,13 +138,13 @@ class Elsewhere:
         pass
 
     def building(self) -> AbstractContextManager[None]:
-        """Holds nothing: the device does not notice."""
+        """Holds nothing: the devices do not notice."""
         return nullcontext()
 
     def timing(self) -> AbstractContextManager[None]:
-        """Holds nothing: the session holds the device."""
+        """Holds nothing: sessions hold the devices."""
         return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
-        """Returns no variables: the server has its own environment."""
+        """Returns no variables: servers have their own environment."""
         return {}

@@ -21,7 +21,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from anole.errors import DeviceBusyError, DeviceLostError, MachineError, MeasureError, TargetError, cause
+from anole.errors import DeviceLostError, MachineError, MeasureError, TargetError, cause
 from anole.measure.faults import KILLED, full_disk, machine_error, machine_error_in
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class CallFailed(Exception):
     """The called function raised; the message is that of its exception."""
 
 
-_FAULTS_OF_THE_DEVICE = (DeviceBusyError, DeviceLostError, MachineError, TargetError)
+_FAULTS_OF_THE_DEVICE = (DeviceLostError, MachineError, TargetError)
 """Errors that reach the master unchanged: the call is not at fault."""
 
 
@@ -68,8 +68,6 @@ class Worker:
         preload: modules that the common server imports once, before any worker is forked.
         environment: environment variables of the process.
         calls_before_restart: number of calls after which the process is replaced, so that leaks stay small.
-        lifetime_s: seconds after which the process is replaced before its next call; None for no limit.
-        start_timeout_s: how long the process may take to start.
         grace_s: how long the process may take to end by itself. TVM's server, for one, stops listening if the answer to
             a client that was killed cannot be sent.
     """
@@ -81,15 +79,13 @@ class Worker:
         preload: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         calls_before_restart: int = 500,
-        lifetime_s: float | None = None,
-        start_timeout_s: float = START_TIMEOUT_S,
         grace_s: float = 0.0,
     ) -> None:
         self._start, self._environment = start, dict(environment or {})
-        self._calls_before_restart, self._lifetime_s = calls_before_restart, lifetime_s
-        self._start_timeout_s, self._grace_s = start_timeout_s, grace_s
+        self._calls_before_restart, self._grace_s = calls_before_restart, grace_s
         self._context = _context(preload)
         self._process: Any = None
+        self._ready = False
 
     def __enter__(self) -> Worker:
         return self
@@ -123,10 +119,32 @@ class Worker:
         if self._is_used_up():
             self.end()
         self.launch()
-        self._await_ready()
+        self.await_ready()
         self._n_calls += 1
         self._began_s = time.perf_counter()
         self._connection.send(arguments)
+
+    def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Waits until the launched process takes calls; its connection is readable then.
+
+        Args:
+            timeout_s: how long it may take.
+
+        Raises:
+            MachineError, TargetError: as for `submit`.
+            MeasureError: the process does not start, or its device is not available.
+        """
+        if self._ready:
+            return
+        try:
+            self._receive(timeout_s)
+        except _FAULTS_OF_THE_DEVICE:
+            self.kill()
+            raise
+        except (CallFailed, WorkerDied, WorkerTimeout) as error:
+            self.kill()
+            raise MeasureError(f"a worker process did not start: {error}") from error
+        self._ready = True
 
     def result(self, timeout_s: float) -> Any:
         """Waits for the submitted call and returns its result.
@@ -146,10 +164,15 @@ class Worker:
         self.submit(*arguments)
         return self.result(timeout_s)
 
-    def end(self) -> None:
-        """Ends the process and everything it started; it may first give back what it holds."""
+    def release(self) -> None:
+        """Lets the process end by itself, and give back what it holds; `end` waits for that."""
         if self._process is not None and self._grace_s:
             self._connection.close()
+
+    def end(self) -> None:
+        """Ends the process and everything it started; it may first give back what it holds."""
+        self.release()
+        if self._process is not None and self._grace_s:
             self._process.join(self._grace_s)
         self.kill()
 
@@ -168,10 +191,7 @@ class Worker:
         Path(self._log).unlink(missing_ok=True)
 
     def _is_used_up(self) -> bool:
-        if self._process is None:
-            return False
-        is_old = self._lifetime_s is not None and time.perf_counter() > self._launched_s + self._lifetime_s
-        return is_old or self._n_calls >= self._calls_before_restart
+        return self._process is not None and self._n_calls >= self._calls_before_restart
 
     def _launch(self) -> None:
         try:
@@ -188,21 +208,7 @@ class Worker:
         process.start()
         self._process = process
         theirs.close()
-        self._n_calls, self._ready, self._launched_s = 0, False, time.perf_counter()
-        self._began_s = self._launched_s
-
-    def _await_ready(self) -> None:
-        if self._ready:
-            return
-        try:
-            self._receive(self._start_timeout_s)
-        except _FAULTS_OF_THE_DEVICE:
-            self.kill()
-            raise
-        except (CallFailed, WorkerDied, WorkerTimeout) as error:
-            self.kill()
-            raise MeasureError(f"a worker process did not start: {error}") from error
-        self._ready = True
+        self._n_calls, self._ready, self._began_s = 0, False, time.perf_counter()
 
     def _receive(self, timeout_s: float) -> Any:
         try:

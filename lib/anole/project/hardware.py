@@ -1,13 +1,16 @@
-"""Detects whether a target's hardware is present, and whether builds for absent hardware are possible."""
+"""What a target's hardware is, and whether it is here: detected, or kept from where it was detected."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anole.errors import SpecError, TargetError
+from anole.documents import layout
+from anole.documents.described import DescribedTarget, read_described, write_described
+from anole.errors import DocumentError, SpecError, TargetError
 from anole.spec.entries import TargetSpec
 from anole.store.shard import read_head
 from anole.targets import get_kind, get_target
@@ -18,39 +21,92 @@ class Hardware:
     """The result of looking for a target's hardware.
 
     Attributes:
-        description: the target's complete description; None if it cannot be detected because the hardware is absent.
-        absence: the reason why this machine cannot measure on the target; None if it can.
+        description: the target's complete description; None if it cannot be detected, because the hardware is absent or
+            because no node was asked yet.
+        absence: the reason why this machine cannot measure on the target; None if it, or a node, can.
     """
 
     description: Mapping[str, Any] | None
     absence: str | None
 
 
-def describe_target(target: TargetSpec) -> dict[str, Any]:
+def asked_of(target: TargetSpec) -> dict[str, Any]:
+    """Returns what models.yaml says of a target's hardware, in plain JSON values."""
+    return {"kind": target.kind, "settings": dict(target.settings), "nodes": dict(target.nodes)}
+
+
+def is_detected_on_nodes(target: TargetSpec) -> bool:
+    """Returns whether only a node of a cluster can tell what the target is."""
+    return bool(target.nodes) and not set(get_kind(target.kind).detected) <= set(target.settings)
+
+
+def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any]:
     """Returns a target's complete description in plain JSON values: the settings of models.yaml and detected ones.
 
     Raises:
-        SpecError: the target is not possible on this machine.
+        SpecError: the target is not possible on this machine, or no node has described it yet.
     """
-    try:
-        return get_kind(target.kind).describe(**target.settings)
-    except TargetError as error:
-        raise SpecError(f"targets.{target.name}", str(error), target.file) from error
+    if is_detected_on_nodes(target):
+        found = _kept(target, project)
+        if found is None or found.description is None:
+            path = layout.described_path(target.name)
+            problem = f"no node has described it yet; `snakemake {path}` asks one, with your cluster's profile"
+            raise SpecError(f"targets.{target.name}", problem, target.file)
+        return dict(found.description)
+    return _detected(target)
 
 
-def look_for(target: TargetSpec) -> Hardware:
+def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> Hardware:
     """Looks for a target's hardware.
+
+    Args:
+        target: the target.
+        project: the project's folder, which keeps descriptions.
+        kept: whether to take the description that the process kept which runs the workflow: its jobs on other machines
+            must not take these for the target.
 
     Raises:
         SpecError: the target's entry has a mistake, or the target is required and cannot be described.
     """
+    if kept or is_detected_on_nodes(target):
+        found = _kept(target, project)
+        if found is not None:
+            return Hardware(found.description, found.absence)
+        if is_detected_on_nodes(target):
+            return Hardware(None, None)
     try:
-        description = describe_target(target)
+        description = _detected(target)
     except SpecError as error:
         if target.required or target.settings:
             raise
         return Hardware(None, str(error))
-    return Hardware(description, get_target(description).absence() if target.remote is None else None)
+    is_elsewhere = target.remote is not None or target.nodes
+    return Hardware(description, None if is_elsewhere else get_target(description).absence())
+
+
+def describe_here(asked: Mapping[str, Any]) -> DescribedTarget:
+    """Returns what this machine is as a target of a cluster.
+
+    Args:
+        asked: what models.yaml says of the target, see `asked_of`.
+
+    Raises:
+        TargetError: this machine cannot be the target, or is another one than models.yaml says.
+    """
+    settings = asked["settings"]
+    description = get_kind(asked["kind"]).describe(**settings)
+    for name in get_kind(asked["kind"]).detected:
+        if name in settings and description.get(name) != settings[name]:
+            raise TargetError(f"{platform.node()}: found {name} {description.get(name)!r}, and not {settings[name]!r}")
+    if (absence := get_target(description).absence()) is not None:
+        raise TargetError(f"{platform.node()}: {absence}")
+    return DescribedTarget(asked, description, None, platform.node())
+
+
+def keep(target: TargetSpec, hardware: Hardware, project: Path) -> None:
+    """Keeps what was found of a target for the jobs of this workflow, which may run on other machines."""
+    found = DescribedTarget(asked_of(target), hardware.description, hardware.absence, platform.node())
+    write_described(project / layout.described_path(target.name), found)
 
 
 def any_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:
@@ -58,3 +114,19 @@ def any_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:
     shards = (next(folder.glob("*.jsonl"), None) for folder in shards_dir.glob("*"))
     heads = (read_head(path) for path in shards if path is not None)
     return any(head[1].target == description for head in heads if head is not None)
+
+
+def _detected(target: TargetSpec) -> dict[str, Any]:
+    try:
+        return get_kind(target.kind).describe(**target.settings)
+    except TargetError as error:
+        raise SpecError(f"targets.{target.name}", str(error), target.file) from error
+
+
+def _kept(target: TargetSpec, project: Path) -> DescribedTarget | None:
+    """Returns what the project keeps of a target, unless models.yaml says something else now."""
+    try:
+        found = read_described(project / layout.described_path(target.name))
+    except DocumentError:
+        return None
+    return found if found.asked == asked_of(target) else None

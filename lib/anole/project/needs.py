@@ -1,4 +1,4 @@
-"""The resources that a measuring job reserves, so that no other job disturbs its timings."""
+"""The resources of a job: nothing disturbs its timings, and a cluster has a place for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from anole.project.pipeline import Pipeline
 from anole.targets import get_target
 from anole.targets.base import Place
 
+_BUILDERS_ON_CLUSTER = 4
+"""Cores of a cluster's job that builds candidates for another device than the processor."""
+
+_SNAKEMAKE_NAMES = {"partition": "slurm_partition"}
+"""Snakemake's names of resources that `nodes` gives by the scheduler's own names."""
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -16,8 +22,8 @@ class Needs:
 
     Attributes:
         threads: number of cores; all of them if the job measures on the CPU, so that nothing runs beside it.
-        device: amount of Snakemake's resource ``device``, of which there is one: the CPU while it is measured.
-        gpu: amount of Snakemake's resource ``gpu``: this machine's GPUs.
+        device: amount of the resource ``device``, of which each machine has one: the CPU while it is measured.
+        gpu: amount of the resource ``gpu``: each machine's GPUs.
         measure: where candidates run, in the format of ``anole tune --measure``; ``{}`` for this machine.
     """
 
@@ -25,6 +31,16 @@ class Needs:
     device: int
     gpu: int
     measure: str
+
+
+def limits_of(pipeline: Pipeline) -> dict[str, int]:
+    """Returns how much there is of each resource of Snakemake that a project's jobs share, and of no other.
+
+    A resource that no job of Anole needs is left to the other rules of a workflow.
+    """
+    places = {pipeline.place(name) for name in pipeline.descriptions} | {Place.PROCESSOR for _ in pipeline.undescribed}
+    limits = {Place.PROCESSOR: {"device": 1}, Place.GPU: {"gpu": n_gpus(pipeline)}}
+    return {name: limit for place in places for name, limit in limits.get(place, {}).items()}
 
 
 def n_gpus(pipeline: Pipeline) -> int:
@@ -35,20 +51,39 @@ def n_gpus(pipeline: Pipeline) -> int:
     return max(1, len(units))
 
 
-def needs_of(pipeline: Pipeline, target: str, cores: int) -> Needs:
-    """Returns the resources of a job that measures on a target.
+def needs_of(pipeline: Pipeline, target: str, cores: int | None) -> Needs:
+    """Returns the resources of a job that measures on a target; before a node has described it, a guess to show.
 
     Args:
         pipeline: the project's pipeline.
         target: the target's name in models.yaml.
-        cores: number of cores that all jobs share.
+        cores: number of cores that all jobs share; None where each job has a node of a cluster.
     """
+    if target in pipeline.undescribed:
+        return Needs(threads=1, device=1, gpu=0, measure="{}")
     place = pipeline.place(target)
-    shares = {Place.PROCESSOR: 1, Place.GPU: n_gpus(pipeline), Place.ELSEWHERE: 2, Place.SIMULATOR: cores}
     remote = pipeline.spec.targets[target].remote
     return Needs(
-        threads=max(1, cores // shares[place]),
+        threads=_threads_on_node(pipeline, target, place) if cores is None else _share(pipeline, place, cores),
         device=int(place == Place.PROCESSOR),
         gpu=int(place == Place.GPU),
         measure=canonical_json({} if remote is None else remote.to_json()),
     )
+
+
+def node_resources(pipeline: Pipeline, target: str) -> dict[str, str | int]:
+    """Returns the resources by which a cluster's scheduler chooses a node for a target, by Snakemake's names."""
+    given = pipeline.spec.targets[target].nodes
+    return {_SNAKEMAKE_NAMES.get(name, name): value for name, value in given.items()}
+
+
+def _share(pipeline: Pipeline, place: Place, cores: int) -> int:
+    shares = {Place.PROCESSOR: 1, Place.GPU: n_gpus(pipeline), Place.ELSEWHERE: 2, Place.SIMULATOR: cores}
+    return max(1, cores // shares[place])
+
+
+def _threads_on_node(pipeline: Pipeline, name: str, place: Place) -> int:
+    target = get_target(pipeline.description(name))
+    if place == Place.ELSEWHERE or target.place == Place.GPU:
+        return _BUILDERS_ON_CLUSTER
+    return target.threads if target.place == Place.PROCESSOR else 1

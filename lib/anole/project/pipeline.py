@@ -15,7 +15,7 @@ from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
 from anole.keys import content_key
 from anole.node import Node
-from anole.project.hardware import any_records, describe_target, look_for
+from anole.project.hardware import Hardware, any_records, describe_target, is_detected_on_nodes, keep, look_for
 from anole.record import Run
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
@@ -49,14 +49,20 @@ class Pipeline:
     absences: Mapping[str, str] = field(default_factory=dict, hash=False)
     skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
     lockfile: Lockfile = field(default_factory=lambda: Lockfile(layout.LOCKFILE))
+    _runs: dict[tuple[str, str], Run] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _builds_of_runs: dict[str, BuildSpec] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _manifests: dict[tuple[Path, int], Manifest] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def load(cls, path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Self:
+    def load(
+        cls, path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None, kept: bool = False
+    ) -> Self:
         """Reads models.yaml and the lock file beside it, and checks all of both.
 
         Args:
             path: path of models.yaml.
             overrides: values that replace those of the file, see `load_spec`.
+            kept: whether targets are what the process keeps that runs the workflow, and not what is detected here.
 
         Raises:
             SpecError: the first mistake found. An absent target is one, unless it is not required or all trials that
@@ -66,7 +72,8 @@ class Pipeline:
         read_tuner(spec.tuning, "tuning")
         tuners = {name: read_tuner(build.tuning, build.path) for name, build in spec.builds.items()}
         used = sorted({build.target for build in spec.builds.values()})
-        found = {name: look_for(spec.targets[name]) for name in used}
+        project = Path(path).parent
+        found = {name: look_for(spec.targets[name], project, kept) for name in used}
         absences = {name: hardware.absence for name, hardware in found.items() if hardware.absence is not None}
         skipped = {
             name: absences[build.target]
@@ -75,13 +82,26 @@ class Pipeline:
         }
         spec = replace(spec, builds={name: build for name, build in spec.builds.items() if name not in skipped})
         descriptions = {name: each.description for name, each in found.items() if each.description is not None}
-        project = Path(path).parent
         lockfile = read_lockfile(lockfile_of(project))
         made = cls(spec, tuners, descriptions, project, absences, skipped, lockfile)
         for build in spec.builds.values():
-            lockfile.refuse_other_target(build.name, descriptions[build.target])
+            if build.target in descriptions:
+                lockfile.refuse_other_target(build.name, descriptions[build.target])
             made._refuse_unmeasurable(build)
         return made
+
+    @property
+    def undescribed(self) -> list[str]:
+        """The names of the targets that live on nodes of a cluster of which none was asked yet what it is."""
+        used = dict.fromkeys(build.target for build in self.spec.builds.values())
+        return [name for name in used if name not in self.descriptions]
+
+    def keep_targets(self) -> None:
+        """Keeps what the targets are for the jobs of this workflow, which may run on other machines."""
+        for name in {*self.descriptions, *self.absences}:
+            if not is_detected_on_nodes(self.spec.targets[name]):
+                found = Hardware(self.descriptions.get(name), self.absences.get(name))
+                keep(self.spec.targets[name], found, self.project)
 
     def files(self, model: str) -> list[Path]:
         """Returns the model's own files; when one of them changes, the model is extracted again."""
@@ -99,8 +119,18 @@ class Pipeline:
 
     def origin(self, model: str, target: str) -> Origin:
         """Returns the origin that an up-to-date manifest has."""
-        description = self.descriptions[target]
+        description = self.description(target)
         return Origin(self.spec.models[model].to_json(), dict(description), extract_versions(description))
+
+    def description(self, target: str) -> Mapping[str, Any]:
+        """Returns a target's complete description.
+
+        Raises:
+            SpecError: no node has described it yet.
+        """
+        if target in self.descriptions:
+            return self.descriptions[target]
+        return describe_target(self.spec.targets[target], self.project)
 
     def order(self, build: BuildSpec) -> Order:
         """Returns everything that compiling a build depends on, except its receipts."""
@@ -130,12 +160,21 @@ class Pipeline:
         Raises:
             DocumentError: it is missing, broken or stale.
         """
-        return read_manifest(self.project / layout.manifest_path(model, target), self.origin(model, target))
+        path = self.project / layout.manifest_path(model, target)
+        known = (path, path.stat().st_mtime_ns if path.exists() else 0)
+        if known not in self._manifests:
+            self._manifests[known] = read_manifest(path, self.origin(model, target))
+        return self._manifests[known]
 
     def run(self, build: BuildSpec, task_key: str) -> Run:
         """Returns the run that tunes a task for a build."""
-        tuner = self.tuners[build.name]
-        return Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
+        known = (build.name, task_key)
+        if known not in self._runs:
+            tuner = self.tuners[build.name]
+            run = Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
+            self._runs[known] = run
+            self._builds_of_runs.setdefault(run.key, build)
+        return self._runs[known]
 
     def receipts(self, build: BuildSpec) -> list[Path]:
         """Returns the paths of the receipts that a build needs: one for each task, or one for all that share a budget.
@@ -219,7 +258,7 @@ class Pipeline:
         """Returns where candidates for a target run."""
         if self.spec.targets[target].remote is not None:
             return Place.ELSEWHERE
-        return get_target(self.descriptions[target]).place
+        return get_target(self.description(target)).place
 
     def build_of(self, task_key: str, run_key: str) -> BuildSpec:
         """Returns a build that needs a run.
@@ -227,10 +266,10 @@ class Pipeline:
         Raises:
             KeyError: no build needs it.
         """
-        for build in self.spec.builds.values():
-            if self.run(build, task_key).key == run_key:
-                return build
-        raise KeyError(run_key)
+        if run_key not in self._builds_of_runs:
+            for build in self.spec.builds.values():
+                self.run(build, task_key)
+        return self._builds_of_runs[run_key]
 
     def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
         """Returns the tuner settings and the seed of a run that some build needs.
@@ -263,7 +302,7 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
     spec = load_spec(path)
     Node(model, "models", spec.file).choice(spec.models, "one of the models")
     Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
-    return spec.models[model], describe_target(spec.targets[target])
+    return spec.models[model], describe_target(spec.targets[target], path.parent)
 
 
 @dataclass(frozen=True)

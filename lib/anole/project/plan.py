@@ -60,7 +60,7 @@ class PlannedStep:
     """A job that would run.
 
     Attributes:
-        stage: extract, tune, refine, compile, evaluate or merge.
+        stage: describe, extract, tune, refine, compile, evaluate or merge.
         subject: the model, task or build that it works on.
         reason: why it would run.
     """
@@ -120,6 +120,8 @@ def make_plan(pipeline: Pipeline) -> Plan:
 
 
 def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
+    for name in pipeline.undescribed:
+        yield layout.described_path(name), PlannedStep("describe", name, "no node has described it yet")
     for build in pipeline.spec.builds.values():
         path = pipeline.manifest(build)
         reason = _extract_reason(pipeline, build, pipeline.project / path)
@@ -130,6 +132,8 @@ def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
 def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str | None:
     if not manifest.exists():
         return "new"
+    if build.target in pipeline.undescribed:
+        return f"{build.target} is described anew"
     files = [pipeline.project / file for file in pipeline.files(build.model)]
     newer = [file.name for file in files if file.stat().st_mtime_ns > manifest.stat().st_mtime_ns]
     if newer:
@@ -215,6 +219,7 @@ def _is_locked_otherwise(pipeline: Pipeline, build: BuildSpec) -> bool:
     if not (folder / FILE).exists():
         return False
     try:
-        return read_build(folder).lock != pipeline.order(build).lock
+        locked = pipeline.locked(build)
+        return read_build(folder).lock != (None if locked is None else locked.key)
     except DocumentError:
         return False

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from anole.errors import SpecError, suggestion
@@ -85,6 +86,10 @@ class TunerSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Returns all settings as plain values; they are stored with a run and are part of its key."""
+        return dict(self._plain)
+
+    @cached_property
+    def _plain(self) -> dict[str, Any]:
         parts = {
             "explorer": self.explorer,
             "sampler": self.sampler,

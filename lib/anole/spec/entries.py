@@ -78,6 +78,8 @@ class TargetSpec:
         settings: the settings given besides the kind; `anole.targets.kind.Kind.describe` detects the rest.
         required: whether absent hardware is an error; if false, the target's builds are skipped instead.
         remote: the remote device that runs candidates, if it is not this machine; not part of the target's identity.
+        nodes: what a cluster's scheduler needs to choose a node that is the target; empty for this machine. Not part of
+            the target's identity.
     """
 
     name: str
@@ -86,6 +88,7 @@ class TargetSpec:
     file: str = "models.yaml"
     required: bool = True
     remote: Remote | None = None
+    nodes: Mapping[str, str | int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

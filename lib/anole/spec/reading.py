@@ -25,6 +25,9 @@ _COUNTS = ("trials", "total_trials", "seed", "refine")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
+OWN_RESOURCES = ("_cores", "_nodes", "device", "gpu", "nodes", "threads")
+"""The resources of jobs that Anole or Snakemake sets; no node is chosen by them."""
+
 _LONGEST_NAME = 80
 """Length of the longest name of a model or target: two of them and a key are one file's name."""
 
@@ -200,10 +203,28 @@ def _target(name: str, node: Node) -> TargetSpec:
         entry["kind"].choice(all_kinds(), "a kind of target")
         raise entry["kind"].error(str(error)) from error
     elsewhere = ("measure",) if kind.measurable_elsewhere else ()
-    node.mapping(allowed=("kind", *kind.keys, *elsewhere, "required"))
+    node.mapping(allowed=("kind", *kind.keys, *elsewhere, "required", "nodes"))
     required = entry["required"].flag() if "required" in entry else True
     remote = Remote.read(entry["measure"]) if "measure" in entry else None
-    return TargetSpec(name, kind_name, kind.read(node, remote), node.file, required, remote)
+    nodes = _nodes(entry["nodes"]) if "nodes" in entry else {}
+    if nodes and remote is not None:
+        raise entry["nodes"].error("the target is measured elsewhere (`measure`); leave one of them out")
+    return TargetSpec(name, kind_name, kind.read(node, remote), node.file, required, remote, nodes)
+
+
+def _nodes(node: Node) -> dict[str, str | int]:
+    """Returns what a cluster's scheduler needs to choose a node."""
+    entry = node.mapping()
+    if not entry:
+        raise node.error("is empty; give what the scheduler needs, such as `nodes: {partition: amd}`")
+    for name, each in entry.items():
+        if not name.isidentifier() or name in OWN_RESOURCES:
+            raise each.error("is no resource that a node is chosen by; `partition` and `constraint` are some")
+    return {name: _resource(each) for name, each in entry.items()}
+
+
+def _resource(node: Node) -> str | int:
+    return node.text() if isinstance(node.value, str) else node.whole(least=0)
 
 
 def _build(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.machinery import all_suffixes
@@ -13,6 +12,7 @@ from os.path import isdir, isfile
 from pathlib import Path
 
 from anole.errors import cause
+from anole.host.launcher import LIBRARY, callers_packages
 from anole.node import Node
 from anole.spec.onnx_files import external_files
 from anole.spec.protobuf import OnnxFileError
@@ -88,13 +88,7 @@ def module_names(file: Path) -> frozenset[str] | None:
     Raises:
         SyntaxError: the file is not Python.
     """
-    tree = _tree(file)
-    try:
-        names = set(_bound(tree.body))
-    except RecursionError as error:
-        raise SyntaxError("it is nested too deeply") from error
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
+    return _names(_tree(file))
 
 
 def model_files(source: str, project: Path) -> list[Path]:
@@ -160,10 +154,8 @@ def _import_closure(module: str, project: Path) -> set[Path]:
 
 def _source_folders() -> list[Path]:
     """Returns the folders on ``PYTHONPATH`` that hold sources that may change, and not installed packages or Anole."""
-    entries = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    folders = [Path(entry).absolute() for entry in entries]
-    anole = Path(__file__).parents[2]
-    return [folder for folder in folders if folder != anole and next(folder.glob("*.dist-info"), None) is None]
+    folders = map(Path, callers_packages())
+    return [folder for folder in folders if folder != LIBRARY and next(folder.glob("*.dist-info"), None) is None]
 
 
 def _tree(file: Path) -> ast.Module:
@@ -173,9 +165,27 @@ def _tree(file: Path) -> ast.Module:
         SyntaxError: the file is not Python, or cannot be read.
     """
     try:
-        return ast.parse(file.read_bytes(), str(file))
+        state = file.stat()
+        return _parsed(file, state.st_mtime_ns, state.st_size)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(f"it cannot be read: {cause(error)}") from error
+
+
+# Many models may come from one module: it is read once, and again when its time or size has changed.
+@lru_cache(maxsize=256)
+def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
+    return ast.parse(file.read_bytes(), str(file))
+
+
+@lru_cache(maxsize=256)
+def _names(tree: ast.Module) -> frozenset[str] | None:
+    """Returns the names that a module defines, or None if its text does not tell."""
+    try:
+        names = set(_bound(tree.body))
+    except RecursionError as error:
+        raise SyntaxError("it is nested too deeply") from error
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
 
 
 def _module_in(folder: Path, name: str) -> Path | None:
@@ -193,7 +203,13 @@ def _installed(name: str) -> Path | None:
     return Path(found.origin) if found and found.has_location and found.origin else None
 
 
-def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+@lru_cache(maxsize=256)
+def _imported(tree: ast.Module, package: str) -> tuple[str, ...]:
+    """Returns the names of all modules that a module of a package may import."""
+    return tuple(_imports(tree, package))
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

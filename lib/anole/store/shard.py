@@ -323,6 +323,11 @@ def _lock(descriptor: int, path: Path, wait: bool) -> None:
             raise ShardInUseError(f"{path}: {problem}") from error
         logger.warning("%s: %s; waiting for it to end", path, problem)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: its file system locks no files ({error.strerror}), so that two processes could write the same "
+            "shard; mount it so that flock works, as NFS 4 does and Lustre with `-o flock`"
+        ) from error
 
 
 def _is_named(descriptor: int, path: Path) -> bool:

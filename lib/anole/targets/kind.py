@@ -38,12 +38,14 @@ class Kind:
     """Everything that the rest of Anole knows about a kind of target; the `settings` module of its folder makes one.
 
     Attributes:
-        keys: the settings that an entry of ``targets`` may have, beside ``kind``, ``required`` and ``measure``.
+        keys: the settings that an entry of ``targets`` may have, beside ``kind``, ``required``, ``nodes`` and
+            ``measure``.
         read: checks an entry's settings and returns them as plain values. Its arguments are the entry, whose keys are
             checked already, and the other machine that measures candidates, or None for this one. It raises SpecError.
         describe: takes the settings as keyword arguments, detects the rest, and returns the target's whole description
             in plain JSON values. It raises TargetError where there can be no such target.
         target: makes the target of a description.
+        detected: the settings that `describe` detects on this machine where they are left out.
         measurable_elsewhere: whether another machine can measure candidates (``measure``).
         refinable: whether candidates can be tried within a network (``refine``), see `Target.observable`.
         inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
@@ -53,6 +55,7 @@ class Kind:
     read: Callable[[Node, Remote | None], dict[str, Any]]
     describe: Callable[..., dict[str, Any]]
     target: Callable[[Mapping[str, Any]], Device | Simulator]
+    detected: tuple[str, ...] = ()
     measurable_elsewhere: bool = False
     refinable: bool = False
     inventory: Callable[[], Inventory] = _nothing

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from anole.documents.receipt import MeasuredConfig, TuningReceipt
-from anole.errors import MeasureError
+from anole.errors import MeasureError, TargetError
 from anole.host.machine import host_facts, software_versions
 from anole.measure.choice import measurer_of
 from anole.measure.holder import working_on
@@ -29,7 +29,7 @@ from anole.search.state import Search, Subject
 from anole.search.ties import prefer_merit
 from anole.search.watch import NOBODY, Watch
 from anole.space import Space
-from anole.store.shard import Shard
+from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.task import Task
@@ -51,7 +51,8 @@ _SAMPLED = 4096
 class TaskTuning:
     """A search that runs the trials that it is granted, step by step, and records them.
 
-    A context manager; entering it opens the shard, and waits while another process has it open.
+    A context manager; entering it opens the shard, and waits while another process has it open. A machine that is not
+    the target measures nothing: it only reads the shard, and a trial that the shard lacks is a TargetError.
 
     Args:
         task: the task to tune.
@@ -98,6 +99,8 @@ class TaskTuning:
             host={**host_facts(), **self._elsewhere()},
             versions=software_versions(),
         )
+        if not shard_path(self._shards_dir, run).exists():
+            self._refuse_absence()  # before the new shard's first line says that this machine measured it
         self._shard = self._stack.enter_context(Shard.open(self._shards_dir, run, self.task, wait=True))
         recording = Watch(self._shard.append_iteration, self._shard.append_trial, self._shard.append_confirmation)
         self._watch = recording.then(self._told)
@@ -153,6 +156,8 @@ class TaskTuning:
         """Tunes until the task has `n_trials` trials in total or is done."""
         if self._is_complete:
             return
+        if self._limit is not None:
+            self._refuse_absence()
         if self._search is None:
             self._search = Search(self._subject(), self._settings, seed=self._seed, recorded=self._recorded)
         with self._telling_what_is_kept():
@@ -165,6 +170,7 @@ class TaskTuning:
 
         Raises:
             MeasureError: measuring is not possible at all, or no longer.
+            TargetError: this machine is not the target.
         """
         suspects = [trial for trial in self._shard.trials if trial.measurement.status in SUSPECT]
         if not suspects:
@@ -187,8 +193,7 @@ class TaskTuning:
         """
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
-        is_remote = self._site is not None and self._site.remote is not None
-        able = self._target.place is not Place.SIMULATOR and (is_remote or self._target.absence() is None)
+        able = self._target.place is not Place.SIMULATOR and self._absence is None
         confirm = self._confirm if is_all and able else None
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
         with self._telling_what_is_kept():
@@ -232,6 +237,17 @@ class TaskTuning:
         except MeasureError as error:
             raise type(error)(f"{error}; running again continues after {self.n_trials} trials") from error
 
+    @property
+    def _absence(self) -> str | None:
+        """Why candidates cannot be measured; None where they can, on this machine or another one."""
+        is_remote = self._site is not None and self._site.remote is not None
+        return None if is_remote else self._target.absence()
+
+    def _refuse_absence(self) -> None:
+        """Raises TargetError unless candidates can be measured."""
+        if (absence := self._absence) is not None:
+            raise TargetError(f"{self.task.label}: is not measured here: {absence}")
+
     def _elsewhere(self) -> dict[str, Any]:
         """Returns the facts of the remote machine for the run's record; nothing on this machine."""
         remote = self._site.remote if self._site is not None else None
@@ -251,6 +267,7 @@ class TaskTuning:
         return Subject(space, workload.flop, self.task.key, prior, self._target.default_config(workload))
 
     def _measure(self, configs: Sequence[Config]) -> Iterable[Measurement]:
+        self._refuse_absence()
         return self._measurer().measure(configs)
 
     def _confirm(self, configs: Sequence[Config]) -> Iterable[Measurement]:

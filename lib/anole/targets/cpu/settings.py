@@ -48,8 +48,8 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
         settings["max_relative_error"] = entry["max_relative_error"].number(*_RELATIVE_ERRORS)
     if remote is not None:
         return {**settings, "model": _model_elsewhere(node, remote)}
-    if "model" in entry:
-        raise entry["model"].error("is the name of a processor elsewhere; give `measure`, too, or leave it out")
+    if "model" in entry and "nodes" not in entry:
+        raise entry["model"].error("is the name of a processor elsewhere; give `measure` or `nodes`, or leave it out")
     return settings
 
 
@@ -137,6 +137,7 @@ KIND = Kind(
     read_settings,
     describe_cpu,
     _target,
+    detected=("mcpu", "threads", "model"),
     measurable_elsewhere=True,
     refinable=True,
     inventory=_inventory,

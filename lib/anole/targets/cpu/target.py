@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from anole.host.machine import affinity
 from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
@@ -63,9 +64,14 @@ class CpuTarget:
         return self
 
     def absence(self) -> str | None:
-        """Returns why nothing can run here if the description is of another processor; None otherwise."""
-        here, meant = processor().name, self.description["model"]
-        return None if meant == here else f"cpu {meant}: this machine's processor is {here}"
+        """Returns why nothing can be measured here: the processor is another one, or too little of it may be used."""
+        here, meant, usable = processor().name, self.description["model"], len(affinity())
+        if meant == here and self.threads <= usable:
+            return None
+        return (
+            f"cpu {meant} with {self.threads} threads: this machine's processor is {here}, "
+            f"of which this process may use {usable}"
+        )
 
     def template_version(self, workload: Workload) -> int:
         """Returns the version of a workload's template, the sum of its parts' versions.

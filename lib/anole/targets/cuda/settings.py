@@ -81,4 +81,12 @@ def _inventory() -> Inventory:
     return Inventory(facts, {f"GPU {arch}": describe_cuda(arch) for arch in architectures})
 
 
-KIND = Kind(_KEYS, read_settings, describe_cuda, _target, measurable_elsewhere=True, inventory=_inventory)
+KIND = Kind(
+    _KEYS,
+    read_settings,
+    describe_cuda,
+    _target,
+    detected=("arch",),
+    measurable_elsewhere=True,
+    inventory=_inventory,
+)

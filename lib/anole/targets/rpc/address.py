@@ -1,9 +1,9 @@
-"""The address of a remote device: TVM's RPC tracker, or one RPC server."""
+"""The addresses of remote devices: TVM's RPC tracker, or RPC servers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from anole.node import Node
@@ -12,32 +12,57 @@ _MOST_PORT = 65_535
 
 
 @dataclass(frozen=True)
-class Remote:
-    """Where a remote device is reached; the target's description says what it is.
+class Server:
+    """An RPC server that a session can be opened with.
 
     Attributes:
-        host: host of the tracker or, without a key, of the server itself.
+        match_key: what the tracker that lent it wants it to be told; empty without a tracker.
+    """
+
+    host: str
+    port: int
+    match_key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Remote:
+    """Where remote devices are reached, all of which are alike; the target's description says what they are.
+
+    Attributes:
+        host: host of the tracker or, without a key, of the first server itself.
         port: port of the same.
         key: the name by which the tracker knows the servers of such a device.
+        others: hosts and ports of further servers; none with a key.
+        servers: how many of the tracker's servers a run uses at once, at most; None for all.
     """
 
     host: str
     port: int
     key: str | None = None
+    others: tuple[tuple[str, int], ...] = ()
+    servers: int | None = None
 
     @classmethod
     def read(cls, node: Node) -> Self:
-        """Reads a mapping of ``rpc`` (``host:port``) and, optionally, ``key``.
+        """Reads a mapping of ``rpc`` and, optionally, ``key`` and ``servers``.
+
+        ``rpc`` is the ``host:port`` of a tracker or a server, or a list of those of servers.
 
         Raises:
             SpecError: the mapping holds something else.
         """
-        entry = node.mapping(allowed=("rpc", "key"), required=("rpc",))
-        address = entry["rpc"].text()
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
-            raise entry["rpc"].error(f"found {address!r}; `host:port` of a tracker or a server is expected")
-        return cls(host, int(port), entry["key"].text() if "key" in entry else None)
+        entry = node.mapping(allowed=("rpc", "key", "servers"), required=("rpc",))
+        rpc, is_list = entry["rpc"], isinstance(entry["rpc"].value, list)
+        (host, port), *others = _different(rpc.items()) if is_list else [_address(rpc)]
+        if is_list and "key" in entry:
+            raise rpc.error("found a list beside a key, which is for the one address of a tracker; give one of the two")
+        if "servers" in entry and "key" not in entry:
+            raise entry["servers"].error("found without a key; it limits how many servers of a tracker's key are used")
+        key = entry["key"].text() if "key" in entry else None
+        return cls(host, port, key, tuple(others), entry["servers"].whole(least=1) if "servers" in entry else None)
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self | None:
@@ -48,10 +73,44 @@ class Remote:
         """
         return cls.read(Node(dict(plain), "", "--measure")) if plain else None
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Returns the plain form, as in models.yaml."""
-        return {"rpc": f"{self.host}:{self.port}", **({"key": self.key} if self.key is not None else {})}
+        addresses = [f"{host}:{port}" for host, port in self._addresses]
+        plain: dict[str, Any] = {"rpc": addresses if self.others else addresses[0]}
+        if self.key is not None:
+            plain["key"] = self.key
+        if self.servers is not None:
+            plain["servers"] = self.servers
+        return plain
+
+    @property
+    def places(self) -> list[Remote]:
+        """Each address on its own."""
+        return [replace(self, host=host, port=port, others=()) for host, port in self._addresses]
+
+    @property
+    def _addresses(self) -> Sequence[tuple[str, int]]:
+        return ((self.host, self.port), *self.others)
 
     def __str__(self) -> str:
-        address = f"{self.host}:{self.port}"
-        return f"the RPC server {address}" if self.key is None else f"the tracker {address}"
+        addresses = ", ".join(f"{host}:{port}" for host, port in self._addresses)
+        if self.key is not None:
+            return f"the tracker {addresses}"
+        return f"the RPC server{'s' if self.others else ''} {addresses}"
+
+
+def _different(nodes: Sequence[Node]) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    for node in nodes:
+        if (address := _address(node)) in found:
+            raise node.error(f"found {node.value!r} a second time; name each server once")
+        found.append(address)
+    return found
+
+
+def _address(node: Node) -> tuple[str, int]:
+    address = node.text()
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
+        raise node.error(f"found {address!r}; `host:port` of a tracker or a server is expected")
+    return host, int(port)

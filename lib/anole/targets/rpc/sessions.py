@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import tvm
 from tvm import rpc
 
-from anole.errors import DeviceBusyError, DeviceLostError, cause
-from anole.targets.rpc.address import Remote
+from anole.errors import DeviceLostError, cause
+from anole.targets.rpc.address import Server
 
 _REACH_S = 5.0
 
 
-def open_session(remote: Remote, session_s: float) -> rpc.RPCSession:
+def open_session(server: Server, session_s: float) -> rpc.RPCSession:
     """Returns an exclusive session with a server.
 
     Args:
-        remote: the tracker, or the server itself.
+        server: the server; waits while another client has it.
         session_s: seconds after which the server ends the session and whatever runs in it.
 
     Raises:
-        DeviceBusyError: all servers of the key are in use.
-        DeviceLostError: the address does not answer, or there is no server of the key.
+        DeviceLostError: the server does not answer, or its tracker has lent it to somebody else meanwhile.
     """
     try:
-        # TVM itself would try for a minute to reach a tracker, and would not report the reason.
-        socket.create_connection((remote.host, remote.port), timeout=_REACH_S).close()
-        if remote.key is None:
-            return rpc.connect(remote.host, remote.port, session_timeout=session_s)
-        tracker = rpc.connect_tracker(remote.host, remote.port)
-        _expect_free(remote, remote.key, tracker.summary())
-        return tracker.request(remote.key, session_timeout=session_s, max_retry=1)
-    except (DeviceBusyError, DeviceLostError):
-        raise
-    except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
-        raise DeviceLostError(f"{remote} cannot be reached: {cause(error)}") from error
+        if not server.match_key:
+            # TVM itself would not report the reason. A server with a tracker would take this for its client.
+            socket.create_connection((server.host, server.port), timeout=_REACH_S).close()
+        return rpc.connect(server.host, server.port, server.match_key, session_timeout=session_s)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise DeviceLostError(f"the RPC server {server} cannot be reached: {cause(error)}") from error
 
 
 @contextmanager
@@ -59,12 +52,3 @@ def telling_loss(session: rpc.RPCSession) -> Iterator[None]:
         except RuntimeError:
             raise DeviceLostError(f"the connection to the device was lost: {cause(error)}") from error
         raise
-
-
-def _expect_free(remote: Remote, key: str, summary: Mapping[str, Any]) -> None:
-    keys = sorted({server["key"].partition(":")[2] for server in summary["server_info"]})
-    if key not in keys:
-        known = ", ".join(keys) or "none at all"
-        raise DeviceLostError(f"{remote} has no server of the key {key!r}; it has {known}")
-    if not summary["queue_info"].get(key, {}).get("free"):
-        raise DeviceBusyError(f"all servers of the key {key!r} at {remote} are in use")

@@ -1,0 +1,45 @@
+"""The files of a new project: a models.yaml to edit, and a Snakefile that uses the installed workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os.path import lexists
+from pathlib import Path
+
+from anole.errors import ProjectError
+from anole.files import read_bytes, write_atomically
+from anole.workflow import HOME
+
+_TEMPLATES = Path(__file__).parent
+
+
+def make_project(folder: Path, demo: bool) -> list[Path]:
+    """Writes the files of a new project and returns their paths.
+
+    Args:
+        folder: where to write them; it is created if it is missing, and may hold other files.
+        demo: whether models.yaml is that of the demo, which is built in a minute or two.
+
+    Raises:
+        ProjectError: one of the files exists, or a file is where a folder must be; nothing was written.
+        OSError: a file cannot be written.
+    """
+    sources = {
+        folder / "models.yaml": _TEMPLATES / ("demo.yaml" if demo else "models.yaml"),
+        folder / "Snakefile": _TEMPLATES / "Snakefile",
+        folder / ".gitignore": _TEMPLATES / "gitignore",
+        **{folder / path.relative_to(HOME): path for path in sorted(HOME.glob("profiles/*/*.yaml"))},
+    }
+    if obstacles := _obstacles(sources):
+        names = ", ".join(str(path) for path in obstacles)
+        raise ProjectError(f"{names}: exists and is not overwritten; nothing was written; give another folder")
+    for path, source in sources.items():
+        write_atomically(path, read_bytes(source))
+    return list(sources)
+
+
+def _obstacles(paths: Iterable[Path]) -> list[Path]:
+    """Returns which files exist, and which files are where the folder of one must be."""
+    files = {path: lexists(path) for path in paths}
+    parents = {parent: lexists(parent) and not parent.is_dir() for path in files for parent in path.parents}
+    return [path for path, is_there in {**files, **parents}.items() if is_there]

@@ -1,0 +1,140 @@
+"""Asks TVM's RPC tracker for servers, by the tracker's own protocol: whoever asks need not import TVM."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from contextlib import closing
+from typing import Any
+
+from anole.errors import DeviceLostError, cause
+from anole.targets.rpc.address import Remote, Server
+
+MAGIC, SUCCESS, REQUEST, SUMMARY = 0x2F271, 0, 4, 6
+"""The numbers of `tvm.rpc.base`."""
+
+_REACH_S = 5.0
+_MOST_BYTES = 1 << 20
+
+_ALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+"""So that a request ends with an error, if the tracker's machine is gone without a word."""
+
+
+class Tracker:
+    """A connection to a tracker.
+
+    Args:
+        remote: the tracker and the key of the servers.
+
+    Raises:
+        DeviceLostError: the tracker cannot be reached.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote, self._key = remote, remote.key or ""
+        try:
+            self._socket = socket.create_connection((remote.host, remote.port), timeout=_REACH_S)
+        except OSError as error:
+            raise self._unreachable(error) from error
+        try:
+            self._greet()
+        except (OSError, ValueError, struct.error) as error:
+            self._socket.close()
+            raise self._unreachable(error) from error
+
+    @property
+    def connection(self) -> socket.socket:
+        """What becomes readable when a request is granted."""
+        return self._socket
+
+    def close(self) -> None:
+        """Closes the connection; a request that was not granted lapses."""
+        self._socket.close()
+
+    def count(self) -> tuple[int, int]:
+        """Returns how many servers of the key there are, and how many of them are free.
+
+        Raises:
+            DeviceLostError: there is none, or the tracker does not answer.
+        """
+        try:
+            self._send([SUMMARY])
+            summary = self._receive()
+            known = [str(server["key"]).partition(":")[2] for server in summary["server_info"]]
+            free = int(summary["queue_info"].get(self._key, {}).get("free", 0))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise self._unreachable(error) from error
+        if self._key not in known:
+            told = ", ".join(sorted(set(known))) or "none at all"
+            raise DeviceLostError(f"{self._remote} has no server of the key {self._key!r}; it has {told}")
+        return known.count(self._key), free
+
+    def request(self) -> None:
+        """Asks for a server; requests are granted in the order in which the tracker received them.
+
+        Raises:
+            DeviceLostError: the connection is lost.
+        """
+        try:
+            self._send([REQUEST, self._key, "", 1])
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    def granted(self) -> Server:
+        """Waits until the request is granted and returns the server.
+
+        Raises:
+            DeviceLostError: the connection is lost.
+        """
+        try:
+            host, port, match_key = self._receive()
+            return Server(str(host), int(port), str(match_key))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise self._unreachable(error) from error
+
+    def _greet(self) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _ALIVE.items():
+            self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._socket.sendall(struct.pack("<i", MAGIC))
+        if self._number() != MAGIC:
+            raise ValueError("this is no RPC tracker")
+
+    def _send(self, message: Any) -> None:
+        data = json.dumps(message).encode()
+        self._socket.sendall(struct.pack("<i", len(data)) + data)
+
+    def _receive(self) -> Any:
+        size = self._number()
+        if not 0 < size <= _MOST_BYTES:
+            raise ValueError(f"found a message of {size} bytes")
+        code, value = json.loads(self._exactly(size))
+        if code != SUCCESS:
+            raise ValueError(f"the tracker answered {code}")
+        return value
+
+    def _number(self) -> int:
+        return int(struct.unpack("<i", self._exactly(4))[0])
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            chunk = self._socket.recv(size - len(data))
+            if not chunk:
+                raise ConnectionResetError("the connection was closed")
+            data += chunk
+        return data
+
+    def _unreachable(self, error: Exception) -> DeviceLostError:
+        return DeviceLostError(f"{self._remote} cannot be reached: {cause(error)}")
+
+
+def count_servers(remote: Remote) -> tuple[int, int]:
+    """Returns how many servers of its key a tracker has, and how many of them are free.
+
+    Raises:
+        DeviceLostError: there is none, or the tracker does not answer.
+    """
+    with closing(Tracker(remote)) as tracker:
+        return tracker.count()

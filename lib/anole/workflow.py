@@ -1,0 +1,13 @@
+"""Where the workflow lies: in the checkout, or within the installed package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+_SHARE = _PACKAGE / "share"
+
+HOME = _SHARE if _SHARE.is_dir() else _PACKAGE.parents[1]
+"""The folder that holds `Snakefile`, `rules/`, `profiles/` and `db/queries/`."""
+
+SNAKEFILE = HOME / "Snakefile"

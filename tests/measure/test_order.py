@@ -1,0 +1,139 @@
+"""The contract of overlapping: whatever runs where and ends when, results come in the order of the configs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from multiprocessing import Pipe
+from pathlib import Path
+from random import Random
+from typing import Any, Self
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anole.errors import MeasureError
+from anole.measure.builders import Built
+from anole.measure.overlap import Overlap
+from anole.record import Config, Measurement, Status
+
+OK, FAILED = Status.OK, Status.BUILD_ERROR
+
+
+class Drawn:
+    """Builders, and what runs candidates, whose work ends in an order that is drawn at random.
+
+    It is both, so that it has one source of randomness, and notes what ran.
+    """
+
+    def __init__(self, chance: Random, n: int, failing: set[int]) -> None:
+        self._chance, self.n, self.n_lanes, self._failing = chance, n, n, failing
+        self._building: list[tuple[int, Config]] = []
+        self._running: list[Built] = []
+        self.ran, self.breaks_after = list[int](), math.inf
+        self._here, there = Pipe()
+        there.send("always readable")
+        self.left_s = 1.0
+
+    @property
+    def connections(self) -> list[Any]:
+        return [self._here]
+
+    @property
+    def n_busy(self) -> int:
+        return len(self._building)
+
+    def _some(self, items: list[Any]) -> list[Any]:
+        """Takes some of the items, perhaps none."""
+        self._chance.shuffle(items)
+        n = self._chance.randint(0, len(items))
+        ended, items[:] = items[:n], items[n:]
+        return ended
+
+
+class DrawnBuilders(Drawn):
+    def begin(self, position: int, config: Config) -> None:
+        assert len(self._building) < self.n
+        self._building.append((position, config))
+
+    def collect(self, readable: Container[Any]) -> list[Built]:
+        failed = Measurement(FAILED, "no such schedule")
+        return [
+            Built(position, config, Path("none"), 0.0, failed if position in self._failing else None)
+            for position, config in self._some(self._building)
+        ]
+
+    def abandon(self) -> None:
+        self._building.clear()
+
+
+class DrawnLanes(Drawn):
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @contextmanager
+    def held(self, n: int) -> Iterator[None]:
+        yield
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._running) < self.n_lanes and self._chance.random() < 0.7
+
+    def begin(self, candidate: Built) -> None:
+        assert candidate.failure is None
+        self._running.append(candidate)
+        self.ran.append(candidate.position)
+
+    def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
+        if len(self.ran) >= self.breaks_after:
+            raise MeasureError("all servers are gone")
+        return [
+            (candidate.position, Measurement(OK, latency_s=float(candidate.config["number"])))
+            for candidate in self._some(self._running)
+        ]
+
+    def run_each(self, candidates: Any) -> list[Measurement]:
+        raise AssertionError("nothing runs alone")
+
+    def compare(self, candidates: Any, seconds: float) -> list[Measurement]:
+        raise AssertionError("nothing is compared")
+
+    def abandon(self) -> None:
+        self._running.clear()
+
+    def compare_devices(self, candidate: Built | None) -> None:
+        pass
+
+
+def overlapped(seed: int, n: int, failing: set[int]) -> tuple[DrawnLanes, Overlap]:
+    chance = Random(seed)
+    builders = DrawnBuilders(chance, chance.randint(1, 3), failing)
+    lanes = DrawnLanes(chance, chance.randint(1, 4), failing)
+    configs = [{"number": number} for number in range(n)]
+    return lanes, Overlap(builders, lanes, configs)  # type: ignore[arg-type]
+
+
+@given(st.integers(0), st.integers(0, 12), st.sets(st.integers(0, 11)))
+def test_each_config_is_measured_once_and_yielded_in_its_place(seed: int, n: int, failing: set[int]) -> None:
+    lanes, overlap = overlapped(seed, n, failing)
+    measured = list(overlap)
+    assert [each.status for each in measured] == [FAILED if number in failing else OK for number in range(n)]
+    able = [number for number in range(n) if number not in failing]
+    assert [each.latency_s for each in measured if each.status is OK] == able
+    assert sorted(lanes.ran) == able
+
+
+@given(st.integers(0), st.integers(1, 12), st.data())
+def test_what_was_yielded_before_an_error_is_the_beginning(seed: int, n: int, data: st.DataObject) -> None:
+    lanes, overlap = overlapped(seed, n, set())
+    lanes.breaks_after = data.draw(st.integers(1, n))
+    yielded: list[float | None] = []
+    with pytest.raises(MeasureError, match="all servers are gone"):
+        for measurement in overlap:
+            yielded.append(measurement.latency_s)
+    assert yielded == list(range(len(yielded)))

@@ -1,0 +1,381 @@
+"""Many servers: who runs what, in which order results come, and what a server costs that is killed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.errors import MeasureError
+from anole.measure.lane import Lane, State
+from anole.measure.likeness import Likeness
+from anole.measure.limits import Limits, Patience
+from anole.measure.measurer import Measurer
+from anole.measure.servers import places_of_lanes
+from anole.measure.site import Elsewhere
+from anole.record import Measurement, Status
+from anole.search.evaluators.fixed import Fixed
+from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.rpc.address import Remote
+from anole.targets.rpc.tracker import count_servers
+from anole.task import Dense, Task
+
+from .calling import CallingCpu, KeepingCpu
+from .holding import start_holding
+from .servers import HOST, START_S, Process, free_port, server, tracker
+
+TASK = Task(Dense(1, 64, 64), describe_cpu(threads=1), 1)
+LIMITS = Limits(connect_s=START_S)
+QUICK = Patience(first_s=0.1, longest_s=0.5, total_s=60.0)
+SHORT = Patience(first_s=0.1, longest_s=0.2, total_s=0.5)
+KEY = "zen"
+
+
+@pytest.fixture(scope="module")
+def configs() -> list[dict[str, Any]]:
+    space = get_target(TASK.target).space(TASK.workload)
+    return [space.config(vector) for vector in space.sample(8, np.random.default_rng(0))]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]:
+    """Two servers without a tracker."""
+    folder = tmp_path_factory.mktemp("alone")
+    yield from _running([server(folder), server(folder)])
+
+
+@pytest.fixture(scope="module")
+def central(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    for started in _running([tracker(tmp_path_factory.mktemp("central"))]):
+        yield started[0]
+
+
+@pytest.fixture(scope="module")
+def known(central: Process, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]:
+    folder = tmp_path_factory.mktemp("known")
+    processes = [server(folder, central.port, KEY) for _ in range(2)]
+    yield processes
+    kill(processes)
+
+
+@pytest.fixture
+def tracked(central: Process, known: list[Process]) -> list[Process]:
+    """Two servers that the tracker knows, of which a test may kill any."""
+    launch(known)
+    await_servers(central, 2)
+    return known
+
+
+def _running(processes: list[Process]) -> Iterator[list[Process]]:
+    launch(processes)
+    for each in processes:
+        each.await_listening()
+    yield processes
+    kill(processes)
+
+
+def launch(processes: Sequence[Process]) -> None:
+    """Starts those that do not run, such as those that a test has killed."""
+    for each in processes:
+        if not each.is_running:
+            each.launch()
+
+
+def kill(processes: Sequence[Process]) -> None:
+    for each in processes:
+        if each.is_running:
+            each.kill()
+
+
+def grown(processes: Sequence[Process], before: Sequence[int]) -> list[int]:
+    """How many candidates each has loaded since."""
+    return [now - then for now, then in zip(loaded(processes), before, strict=True)]
+
+
+def at(processes: Sequence[Process]) -> Remote:
+    (_, first), *others = [(HOST, process.port) for process in processes]
+    return Remote(HOST, first, others=tuple(others))
+
+
+def of(central: Process, servers: int | None = None) -> Remote:
+    return Remote(HOST, central.port, KEY, servers=servers)
+
+
+def await_servers(central: Process, n: int) -> None:
+    """Waits until the tracker knows n free servers; whoever asked one of them itself would make it register anew."""
+    ends_s = time.monotonic() + START_S
+    while places_of_lanes(of(central), 99) != [[of(central)]] * n or count_servers(of(central))[1] != n:
+        assert time.monotonic() < ends_s
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture
+def measurer(kept: Path) -> Callable[..., Measurer]:
+    target = KeepingCpu({**TASK.target, "kept": str(kept)})
+
+    def measurer(remote: Remote | Elsewhere, limits: Limits = LIMITS, patience: Patience = QUICK) -> Measurer:
+        site, evaluator = remote if isinstance(remote, Elsewhere) else Elsewhere(remote), Fixed(number=10, repeats=10)
+        return Measurer(TASK, evaluator, target=target, site=site, n_builders=2, limits=limits, patience=patience)
+
+    return measurer
+
+
+def measure_until_all_ran(
+    measuring: Measurer, configs: Sequence[dict[str, Any]], processes: Sequence[Process], before: Sequence[int]
+) -> int:
+    """Measures until each server has run two candidates, and returns how many were measured."""
+    results = measuring.measure([*configs] * 1000)
+    for n, measurement in enumerate(results, 1):
+        assert measurement.status is Status.OK
+        if min(grown(processes, before)) >= 2:
+            results.close()
+            return n
+    raise AssertionError(f"only some of the servers ran candidates: {grown(processes, before)}")
+
+
+def statuses(measured: Sequence[Measurement]) -> list[Status]:
+    return [measurement.status for measurement in measured]
+
+
+def loaded(processes: Sequence[Process]) -> list[int]:
+    return [process.n_loaded for process in processes]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_both_servers_run_candidates_and_results_keep_their_order(
+    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    before, wrong = loaded(pair), {"calls": "getpid"}
+    mixed = [{**config, **(wrong if at in (1, 4, 5) else {})} for at, config in enumerate(configs)]
+    with measurer(at(pair)) as measuring:
+        measured = list(measuring.measure(mixed * 4))
+        measure_until_all_ran(measuring, configs, pair, before)
+    expected = [Status.WRONG_ANSWER if "calls" in config else Status.OK for config in mixed]
+    assert statuses(measured) == expected * 4
+
+
+def test_a_confirmation_stays_on_one_server(
+    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    with measurer(at(pair)) as measuring:
+        before = loaded(pair)
+        confirmed = measuring.confirm(configs[:4], seconds_each=0.02)
+    assert statuses(confirmed) == [Status.OK] * 4
+    assert sorted(grown(pair, before)) == [0, 4]
+
+
+@pytest.mark.parametrize("hanging", [0, 2])
+def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
+    measurer: Callable[..., Measurer],
+    central: Process,
+    tracked: list[Process],
+    configs: list[dict[str, Any]],
+    hanging: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = Limits(connect_s=START_S, run_s=1.0, lease_s=0.5)
+    rivals: list[dict[str, Any]] = [
+        {**config, "calls": "pause"} if at == hanging else config for at, config in enumerate(configs[:3])
+    ]
+    with measurer(of(central), limits) as measuring:
+        confirmed = measuring.confirm(rivals, seconds_each=0.02)
+    assert [at for at, status in enumerate(statuses(confirmed)) if status is not Status.OK] == [hanging]
+    assert warnings(caplog) == ["the rivals could not be run together; each is measured on its own"]
+
+
+def test_a_tracker_lends_all_its_servers(
+    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    before = loaded(tracked)
+    with measurer(of(central)) as measuring:
+        measure_until_all_ran(measuring, configs, tracked, before)
+
+
+def test_a_limit_holds(
+    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    assert len(places_of_lanes(of(central), 8)) == 2
+    assert places_of_lanes(of(central, 1), 8) == [[of(central, 1)]]
+    before = loaded(tracked)
+    with measurer(of(central, 1)) as measuring:
+        assert statuses(list(measuring.measure(configs[:6]))) == [Status.OK] * 6
+    assert sorted(grown(tracked, before)) == [0, 6]
+
+
+def test_a_server_that_joins_is_used_from_the_next_batch_on(
+    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    tracked[1].kill()
+    await_servers(central, 1)
+    with measurer(of(central)) as measuring:
+        assert statuses(list(measuring.measure(configs[:4]))) == [Status.OK] * 4
+        before = loaded(tracked)
+        tracked[1].launch()
+        await_servers(central, 2)
+        measure_until_all_ran(measuring, configs, tracked, before)
+
+
+@pytest.mark.parametrize("is_tracked", [True, False], ids=["tracker", "list"])
+def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
+    measurer: Callable[..., Measurer],
+    is_tracked: bool,
+    central: Process,
+    request: pytest.FixtureRequest,
+    configs: list[dict[str, Any]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    started: list[Process] = request.getfixturevalue("tracked" if is_tracked else "pair")
+    row = [*configs, {**configs[0], "calls": "getpid"}]
+    with measurer(of(central) if is_tracked else at(started)) as measuring:
+        before, measured = loaded(started), list[Measurement]()
+        results = measuring.measure(row * 1000)
+        while started[1].is_running:
+            measured.append(next(results))
+            if min(grown(started, before)) >= 1:
+                started[1].kill()
+        while not warnings(caplog):
+            measured.append(next(results))
+        measured += islice(results, 10 * len(row) - len(measured) % len(row))
+    launch(started)
+    if not is_tracked:
+        started[1].await_listening()
+    assert statuses(measured) == ([Status.OK] * len(configs) + [Status.WRONG_ANSWER]) * (len(measured) // len(row))
+    (told,) = warnings(caplog)
+    assert f"the RPC server {HOST}:{started[1].port}" in told
+    assert "another server runs its candidate" in told or "the other servers go on without it" in told
+
+
+def test_when_all_servers_are_gone_it_ends_as_with_one(
+    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    with measurer(of(central), patience=SHORT) as measuring:
+        results = measuring.measure(configs * 1000)
+        next(results)
+        kill(tracked)
+        with pytest.raises(MeasureError, match=r"has no server of the key 'zen'; it has .*; gave up after 0.5 s"):
+            list(results)
+
+
+def test_an_address_where_nobody_is_costs_no_candidate(
+    measurer: Callable[..., Measurer],
+    pair: list[Process],
+    configs: list[dict[str, Any]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    absent = free_port()
+    remote = Remote(HOST, absent, others=((HOST, pair[0].port),))
+    with measurer(remote) as measuring:
+        assert statuses(list(measuring.measure(configs))) == [Status.OK] * len(configs)
+        assert statuses(measuring.confirm(configs[:2], seconds_each=0.02)) == [Status.OK] * 2
+        assert statuses(list(measuring.measure(configs))) == [Status.OK] * len(configs)
+    told = warnings(caplog)
+    assert told and all(f"the RPC server {HOST}:{absent} cannot be reached" in text for text in told)
+    assert sum("go on without it" in text for text in told) <= 1
+
+
+def test_one_run_that_has_all_servers_gives_one_to_another_run(
+    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    limits, events = Limits(connect_s=START_S, lease_s=0.3), list[str]()
+    is_other_done = threading.Event()
+
+    def greedy() -> None:
+        with measurer(of(central), limits) as measuring:
+            for n, _ in enumerate(measuring.measure(configs * 1000)):
+                if n == 4:
+                    events.append("has both")
+                if is_other_done.is_set():
+                    break
+            else:
+                events.append("starved the other")
+
+    thread = threading.Thread(target=greedy)
+    thread.start()
+    while not events:
+        time.sleep(0.01)
+    with measurer(of(central), limits) as measuring:
+        assert statuses(list(measuring.measure(configs[:2]))) == [Status.OK] * 2
+    is_other_done.set()
+    thread.join()
+    assert events == ["has both"]
+
+
+class Hearing(Likeness):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[dict[str, float]] = []
+
+    def add(self, latencies_s: Mapping[str, float]) -> None:
+        self.heard.append(dict(latencies_s))
+        super().add(latencies_s)
+
+
+def test_the_same_kernel_runs_on_all_servers(
+    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    site = Elsewhere(at(pair))
+    hearing = site.likeness = Hearing()
+    with measurer(site) as measuring:
+        while not hearing.heard:
+            assert statuses(list(measuring.measure(configs))) == [Status.OK] * len(configs)
+    (latencies_s,) = hearing.heard
+    assert set(latencies_s) == {f"the RPC server {HOST}:{process.port}" for process in pair}
+    assert all(0 < latency_s < 1e-2 for latency_s in latencies_s.values())
+
+
+def test_a_lane_opens_another_session_when_its_lease_is_over(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    start, limits = partial(start_holding, note), Limits(lease_s=0.2)
+    lane = Lane([Remote(HOST, free_port())], start, CallingCpu(TASK.target), limits, QUICK)
+    states: list[State] = []
+    while states.count(State.READY) < 2:
+        lane.advance(wait(lane.connections, lane.left_s), may_queue=True)
+        states += [lane.state] if states[-1:] != [lane.state] else []
+    assert states[-4:] == [State.WAITING, State.STARTING, State.OPENING, State.READY]
+    assert note.exists()
+    lane.end()
+
+
+def test_no_candidate_begins_that_its_session_has_no_time_for(
+    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
+) -> None:
+    limits = Limits(connect_s=START_S, run_s=2.0, lease_s=0.3)
+    began_s, n = time.monotonic(), 0
+    with measurer(at(pair[:1]), limits) as measuring:
+        for measurement in measuring.measure(configs * 1000):
+            assert measurement.status is Status.OK, measurement.error
+            n += 1
+            if n >= 8 and time.monotonic() > began_s + 2 * limits.session_s:
+                break
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_lanes_share_a_list_of_servers(n: int) -> None:
+    remote = Remote("a", 1, others=(("b", 2), ("c", 3)))
+    lanes = places_of_lanes(remote, n)
+    assert len(lanes) == min(n, 3)
+    assert sorted(str(place) for places in lanes for place in places) == [
+        "the RPC server a:1",
+        "the RPC server b:2",
+        "the RPC server c:3",
+    ]

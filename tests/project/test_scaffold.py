@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from anole.errors import ProjectError
+from anole.project.pipeline import Pipeline
+from anole.project.scaffold import make_project
+from anole.spec.reading import parse_spec
+from anole.workflow import HOME
+
+PROFILES = {str(path.relative_to(HOME)) for path in HOME.glob("profiles/*/*")}
+FILES = {"models.yaml", "Snakefile", ".gitignore", *PROFILES}
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("demo", "build"), [(False, "squeezenet1_1-cpu-anole"), (True, "resnet18-cpu-anole")])
+def test_a_new_project_has_one_build(tmp_path: Path, demo: bool, build: str) -> None:
+    made = make_project(tmp_path / "new", demo)
+    assert "profiles/default/profile.yaml" in PROFILES
+    assert {str(path.relative_to(tmp_path / "new")) for path in made} == FILES == set(files_in(tmp_path / "new"))
+    assert list(Pipeline.load(tmp_path / "new/models.yaml").spec.builds) == [build]
+
+
+def test_what_the_template_leaves_out_is_right(tmp_path: Path) -> None:
+    """Every entry in a comment is one that models.yaml may have."""
+    template, *_ = make_project(tmp_path, demo=False)
+    text = template.read_text().replace("  # gpu:", "  gpu:").replace("  # - {", "  - {")
+    text = text.replace("  # detector:", "  detector:").replace("  # own:", "  own:")
+    (tmp_path / "nets.py").write_text("def make(): ...\n")
+    (tmp_path / "detector.onnx").touch()
+    spec = parse_spec(yaml.safe_load(text), project=tmp_path)
+    assert (list(spec.models), list(spec.targets)) == (["squeezenet1_1", "detector", "own"], ["cpu", "gpu"])
+    assert list(spec.builds) == ["squeezenet1_1-cpu-anole", "untuned"]
+
+
+@pytest.mark.parametrize("name", [".gitignore", "profiles/default/profile.yaml", "profiles"])
+def test_nothing_is_written_over_a_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    (tmp_path / "models.yaml").symlink_to("nowhere")
+    with pytest.raises(
+        ProjectError, match=f"^{tmp_path}/models.yaml, {tmp_path}/{name}: exists and is not overwritten"
+    ):
+        make_project(tmp_path, demo=True)
+    assert files_in(tmp_path) == {name: "mine"}
+
+
+def test_the_snakefile_of_a_new_project_is_in_good_condition(tmp_path: Path) -> None:
+    make_project(tmp_path, demo=True)
+    for arguments in (["snakemake", "--lint"], ["snakefmt", "--check", "Snakefile"]):
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflow_of_a_checkout_lies_beside_the_library() -> None:
+    assert HOME == Path(__file__).parents[2]

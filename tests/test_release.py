@@ -1,0 +1,96 @@
+"""What a release is described by and built from: CITATION.cff, the catalog's file and the recipe of the container."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+RECIPE = (ROOT / "Containerfile").read_text()
+
+
+def test_the_citation_is_complete_and_of_this_version() -> None:
+    assert {"cff-version", "message", "title", "authors"} <= set(CITATION), "the format requires these"
+    assert (CITATION["cff-version"], CITATION["type"]) == ("1.2.0", "software")
+    assert CITATION["authors"] == [{"name": "The Anole developers"}]
+    assert (CITATION["version"], CITATION["license"]) == (PROJECT["version"], PROJECT["license"])
+
+
+def test_the_papers_behind_the_published_presets_are_cited() -> None:
+    for reference in CITATION["references"]:
+        assert {"type", "title", "authors", "year"} <= set(reference)
+        assert all(set(author) == {"family-names", "given-names"} for author in reference["authors"])
+    presets = {re.fullmatch(r"the preset (\w+)", reference["notes"])[1] for reference in CITATION["references"]}
+    own = {"anole", "pretraining"}
+    assert presets == {page.stem for page in (ROOT / "docs/methods").glob("*.md")} - own
+
+
+def test_the_catalog_is_told_what_it_asks() -> None:
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert set(usage["mandatory-flags"]) == {"desc", "flags"}
+    assert set(usage["software-stack-deployment"]) == {"conda", "apptainer", "apptainer+conda", "report"}
+    readme = (ROOT / "README.md").read_text().lower()
+    assert "snakemake" in readme and "workflow" in readme, "the catalog lists only such repositories"
+
+
+def copied(folder: Path) -> None:
+    """Copies into a folder what the recipe copies into the image."""
+    for words in re.findall(r"^COPY (.+)$", RECIPE, re.MULTILINE):
+        *sources, to = words.split()
+        for source in sources:
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, folder / to)
+            else:
+                shutil.copy(ROOT / source, folder / to)
+
+
+def files_of_the_wheel(project: Path, folder: Path) -> set[str]:
+    command = [sys.executable, "-m", "uv", "build", "--wheel", "--out-dir", str(folder), str(project)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv, which `make env` installs")
+def test_the_container_is_built_from_all_that_the_package_is_built_from(tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    copied(tmp_path / "image")
+    assert files_of_the_wheel(tmp_path / "image", tmp_path / "its") == files_of_the_wheel(ROOT, tmp_path / "whole")
+
+
+def builder() -> list[str] | None:
+    """Returns the command that builds an image, if there is one that works here."""
+    for name, check in (("docker", "info"), ("podman", "info"), ("buildah", "version")):
+        if shutil.which(name) and subprocess.run([name, check], capture_output=True, check=False).returncode == 0:
+            return [name, "build"]
+    return None
+
+
+@pytest.mark.slow
+def test_the_container_is_built() -> None:
+    build = builder()
+    if build is None:
+        pytest.skip("there is no builder of containers that works: docker, podman or buildah")
+    (base,) = re.findall(r"^FROM (\S+)$", RECIPE, re.MULTILINE)
+    if subprocess.run([build[0], "pull", base], capture_output=True, check=False).returncode:
+        pytest.skip(f"{build[0]} cannot get {base}")
+    done = subprocess.run(
+        [*build, "--tag", "anole-test", "--file", "Containerfile", "."],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,116 @@
+"""The workflow on a real slurm of two nodes: one is drained and its job killed in the middle, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.documents.evaluation import read_evaluation
+from anole.host.processor import processor
+from anole.store.shard import read_shard
+
+from .slurm import FEATURE, NODES, PARTITION, Slurm, absence, until
+
+pytest.importorskip("snakemake_executor_plugin_slurm")
+pytestmark = [pytest.mark.workflow, pytest.mark.skipif(absence() is not None, reason=absence() or "")]
+
+ROOT = Path(__file__).parents[2]
+N_TRIALS = 40
+TUNING = {"preset": "random", "trials": N_TRIALS, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0}
+WAITS_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    with Slurm(tmp_path_factory.mktemp("slurm")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def project(empty_project: Callable[[str], Any], onnx_writer: Callable[..., None]) -> Path:
+    """A network for nodes that describe themselves, and for nodes that are said to be what they are not."""
+    made = empty_project("cluster")
+    onnx_writer(made.folder / "chain.onnx", [16, 32])
+    nodes = {"partition": PARTITION, "constraint": FEATURE}
+    other = {"kind": "cpu", "mcpu": "x86-64-v2", "threads": 1, "model": "Another CPU", "nodes": nodes}
+    made.write(
+        {"chain": {"source": "onnx:chain.onnx"}},
+        targets={"zen": {"kind": "cpu", "threads": 1, "nodes": nodes}, "other": other},
+        tuning=TUNING,
+        builds=[{"model": "chain", "target": "zen"}, {"model": "chain", "target": "other", "total_trials": 2}],
+    )
+    return Path(made.folder)
+
+
+@pytest.fixture(scope="module")
+def output(slurm: Slurm, project: Path) -> str:
+    """What the workflow says; one of its nodes is drained, and its job killed, while two tasks are tuned at once."""
+    process = _snakemake(project)
+    until(lambda: _n_shards(project) == 2 and len(slurm.running()) == len(NODES), "two tasks tuned at once", WAITS_S)
+    slurm.drain(NODES[1])
+    slurm.kill(slurm.running()[NODES[1]])
+    found, _ = process.communicate(timeout=WAITS_S)
+    slurm.resume(NODES[1])
+    assert process.returncode == 1, found
+    return found
+
+
+def test_a_killed_job_is_run_again_and_goes_on_with_its_trials(project: Path, output: str) -> None:
+    assert "chain-zen-random" not in output[output.rindex("anole: left out") :]
+    shards = [read_shard(path) for path in (project / "db/shards").glob("*/*.jsonl")]
+    assert [len(shard.trials) for shard in shards] == [N_TRIALS, N_TRIALS]
+    assert [[trial.number for trial in shard.trials] for shard in shards] == [list(range(N_TRIALS))] * 2
+
+
+def test_the_build_is_compiled_evaluated_and_merged(project: Path, output: str) -> None:
+    evaluation = read_evaluation(project / "work/evaluations/chain-zen-random.json")
+    assert evaluation.latencies and evaluation.absence is None
+    rows = subprocess.run(
+        [sys.executable, "-m", "sqlite_utils", "query", "db/tuning.sqlite", "select count(*) as n from trial"],
+        cwd=project, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(rows.stdout) == [{"n": 2 * N_TRIALS}]
+
+
+def test_a_node_describes_its_target_once(project: Path, output: str) -> None:
+    described = json.loads((project / "work/targets/zen.json").read_text())
+    assert described["description"]["model"] == processor().name
+    assert len(re.findall(r"^checkpoint describe:", output, re.MULTILINE)) == 1
+
+
+def test_a_node_that_is_another_machine_measures_nothing(project: Path, output: str) -> None:
+    (told,) = [line for line in output.splitlines() if line.startswith("anole: left out: chain-other-random")]
+    assert f"cpu Another CPU with 1 threads: this machine's processor is {processor().name}" in told
+
+
+def test_what_measures_has_its_node_for_itself(output: str) -> None:
+    shown = r"rule (tune|tune_together|evaluate):$.*?^ +resources: (.*?)$"
+    jobs = re.findall(shown, output, re.MULTILINE | re.DOTALL)
+    assert {rule for rule, _ in jobs} == {"tune", "tune_together", "evaluate"}
+    for rule, resources in jobs:
+        assert f"slurm_partition={PARTITION}" in resources and f"constraint={FEATURE}" in resources, rule
+        assert "--exclusive" in resources and "mem_mb=" in resources, rule
+
+
+def _n_shards(project: Path) -> int:
+    return sum(1 for path in (project / "db/shards").glob("*/*.jsonl") if path.read_bytes().count(b"\n") > 3)
+
+
+def _snakemake(project: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(project)]
+    command += ["--profile", str(ROOT / "profiles/slurm"), "--latency-wait", "10"]
+    # This slurm keeps no accounts, which sacct would ask for; and short jobs are asked for often.
+    command += ["--slurm-status-command", "squeue", "--slurm-no-account", "--seconds-between-status-checks", "1"]
+    command += ["--slurm-init-seconds-before-status-checks", "1"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )

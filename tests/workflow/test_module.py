@@ -1,0 +1,108 @@
+"""Anole as a module of another workflow, whose own rules keep their environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.workflow
+
+OUTER = f"""
+shell.prefix("export MARK=outer; ")
+
+
+rule all:
+    input: "report.txt"
+
+
+module anole:
+    snakefile: "{ROOT / "Snakefile"}"
+
+
+use rule * from anole as anole_*
+
+
+rule report:
+    input: rules.anole_compile.output[0].format(build="chain-cpu-random")
+    output: "report.txt"
+    resources: gpu=3
+    shell: "printf '%s\\\\n' $MARK $PATH ${{{{PYTHONPATH-none}}}} {{resources.gpu}} > {{output}}"
+
+
+onerror: anole.onerror()
+"""
+
+
+def write_outer(project: Any, text: str = OUTER) -> list[str]:
+    """Writes the other workflow, and returns the arguments that choose it."""
+    (project.folder / "Snakefile").write_text(text)
+    return ["--snakefile", str(project.folder / "Snakefile")]
+
+
+@pytest.fixture(scope="module")
+def used(empty_project: Callable[[str], Any], onnx_writer: Callable[..., None]) -> Any:
+    """A workflow that uses the results of Anole's rules, run to its end."""
+    project = empty_project("outer")
+    onnx_writer(project.folder / "chain.onnx", [16])
+    project.write({"chain": {"source": "onnx:chain.onnx"}})
+    project.packages = project.folder / "packages"
+    outcome = project.snakemake(*write_outer(project))
+    assert outcome.code == 0, outcome.output
+    return project, outcome
+
+
+def test_the_rules_of_the_other_workflow_have_its_environment(used: Any) -> None:
+    project, outcome = used
+    assert sorted(outcome.jobs) == ["compile", "extract", "tune"]
+    said = (project.folder / "report.txt").read_text().splitlines()
+    assert said == ["outer", os.environ["PATH"], str(project.packages), "3"]
+
+
+def test_another_caller_is_no_reason_to_run_anything_again(used: Any) -> None:
+    project, _ = used
+    again = project.copy(project.folder.with_name("again"))
+    outcome = again.snakemake(*write_outer(again))
+    assert (outcome.code, outcome.jobs) == (0, {}), outcome.output
+
+
+def test_its_handler_says_what_is_left_out_and_merges_the_rest(used: Any, onnx_writer: Callable[..., None]) -> None:
+    project = used[0].copy(used[0].folder.with_name("broken"))
+    onnx_writer(project.folder / "odd.onnx", [16], operator="Odd")
+    project.write({"odd": {"source": "onnx:odd.onnx"}})
+    outcome = project.snakemake(*write_outer(project), "anole_all", "--keep-going")
+    assert outcome.code != 0
+    assert "anole: left out: odd-cpu-random: anole_extract failed: " in outcome.output
+    assert sorted(outcome.jobs) == ["extract", "merge"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('prefix: "sub"', "the module statement has a prefix, but Anole's files lie beside models.yaml"),
+        ('config: {"samples": 3}', "models.yaml: samples: is not known; allowed: models, "),
+    ],
+)
+def test_what_a_module_cannot_have_is_told(used: Any, tmp_path: Path, more: str, message: str) -> None:
+    project = used[0].copy(tmp_path)
+    text = OUTER.replace("module anole:\n", f"module anole:\n    {more}\n")
+    outcome = project.snakemake(*write_outer(project, text), "--dry-run")
+    assert outcome.code == 2
+    assert f"anole: {message}" in outcome.output
+
+
+def test_the_workflow_that_the_docs_show_is_in_good_condition(used: Any, tmp_path: Path) -> None:
+    project = used[0].copy(tmp_path)
+    project.packages = ROOT / "lib"
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL)
+    outer = write_outer(project, shown.replace("resnet18-cpu-anole", "chain-cpu-random"))
+    outcome = project.snakemake(*outer, "--dry-run")
+    assert outcome.code == 0, outcome.output
+    assert re.findall(r"^(?:local)?rule (\w+):$", outcome.output, re.MULTILINE)[-1] == "all"
+    assert {"anole_evaluate", "anole_merge", "report"} <= set(re.findall(r"^(\w+) +\d+$", outcome.output, re.MULTILINE))

@@ -1,0 +1,119 @@
+"""The wheel, installed where there is no checkout: a project is begun and built with nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "requirements.lock"
+
+pytestmark = [
+    pytest.mark.workflow,
+    pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv, which `make env` installs"),
+]
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A virtual environment with Anole from its wheel."""
+
+    folder: Path
+
+    def run(self, *command: str, at: Path) -> str:
+        """Runs a module of this environment in a folder, and returns what it said."""
+        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        done = subprocess.run(
+            [self.folder / "bin/python", "-m", *command],
+            cwd=at,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+def uv(*arguments: object) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "uv", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    folder = once("wheel", lambda folder: uv("build", "--wheel", "--out-dir", folder, ROOT))
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def install(folder: Path, wheel: Path, *arguments: object) -> Installation:
+    """Installs the wheel into a new environment."""
+    uv("venv", "--python", sys.executable, folder)
+    uv("pip", "install", "--compile-bytecode", "--python", folder / "bin/python", *arguments, wheel)
+    return Installation(folder)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Anole from its wheel, and what it depends on from the environment of this test."""
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    found = install(folder, wheel, "--no-deps")
+    # Within such a folder Python looks for packages and reads no .pth files, so it does not find the checkout.
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    return found
+
+
+def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    beside = [ROOT / name for name in ("Snakefile", "environment.yml", "db/README.md", "profiles/default/profile.yaml")]
+    beside += [*ROOT.glob("rules/*.smk"), *ROOT.glob("db/queries/*.sql")]
+    assert {f"anole/share/{path.relative_to(ROOT)}" for path in beside} <= names
+    library = {str(path.relative_to(ROOT / "lib")) for path in (ROOT / "lib").rglob("*") if path.suffix != ".pyc"}
+    assert {name for name in library if (ROOT / "lib" / name).is_file()} <= names
+    assert not {name for name in names if not name.startswith(("anole/", "anole-"))}
+
+
+def test_a_project_is_begun_and_built_without_the_checkout(
+    installed: Installation, onnx_writer: Callable[..., None], tmp_path: Path
+) -> None:
+    assert os.access(installed.folder / "bin/anole", os.X_OK)
+    assert "Next: snakemake --cores all" in installed.run("anole", "init", "--demo", at=tmp_path)
+    planned = installed.run("snakemake", "--dry-run", at=tmp_path)
+    assert "extract" in planned and "resnet18-cpu" in planned
+    onnx_writer(tmp_path / "chain.onnx", [16])
+    tiny = {
+        "models": {"chain": {"source": "onnx:chain.onnx"}},
+        "targets": {"cpu": {"kind": "cpu", "threads": 1}},
+        "tuning": {"preset": "random", "trials": 2, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0},
+        "builds": [{"model": "chain", "target": "cpu"}],
+    }
+    (tmp_path / "models.yaml").write_text(yaml.safe_dump(tiny))
+    said = installed.run("snakemake", "--cores", "all", at=tmp_path)
+    assert f"{installed.folder}/bin/python -m anole tune " in said and str(ROOT) not in said
+    assert (tmp_path / "db/tuning.sqlite").exists() and (tmp_path / "builds/chain-cpu-random/model.so").exists()
+    assert "Nothing to be done" in installed.run("snakemake", "--cores", "all", at=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_demo_is_built_in_an_environment_that_was_empty(wheel: Path, tmp_path: Path) -> None:
+    found = install(tmp_path / "venv", wheel, "--constraints", LOCK)
+    found.run("anole", "init", "--demo", "demo", at=tmp_path)
+    said = found.run("snakemake", "--cores", "all", at=tmp_path / "demo")
+    assert str(ROOT) not in said
+    assert (tmp_path / "demo/builds/resnet18-cpu-anole/model.so").exists()
+    assert (tmp_path / "demo/db/tuning.sqlite").exists()
