@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock wheel doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
+.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
 	zoo clean
 .DEFAULT_GOAL := help
 
@@ -30,7 +30,7 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 	snakemake --cores all
 	@sqlite-utils query db/tuning.sqlite 'select * from model_latency' --table
 
-PYTEST := python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Lint runs beside the tests: where nothing is cached, mypy takes one core for half a minute.
 test: env  ## everything that .ci/run checks: lint, and all tests but the slow ones and those that need a GPU
@@ -74,6 +74,9 @@ lock: env  ## write requirements.lock from pyproject.toml
 
 wheel: env  ## build the wheel of a release, in dist/
 	$(UV) build --wheel --out-dir dist
+
+explore: env  ## browse db/tuning.sqlite, with charts and queries
+	anole explore
 
 doctor: env  ## describe this machine and measure its peak
 	anole doctor

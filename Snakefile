@@ -1,8 +1,9 @@
 # Anole: tunes every distinct layer of the networks in models.yaml once, compiles them and times the result.
 #
-#   snakemake --cores all          run everything that is not done yet
-#   snakemake --cores all tuned    tune only; compile nothing
-#   anole plan                     show what would run next
+#   snakemake --cores all              run everything that is not done yet
+#   snakemake --cores all tuned        tune only; compile nothing
+#   snakemake --cores all report.html  run everything, and write a page about it
+#   anole plan                         show what would run next
 
 
 from snakemake.utils import min_version
@@ -18,6 +19,7 @@ localrules:
     all,
     tuned,
     merge,
+    report_page,
 
 
 # The first rule is what snakemake makes. Within another workflow that is the first of the other's rules.
@@ -39,4 +41,5 @@ include: "rules/refine.smk"
 include: "rules/compile.smk"
 include: "rules/evaluate.smk"
 include: "rules/merge.smk"
+include: "rules/report.smk"
 include: "rules/left_out.smk"

@@ -2,7 +2,12 @@ rule evaluate:
     input:
         "builds/{build}",
     output:
-        "work/evaluations/{build}.json",
+        report(
+            "work/evaluations/{build}.json",
+            caption="captions/evaluation.rst",
+            category="Evaluations",
+            labels={"build": "{build}"},
+        ),
     log:
         "logs/evaluate/{build}.log",
     conda:

@@ -107,9 +107,13 @@ def formula() -> Callable[[str], Formula]:
 def accelerate() -> Callable[..., Build]:
     """Extracts a tiny network for an accelerator and compiles it, without any tuning unless receipts are given.
 
-    The network's project, with ``tiny.py``, is the working directory; the build is ``<name>`` in it.
+    The network's project, with ``tiny.py``, is the working directory; the build is ``<name>`` in it, and what was
+    extracted is where a project has it.
     """
     from anole.compile.build import BuildSettings, compile_build
+    from anole.documents import layout
+    from anole.documents.manifest import write_manifest
+    from anole.documents.task import write_task
     from anole.extract.tasks import extract_tasks
     from anole.spec.entries import ModelSpec
     from anole.targets.vta.settings import describe_vta
@@ -126,6 +130,9 @@ def accelerate() -> Callable[..., Build]:
         model = ModelSpec(name, source, {"x": shape}, calibration)
         target = VtaTarget(describe_vta(**settings))
         manifest, tasks = extract_tasks(model, "npu", target.description, target.template_version, target.takes)
+        for task in tasks:
+            write_task(layout.task_path(task.key), task)
+        write_manifest(layout.manifest_path(name, "npu"), manifest)
         build = BuildSettings(f"{name}-npu", "random", 2, False, 0)
         return compile_build(model, manifest, build, receipts(tasks), Path(name))
 

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from anole.documents.build import FILE, Build, BuiltTask, Coverage, TensorInfo, write_build
-from anole.documents.evaluation import Evaluation, Latency, LoadLatency, write_evaluation
+from anole.documents.evaluation import (
+    Evaluation,
+    KernelLatency,
+    KernelProfile,
+    Latency,
+    LoadLatency,
+    write_evaluation,
+)
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
 from anole.documents.receipt import TriedConfig
 from anole.merge.database import Merged, merge_files
@@ -24,7 +31,7 @@ WIDE = Task(Conv2d(1, 28, 28, 128, 128, (3, 3), padding=(1, 1, 1, 1)), CPU, 1)
 DENSE = Task(Dense(1, 512, 1000), CPU, 1)
 OTHER = Task(Dense(1, 256, 10), CPU, 1)
 LOADS = tuple(
-    LoadLatency(engine, neighbours, p50_s, p95_s, p99_s, runs, rounds=6)
+    LoadLatency(engine, neighbours, p50_s, p95_s, p99_s, runs, rounds=6, start_s=1.5)
     for engine, neighbours, p50_s, p95_s, p99_s, runs in (
         ("build", 0, 0.01, 0.02, 0.025, 600),
         ("torch", 0, 0.024, 0.03, 0.04, 250),
@@ -33,6 +40,16 @@ LOADS = tuple(
         ("torch", 2, 0.2, 0.25, 0.3, 48),
         ("onnxruntime", 2, 0.06, 0.09, 0.1, 102),
     )
+)
+KERNELS = KernelProfile(
+    0.017,
+    (
+        KernelLatency("fused_conv2d", ("conv0", "conv1"), 4, CONV.workload.flop, 1_753_088, 0.0085),
+        KernelLatency("fused_pool", (), 1, 0, 4_000_000, 0.0001),
+        KernelLatency("fused_dense", ("conv1",), 1, DENSE.workload.flop, 2_054_048, 0.0007),
+    ),
+    peak_flop_per_s=5e11,
+    peak_bytes_per_s=1e11,
 )
 
 
@@ -70,7 +87,7 @@ def tried_of(latency_alone_s: float, latency_s: float | None, chosen: bool = Fal
 class Project:
     """A project's folder, filled as the stages fill it; and samples to fill it with."""
 
-    CONV, WIDE, DENSE, OTHER, LOADS = CONV, WIDE, DENSE, OTHER, LOADS
+    CONV, WIDE, DENSE, OTHER, LOADS, KERNELS = CONV, WIDE, DENSE, OTHER, LOADS, KERNELS
     run_of = staticmethod(run_of)
     trial_of = staticmethod(trial_of)
     confirmation_of = staticmethod(confirmation_of)
@@ -171,6 +188,7 @@ class Project:
         created_at: str = "2026-11-21T12:00:00.000Z",
         output_variation: float | None = None,
         loads: tuple[LoadLatency, ...] | None = None,
+        kernels: KernelProfile | None = None,
     ) -> Path:
         latencies = (
             Latency(
@@ -183,13 +201,15 @@ class Project:
                 relative_error=4e-6,
                 rounds=50,
                 output_variation=output_variation,
+                speedup_low=0.98 * reference_s / latency_s,
+                speedup_high=1.03 * reference_s / latency_s,
             )
             for reference, reference_s in (("torch", 0.0244), ("onnxruntime", 0.017))
         )
         path = self.folder / f"work/evaluations/{build}.json"
         versions = {"torch": "2.15.0"}
         evaluation = Evaluation(build, created_at, 2, {"cpu": "EPYC"}, versions, 0.9, tuple(latencies))
-        write_evaluation(path, replace(evaluation, load_latencies=loads))
+        write_evaluation(path, replace(evaluation, load_latencies=loads, kernel_profile=kernels))
         return path
 
     def fill(self) -> None:
@@ -206,7 +226,7 @@ class Project:
         tried = [tried_of(2e-3, 2.2e-3), tried_of(2.1e-3, 1.9e-3, chosen=True), tried_of(3e-3, None)]
         self.compile("resnet18", [(CONV, 4, runs[CONV.key]), (DENSE, 1, None)], refined={CONV.key: tried})
         self.compile("resnet34", [(CONV, 6, runs[CONV.key]), (WIDE, 2, runs[WIDE.key]), (DENSE, 1, None)])
-        self.evaluate("resnet18-cpu", loads=LOADS)
+        self.evaluate("resnet18-cpu", loads=LOADS, kernels=KERNELS)
         self.evaluate("resnet34-cpu")
 
     def merge(self, shards: Path | None = None, database: Path | None = None) -> Merged:

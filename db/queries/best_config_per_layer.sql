@@ -1,5 +1,5 @@
 -- What is the best config of each layer of a model, and how fast is it?
--- Set :model and :target to see only one, for example with .parameter set :model resnet18
+-- Set :model and :target to see only one.
 select
     model_task.model,
     model_task.target,

@@ -1,6 +1,6 @@
 -- After how many trials had each run reached 90, 95 and 99 % of its best speed, and after how many seconds 95 %?
 with final as (
-    select run_key, max(best_gflops) as gflops from tuning_curve group by run_key
+    select run_key, max(gflops) as gflops from trial group by run_key
 )
 select
     curve.label,

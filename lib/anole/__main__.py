@@ -12,7 +12,9 @@ from anole.commands.completion import completion
 from anole.commands.describe import describe
 from anole.commands.doctor import doctor
 from anole.commands.evaluate import evaluate
+from anole.commands.explore import explore
 from anole.commands.export import export
+from anole.commands.export_records import export_records
 from anole.commands.extract import extract
 from anole.commands.group import Commands
 from anole.commands.import_records import import_
@@ -22,6 +24,7 @@ from anole.commands.merge import merge
 from anole.commands.plan import plan
 from anole.commands.profile import profile
 from anole.commands.refine import refine
+from anole.commands.report import report
 from anole.commands.run import run
 from anole.commands.serve import serve
 from anole.commands.tune import tune
@@ -52,7 +55,7 @@ main.add_sections(
         "The project": (init, plan, lock),
         "Stages, which snakemake runs": (describe, extract, tune, tune_together, refine, compile_, evaluate, merge),
         "Builds": (run, profile, compare, export),
-        "Records": (import_,),
+        "Records": (report, explore, import_, export_records),
         "Machines": (doctor, serve, completion),
         "The VTA accelerator": (vta,),
     }

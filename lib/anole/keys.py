@@ -16,6 +16,10 @@ Time = Annotated[str, re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")]
 """A time as ISO 8601 text in UTC."""
 
 
+# One for all calls: `json.dumps` would make another one each time, which takes as long as encoding a config.
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def canonical_json(value: object) -> str:
     """Returns the canonical JSON text of a value: sorted keys, no spaces, no NaN.
 
@@ -23,7 +27,7 @@ def canonical_json(value: object) -> str:
         ValueError: the value holds NaN or an infinity.
         TypeError: the value cannot be represented in JSON.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _encode(value)
 
 
 def content_key(value: object) -> str:

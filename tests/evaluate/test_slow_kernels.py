@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anole.documents.build import read_build
 from anole.documents.evaluation import read_evaluation
 from anole.evaluate.roofline import Row
 from anole.evaluate.slow_kernels import slow_kernels
@@ -56,5 +57,11 @@ def test_slow_kernels_are_logged_with_their_layers(tiny_project: Path) -> None:
 @pytest.mark.slow
 def test_evaluating_a_network_ends_with_its_slow_kernels(tiny_project: Path, tmp_path: Path) -> None:
     lines = run_python(tiny_project, "-c", EVALUATE, str(tmp_path / "evaluation.json")).stdout.splitlines()
-    assert len(read_evaluation(tmp_path / "evaluation.json").latencies) == 2
+    evaluation = read_evaluation(tmp_path / "evaluation.json")
+    assert len(evaluation.latencies) == 2
+    profile = evaluation.kernel_profile
+    assert profile is not None and profile.peak_flop_per_s == 1e18
+    kernels = {kernel.name: kernel for kernel in read_build(tiny_project / "net").kernels or ()}
+    assert profile.kernels and all(kernels[each.kernel].calls == each.calls for each in profile.kernels)
+    assert 0.5 < sum(each.latency_s for each in profile.kernels) / profile.whole_s < 1.5
     assert lines and all("net: kernel " in line for line in lines)

@@ -72,6 +72,8 @@ def test_every_engine_that_starts_is_timed_beside_each_number_of_neighbours() ->
         (1, "build", 6, 2),
         (1, "other", 6, 2),
     ]
+    starts_s = [latency.start_s for latency in found]
+    assert starts_s[:2] == starts_s[2:] and all(start_s is not None and 0 < start_s < 60 for start_s in starts_s)
 
 
 def test_an_engine_that_fails_during_its_turns_is_named() -> None:

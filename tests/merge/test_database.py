@@ -98,8 +98,26 @@ def test_documents_are_told_in_full(project) -> None:
         *((0, "build"), (0, "onnxruntime"), (0, "torch")),
         *((2, "build"), (2, "onnxruntime"), (2, "torch")),
     ]
-    of_build = {"build": "resnet18-cpu", "neighbours": 2, "engine": "build", "created_at": "2026-11-21T12:00:00.000Z"}
-    assert under_load[3] == {**of_build, "p50_s": 0.16, "p95_s": 0.2, "p99_s": 0.25, "runs": 48, "rounds": 6}
+    now = "2026-11-21T12:00:00.000Z"
+    of_build = {"build": "resnet18-cpu", "neighbours": 2, "engine": "build", "created_at": now}
+    assert under_load[3] == {
+        **of_build, "p50_s": 0.16, "p95_s": 0.2, "p99_s": 0.25, "runs": 48, "rounds": 6, "start_s": 1.5
+    }  # fmt: skip
+    assert project.rows("select * from kernel_profile") == [
+        {
+            "build": "resnet18-cpu",
+            "whole_s": 0.017,
+            "peak_flop_per_s": 5e11,
+            "peak_bytes_per_s": 1e11,
+            "created_at": now,
+        }
+    ]
+    kernels = project.rows("select * from kernel_latency order by number")
+    assert [kernel["kernel"] for kernel in kernels] == ["fused_conv2d", "fused_pool", "fused_dense"]
+    assert kernels[0] == {
+        "build": "resnet18-cpu", "number": 0, "kernel": "fused_conv2d", "layers": '["conv0","conv1"]', "calls": 4,
+        "flop": project.CONV.workload.flop, "size_bytes": 1_753_088, "latency_s": 0.0085,
+    }  # fmt: skip
 
 
 def test_an_empty_project_gives_an_empty_database(project) -> None:
@@ -373,6 +391,14 @@ def test_a_build_that_replaces_a_newer_one_has_not_its_latencies_under_load(proj
     evaluation.unlink()
     project.merge()
     assert project.rows("select * from load_latency") == []
+
+
+def test_kernels_go_with_their_evaluation(project) -> None:
+    project.fill()
+    project.merge()
+    project.evaluate("resnet18-cpu", created_at="2026-11-21T13:00:00.000Z")
+    project.merge()
+    assert project.rows("select * from kernel_profile") == project.rows("select * from kernel_latency") == []
 
 
 def test_percentiles_that_fall_are_refused(project) -> None:

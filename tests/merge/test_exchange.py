@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from anole.errors import ShardInUseError, StoreError
-from anole.merge.exchange import Imported, import_records
+from anole.merge.exchange import Imported, import_all, import_records
 from anole.record import Source
 from anole.store.shard import Shard, read_shard, shard_path
 
@@ -95,3 +95,32 @@ def test_what_holds_no_records_is_refused(tmp_path, name, text, message) -> None
     with pytest.raises(StoreError, match=message):
         import_records(tmp_path / name, tmp_path / "here")
     assert not os.path.exists(tmp_path / "here")
+
+
+def test_all_sources_are_checked_before_anything_is_written(project, new_project, tmp_path) -> None:
+    project.fill()
+    project.merge()
+    other = new_project()
+    other.tune(other.run_of(other.OTHER), other.OTHER, [1e-3])
+    broken = other.tune(other.run_of(other.OTHER, seed=1), other.OTHER, [1e-3, 2e-3])
+    whole = broken.read_bytes()
+    broken.write_bytes(whole.replace(b'"trial"', b'"trail"', 1))
+    here, sources = tmp_path / "here", [project.database, other.shards]
+    with pytest.raises(StoreError, match="trail"):
+        list(import_all(sources, here))
+    assert not here.exists()
+    broken.write_bytes(whole)
+    done = dict(import_all(sources, here))
+    assert done == {project.database: Imported(new=4, trials=15), other.shards: Imported(new=2, trials=3)}
+    assert dict(import_all(sources, here)) == {project.database: Imported(known=4), other.shards: Imported(known=2)}
+
+
+def test_a_source_whose_runs_are_in_use_stops_no_other(project, new_project) -> None:
+    busy, free, run = new_project(), new_project(), project.run_of(project.CONV)
+    busy.tune(run, project.CONV, [3e-3])
+    free.tune(free.run_of(free.DENSE), free.DENSE, [3e-3])
+    with Shard.open(project.shards, run, project.CONV):
+        done = import_all([busy.shards, free.shards], project.shards)
+        assert next(done) == (free.shards, Imported(new=1, trials=1))
+        with pytest.raises(ShardInUseError, match="1 runs are being tuned here"):
+            next(done)

@@ -50,7 +50,8 @@ def rewrite_schema(database: Path, old: str, new: str) -> None:
     """Changes the definition of tables without changing their rows."""
     execute(
         database,
-        f"pragma writable_schema = on; update sqlite_master set sql = replace(sql, '{old}', '{new}');",
+        f"pragma writable_schema = on; "
+        f"update sqlite_master set sql = replace(sql, '{old}', '{new}') where type = 'table';",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from anole.commands import candidates
 from anole.commands.shared import PATH, SPEC, enter_project
@@ -18,18 +19,35 @@ from anole.documents import layout
 @click.option("--stamp", type=PATH, help="Where to write what was merged, once the database holds it.")
 @click.option("--seal", is_flag=True, help="First give checksums to shards of older versions, which have none.")
 @SPEC
+@click.pass_context
 def merge(
-    builds: tuple[str, ...], shards: Path | None, database: Path | None, stamp: Path | None, seal: bool, spec: Path
+    context: click.Context,
+    builds: tuple[str, ...],
+    shards: Path | None,
+    database: Path | None,
+    stamp: Path | None,
+    seal: bool,
+    spec: Path,
 ) -> None:
     """Merge all trials and BUILDS into the database.
 
-    BUILDS are names or folders of builds; the default is all builds in models.yaml.
+    BUILDS are names or folders of builds; the default is all builds in models.yaml. In a folder of records alone,
+    without a models.yaml, it is none.
     """
     from anole.merge.stage import merge_builds
-    from anole.spec.reading import load_spec
 
     given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
     shards, database, stamp = enter_project(spec, shards, database, stamp)
-    names = given or [Path(build) for build in load_spec(Path(spec.name)).builds]
+    is_hub = context.get_parameter_source("spec") is ParameterSource.DEFAULT and not spec.exists()
+    if given or (is_hub and (shards or layout.SHARDS).is_dir()):
+        names = given
+    else:
+        names = _builds_of(spec)
     folders = [path if path.is_absolute() else layout.build_path(path.name) for path in names]
     merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE, stamp, seal=seal)
+
+
+def _builds_of(spec: Path) -> list[Path]:
+    from anole.spec.reading import load_spec
+
+    return [Path(build) for build in load_spec(Path(spec.name)).builds]

@@ -26,6 +26,7 @@ class Latency:
             or to a fifth of their norm if that is more; the largest of all outputs.
         snr_db: signal to noise, in decibel, for a network of whole numbers; None when exact or not asked.
         rounds: how often both took turns.
+        speedup_low, speedup_high: the quartiles of the rounds' speedups.
     """
 
     reference: str
@@ -39,6 +40,8 @@ class Latency:
     rounds: int | None = None
     output_variation: float | None = None
     variation_error: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class LoadLatency:
         p99_s: the 99th percentile; of at most 100 runs, the slowest or the one before it.
         runs: how many runs were timed.
         rounds: in how many turns.
+        start_s: seconds from the start of its process to its first outputs, including imports; it started once.
     """
 
     engine: str
@@ -62,6 +66,43 @@ class LoadLatency:
     p99_s: float
     runs: int
     rounds: int
+    start_s: float | None = None
+
+
+@dataclass(frozen=True)
+class KernelLatency:
+    """A kernel's time within the whole network.
+
+    Attributes:
+        layers: the names of the layers that it holds.
+        calls: how often one run of the network calls it.
+        flop, size_bytes: operations of one call, and bytes of its inputs and outputs.
+        latency_s: seconds of all calls of one run.
+    """
+
+    kernel: str
+    layers: tuple[str, ...]
+    calls: int
+    flop: int
+    size_bytes: int
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """The times of all kernels of a build.
+
+    Attributes:
+        whole_s: seconds of a run of the network in which no kernel is timed.
+        kernels: in the order of their first call.
+        peak_flop_per_s, peak_bytes_per_s: the machine's roofline, see `anole.evaluate.roofline`; None if all kernels
+            are so short that starting the threads is what takes the time.
+    """
+
+    whole_s: float
+    kernels: tuple[KernelLatency, ...]
+    peak_flop_per_s: float | None = None
+    peak_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +125,7 @@ class Evaluation:
         averaged_error: the same error of the means of both over such inputs.
         averaged_draws: over how many inputs these means are.
         load_latencies: one for each number of busy neighbours and each engine; None where none was asked.
+        kernel_profile: the times of its kernels; None where they cannot be timed one by one, or were not yet.
     """
 
     build: str
@@ -102,6 +144,7 @@ class Evaluation:
     averaged_error: float | None = None
     averaged_draws: int | None = None
     load_latencies: tuple[LoadLatency, ...] | None = None
+    kernel_profile: KernelProfile | None = None
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -11,6 +11,7 @@ LOCKFILE = Path("anole.lock.json")
 MERGED = Path("work/merged.json")
 """What was merged last into the database. Snakemake manages this file, and never the database itself."""
 
+MODELS = Path("work/models")
 SHARDS = Path("db/shards")
 TASKS = Path("work/tasks")
 BUILDS = Path("builds")
@@ -18,7 +19,7 @@ BUILDS = Path("builds")
 
 def manifest_path(model: str, target: str) -> Path:
     """Returns where extracting a model for a target leaves its list of tasks."""
-    return Path("work/models", model, f"{target}.json")
+    return MODELS / model / f"{target}.json"
 
 
 def described_path(target: str) -> Path:

@@ -91,6 +91,8 @@ def misfit(plain: object, cls: type, place: str = "") -> str | None:
         return f"{place.rstrip('.') or 'the value'} is {shown(plain)}, not an object"
     for name, rule in _rules(cls):
         found = plain.get(name)
+        if type(found) in rule.free:
+            continue
         problem = rule.problem(found, place + name)
         if problem is not None:
             return problem if name in plain else f"{place}{name} is missing"
@@ -102,6 +104,15 @@ def unset(value: Any) -> frozenset[str]:
     defaults = {field.name: field.default for field in dataclasses.fields(value)}
     later = (column.name for column in _columns(cast(type, type(value))) if column.later)
     return frozenset(name for name in later if getattr(value, name) == defaults[name])
+
+
+def flat_fields(cls: type, prefix: str = "") -> Mapping[str, str]:
+    """Returns the path to each value of a dataclass's plain form, such as ``measurement.status``, by its name there."""
+    paths: dict[str, str] = {}
+    for column in _columns(cls):
+        path = prefix + column.name
+        paths |= flat_fields(_bare(column.hint)[0], f"{path}.") if column.flat else {column.name: path}
+    return paths
 
 
 def json_fields(cls: type) -> frozenset[str]:
@@ -140,6 +151,7 @@ class _Rule:
         choices: the texts that are allowed; any when empty.
         item: the dataclass of a list's items; anything when None.
         inner: the dataclass of an object; anything when None.
+        free: those of the types of which every value may stand there, so that no more need be checked.
     """
 
     types: frozenset[type]
@@ -147,6 +159,16 @@ class _Rule:
     choices: tuple[str, ...] = ()
     item: type | None = None
     inner: type | None = None
+    free: frozenset[type] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        bound = {
+            int: True,
+            str: self.pattern is not None or bool(self.choices),
+            list: self.item is not None,
+            dict: self.inner is not None,
+        }
+        object.__setattr__(self, "free", frozenset(kind for kind in self.types if not bound.get(kind, False)))
 
     def problem(self, found: object, place: str) -> str | None:
         """Says what is wrong with a value, or returns None."""

@@ -102,6 +102,8 @@ def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]
             relative_error=error,
             snr_db=snr_db,
             rounds=1,
+            speedup_low=speedup,
+            speedup_high=speedup,
         )
     ]
 

@@ -134,17 +134,21 @@ def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
 
 def _latency(name: str, comparison: Comparison, times: Mapping[str, Sequence[NDArray[np.float64]]]) -> Latency:
     own, reference = np.concatenate(times["build"]), np.concatenate(times[name])
+    # A shared machine often changes its speed between rounds, but rarely within one.
     rounds = zip(times["build"], times[name], strict=True)
+    speedups = [np.median(theirs) / np.median(mine) for mine, theirs in rounds]
+    low, middle, high = map(float, np.quantile(speedups, (0.25, 0.5, 0.75)))
     return Latency(
         reference=name,
         latency_s=float(np.median(own)),
         latency_std_s=float(np.std(own)),
         reference_latency_s=float(np.median(reference)),
         reference_latency_std_s=float(np.std(reference)),
-        # A shared machine often changes its speed between rounds, but rarely within one.
-        speedup=float(np.median([np.median(theirs) / np.median(mine) for mine, theirs in rounds])),
+        speedup=middle,
         relative_error=comparison.relative_error,
         rounds=len(times["build"]),
         output_variation=comparison.output_variation,
         variation_error=comparison.variation_error,
+        speedup_low=low,
+        speedup_high=high,
     )

@@ -1,4 +1,4 @@
-"""Warns of kernels that take a considerable share of a network's time and are far from the machine's roofline."""
+"""Times the kernels of a build, and warns of those that take much time and are far from the machine's roofline."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from anole.documents.build import read_build
+from anole.documents.build import BuiltKernel, read_build
+from anole.documents.evaluation import KernelLatency, KernelProfile
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.kernel_times import time_kernels
-from anole.evaluate.roofline import Row, measure_roofline, rows_of
+from anole.evaluate.kernel_times import KernelTimes, time_kernels
+from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.site import site_of
 from anole.targets import get_target
 
@@ -27,14 +28,17 @@ _LEAST_S = 20e-6
 _FEWEST_RUNS = 10
 
 
-def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> list[Row]:
-    """Times the kernels of a build for the CPU, and logs and returns the slow ones.
+def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | None:
+    """Times the kernels of a build for the CPU, and logs the slow ones.
 
     Call it in a process that runs builds of this number of threads: TVM sets it when it starts.
 
     Args:
         folder: folder of the build.
         seconds: how long to measure.
+
+    Returns:
+        The times; None for a build whose kernels cannot be timed one by one.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -43,20 +47,30 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> list[Row]:
     target = get_target(build.target_description)
     observable = None if target.absence() is not None else target.observable()
     if observable is None or not build.kernels:
-        return []
+        return None
     with site_of(observable).timing():
         times = time_kernels(folder, draw_inputs(build), observable.threads, seconds, _FEWEST_RUNS)
         if all(time_s < _LEAST_S for time_s in times.kernels_s.values()):
-            return []
+            return _profile(build.kernels, times)
         peak = measure_roofline(observable)
-    slow = slow_kernels(rows_of(build.kernels, times, peak))
-    for row in slow:
+    for row in slow_kernels(rows_of(build.kernels, times, peak)):
         _log.warning(
             "%s: kernel %s takes %.0f %% of the time at %.0f %% of its roof (%s): %s",
             *(build.name, row.kernel, 100 * row.share, 100 * row.roofline, row.rate),
             ", ".join(row.layers) or "no layer with a task",
         )
-    return slow
+    return _profile(build.kernels, times, peak)
+
+
+def _profile(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline | None = None) -> KernelProfile:
+    """Returns the times of the kernels that were called."""
+    latencies = (
+        KernelLatency(each.name, each.layers, each.calls, each.flop, each.size_bytes, times.kernels_s[each.name])
+        for each in kernels
+        if each.name in times.kernels_s
+    )
+    roof = (None, None) if peak is None else (peak.flop_per_s, peak.bytes_per_s)
+    return KernelProfile(times.whole_s, tuple(latencies), *roof)
 
 
 def slow_kernels(rows: Iterable[Row]) -> list[Row]:

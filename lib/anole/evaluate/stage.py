@@ -48,12 +48,13 @@ def evaluate_network(
     pace: Pace | None = None,
     neighbours: Sequence[int] = (),
 ) -> None:
-    """Evaluates a build, and then warns of its kernels that are far from the machine's roofline.
+    """Evaluates a build, times its kernels, and warns of those that are far from the machine's roofline.
 
     Args and errors are those of `evaluate_build`.
     """
-    evaluate_build(folder, output, pace=pace, compile_redrawn=compile_redrawn, neighbours=neighbours)
-    warn_of_slow_kernels(folder)
+    evaluation = evaluate_build(folder, output, pace=pace, compile_redrawn=compile_redrawn, neighbours=neighbours)
+    if (profile := warn_of_slow_kernels(folder)) is not None:
+        write_evaluation(output, replace(evaluation, kernel_profile=profile))
 
 
 def evaluate_build(

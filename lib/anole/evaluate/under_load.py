@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -52,7 +53,10 @@ def time_under_load(
             for count in counts:
                 with busy_neighbours(count):
                     times = take_turns(turns, pace)
-                latencies += [load_latency(name, count, times_s) for name, times_s in times.items()]
+                latencies += [
+                    replace(load_latency(name, count, times_s), start_s=engines[name].started.start_s)
+                    for name, times_s in times.items()
+                ]
     return latencies
 
 

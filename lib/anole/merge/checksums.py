@@ -32,6 +32,8 @@ KINDS = {
     "evaluation": {
         "evaluation": "build = ? order by reference",
         "load_latency": "build = ? order by neighbours, engine",
+        "kernel_profile": "build = ?",
+        "kernel_latency": "build = ? order by number",
     },
 }
 """The rows of each kind of entity, by table; a kind refers only to kinds before it."""

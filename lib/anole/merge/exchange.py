@@ -1,8 +1,8 @@
-"""Imports records from another machine: the runs of a database or of a folder of shards become shards here."""
+"""Imports records from other machines: the runs of databases and of folders of shards become shards here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,28 @@ class Imported:
     trials: int = 0
 
 
+def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path, Imported]]:
+    """Imports several sources, all of which are read and checked before anything is written.
+
+    Yields:
+        Each source and what came of it, as soon as it is imported.
+
+    Raises:
+        StoreError: as for `import_records`. A source whose runs are in use here stops no other one.
+    """
+    for source in sources:
+        for _ in contents(source):
+            pass
+    in_use = []
+    for source in sources:
+        try:
+            yield source, import_records(source, shards_dir)
+        except ShardInUseError as error:
+            in_use.append(str(error))
+    if in_use:
+        raise ShardInUseError("; ".join(in_use))
+
+
 def import_records(source: Path, shards_dir: Path) -> Imported:
     """Imports all runs of a database or of a folder of shards; nothing that is already here is lost.
 
@@ -49,9 +71,9 @@ def import_records(source: Path, shards_dir: Path) -> Imported:
             was imported before that stays, and importing again is harmless.
     """
     result, in_use = Imported(), []
-    for content in _shards(source) if source.is_dir() else _runs(source):
+    for content, data in contents(source):
         try:
-            result = _import(content, shards_dir, result)
+            result = _import(content, data, shards_dir, result)
         except ShardInUseError:
             in_use.append(shard_path(shards_dir, content.run))
     if in_use:
@@ -62,7 +84,16 @@ def import_records(source: Path, shards_dir: Path) -> Imported:
     return result
 
 
-def _import(content: ShardContent, shards_dir: Path, result: Imported) -> Imported:
+def contents(source: Path) -> Iterator[tuple[ShardContent, bytes]]:
+    """Yields the content of every run of a database or of a folder of shards, and the bytes of a shard that holds it.
+
+    Raises:
+        StoreError: the source is missing or corrupt.
+    """
+    return _shards(source) if source.is_dir() else _runs(source)
+
+
+def _import(content: ShardContent, data: bytes, shards_dir: Path, result: Imported) -> Imported:
     """Stores the state of a run, and returns the result with it."""
     path = shard_path(shards_dir, content.run)
     mine = parse_shard(path, whole_lines(read_bytes(path))) if path.exists() else None
@@ -74,7 +105,7 @@ def _import(content: ShardContent, shards_dir: Path, result: Imported) -> Import
         n_trials = len(shard.trials)
         if not content.continues(shard.content):
             return _keep_beside(content, shards_dir, result)
-        shard.replace(encode_shard(content, path))
+        shard.replace(data if content.sealed else encode_shard(content, path))
     which = "continued" if n_trials else "new"
     counted = {which: getattr(result, which) + 1, "trials": result.trials + len(content.trials) - n_trials}
     return replace(result, **counted)
@@ -91,24 +122,24 @@ def _keep_beside(content: ShardContent, shards_dir: Path, result: Imported) -> I
     return replace(result, kept_beside=(*result.kept_beside, path), trials=result.trials + len(content.trials))
 
 
-def _shards(folder: Path) -> Iterator[ShardContent]:
-    """Yields the content of every shard in a folder."""
+def _shards(folder: Path) -> Iterator[tuple[ShardContent, bytes]]:
     for path in shard_paths(folder):
-        content = parse_shard(path, whole_lines(read_bytes(path)))
+        data = whole_lines(read_bytes(path))
+        content = parse_shard(path, data)
         if content is not None:
-            yield content
+            yield content, data
 
 
-def _runs(database: Path) -> Iterator[ShardContent]:
-    """Yields the content of every run in a database."""
+def _runs(database: Path) -> Iterator[tuple[ShardContent, bytes]]:
     for key, records in read_runs(database):
         chain = Chain.of(key)
         try:
-            content = parse_shard(database, b"".join(encode_line(record, chain, database) for record in records))
+            data = b"".join(encode_line(record, chain, database) for record in records)
+            content = parse_shard(database, data)
         except StoreError as error:
             # Its cure is that of a shard's line, and a database has none.
             problem = str(error).removeprefix(f"{database}:").partition("; nothing was changed")[0].strip()
             place = "record " if problem[0].isdigit() else ""
             raise StoreError(f"{database}: run {key}: {place}{problem}") from error
         assert content is not None, "a run has a first line"
-        yield content
+        yield content, data

@@ -5,19 +5,22 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 
 from anole.documents.build import FILE, Build, BuiltTask, read_build
 from anole.documents.document import with_schema
-from anole.documents.evaluation import read_evaluation
+from anole.documents.evaluation import Evaluation, read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
 from anole.keys import canonical_json
+from anole.merge.checksums import KINDS
 from anole.merge.merged import Changes
-from anole.merge.record_rows import Row, row_of
+from anole.merge.record_rows import Row, columns_of, row_of, values_of
+from anole.record import Confirmation, Trial
 from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
 
@@ -47,26 +50,29 @@ def fold_run(db: Database, content: ShardContent, recording: Recording, changes:
     if content.space is not None:
         _upsert(db, "space", {"task_key": content.task.key, **row_of(content.space)}, key="task_key")
     _upsert(db, "run", {"key": key, **row_of(run), **recording._asdict(), "sealed": int(content.sealed)}, key="key")
-    trials = ({"run_key": key, "task_key": run.task_key, **row_of(trial)} for trial in content.trials)
-    confirmations = (
-        {"run_key": key, "number": number, **row_of(confirmation)}
-        for number, confirmation in enumerate(content.confirmations)
-    )
-    iterations = (
-        {"run_key": key, "number": number, "log": canonical_json(log)} for number, log in content.iterations.items()
-    )
-    sources = (
-        {
-            "run_key": key,
-            "source_run_key": source.run_key,
-            "source_task_key": source.task_key,
-            "trials": source.trials,
-        }
-        for source in content.sources or ()
-    )
-    tables = {"trial": trials, "confirmation": confirmations, "iteration": iterations, "warm_start": sources}
-    for table, rows in tables.items():
-        _replace(db, table, {"run_key": key}, rows)
+    iterations = ((key, number, canonical_json(log)) for number, log in content.iterations.items())
+    sources = ((key, source.run_key, source.task_key, source.trials) for source in content.sources or ())
+    rows: dict[str, tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]] = {
+        "trial": (("run_key", "task_key", *columns_of(Trial)), _trials(content)),
+        "confirmation": (("run_key", "number", *columns_of(Confirmation)), _confirmations(content)),
+        "iteration": (("run_key", "number", "log"), iterations),
+        "warm_start": (("run_key", "source_run_key", "source_task_key", "trials"), sources),
+    }
+    for table, (columns, values) in rows.items():
+        db.execute(f"delete from {table} where run_key = ?", [key])
+        marks = ", ".join("?" for _ in columns)
+        db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", values)
+
+
+def _trials(content: ShardContent) -> Iterator[tuple[Any, ...]]:
+    """Yields the rows of a run's trials; the text of each config is already known."""
+    for trial, config in zip(content.trials, content.configs, strict=True):
+        yield (content.run.key, content.run.task_key, *values_of(trial, config))
+
+
+def _confirmations(content: ShardContent) -> Iterator[tuple[Any, ...]]:
+    for number, confirmation in enumerate(content.confirmations):
+        yield (content.run.key, number, *values_of(confirmation))
 
 
 def fold_manifest(db: Database, path: Path, changes: Changes) -> None:
@@ -128,8 +134,8 @@ def fold_build(db: Database, folder: Path, changes: Changes) -> None:
     if _has_newer(db, "build", "name", build.name, build.created_at):
         changes.replaced.append(f"{folder / FILE}: the database held a build of this name that was compiled later")
         changes.entities.add(("evaluation", build.name))
-        _replace(db, "evaluation", {"build": build.name}, ())
-        _replace(db, "load_latency", {"build": build.name}, ())
+        for table in KINDS["evaluation"]:
+            _replace(db, table, {"build": build.name}, ())
     _upsert(db, "build", row, key="name")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
     _replace(db, "build_task", {"build": build.name}, rows)
@@ -171,6 +177,19 @@ def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
         for latency in evaluation.load_latencies or ()
     )
     _replace(db, "load_latency", {"build": evaluation.build}, under_load)
+    _fold_kernels(db, evaluation)
+
+
+def _fold_kernels(db: Database, evaluation: Evaluation) -> None:
+    """Writes the times of a build's kernels; where it has none, there are none."""
+    place, profile = {"build": evaluation.build}, evaluation.kernel_profile
+    kernels = () if profile is None else profile.kernels
+    whole = {} if profile is None else row_of(replace(profile, kernels=()))
+    whole.pop("kernels", None)
+    rows = [{**place, **whole, "created_at": evaluation.created_at}] if profile is not None else []
+    _replace(db, "kernel_profile", place, rows)
+    latencies = ({**place, "number": number, **row_of(kernel)} for number, kernel in enumerate(kernels))
+    _replace(db, "kernel_latency", place, latencies)
 
 
 @contextmanager

@@ -104,6 +104,23 @@ def read_runs(database: Path) -> Iterator[tuple[str, list[object]]]:
             group.refuse_rest()
 
 
+def read_models(database: Path) -> list[tuple[str, str, str]]:
+    """Returns each model, target and task's key of a database that says which models contain which tasks.
+
+    Raises:
+        StoreError: the file is missing, damaged or not a database of trials.
+    """
+    columns = ("model", "target", "task_key")
+    with opened(database) as connection:
+        if "model_task" not in _kinds(connection):
+            return []
+        if len(_plain_columns(connection, database, "model_task", columns, "task_key")) < len(columns):
+            raise StoreError(f"{database}: is not a database of trials: its table model_task lacks a column")
+        _check(connection, database, "model_task")
+        rows = connection.execute(f"select {', '.join(columns)} from model_task").fetchall()
+    return [(str(model), str(target), str(key)) for model, target, key in rows]
+
+
 @contextmanager
 def opened(database: Path) -> Iterator[sqlite3.Connection]:
     """Opens a database for reading, whatever it may hold and be called.

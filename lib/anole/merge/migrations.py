@@ -358,6 +358,50 @@ def load_latencies(db: Database) -> None:
     )
 
 
+@migrations()
+def trials_by_status(db: Database) -> None:
+    """Adds an index by which trials are counted by their status, and failures are found."""
+    _execute(db, "create index trial_status on trial (status);")
+
+
+@migrations()
+def kernel_latencies(db: Database) -> None:
+    """Adds the times of the kernels within each build, and how long an engine takes to start."""
+    _execute(
+        db,
+        """
+        alter table load_latency add column start_s real;
+
+        create table kernel_profile (
+            build text primary key references build (name),
+            whole_s real not null check (whole_s > 0),
+            peak_flop_per_s real,
+            peak_bytes_per_s real,
+            created_at text not null
+        ) strict;
+
+        create table kernel_latency (
+            build text not null references build (name),
+            number integer not null,
+            kernel text not null,
+            layers text not null check (json_valid(layers)),
+            calls integer not null,
+            flop integer not null,
+            size_bytes integer not null,
+            latency_s real not null check (latency_s > 0),
+            primary key (build, number)
+        ) strict;
+        """,
+    )
+
+
+@migrations()
+def speedup_quartiles(db: Database) -> None:
+    """Adds the quartiles of the rounds' speedups."""
+    for column in ("speedup_low real", "speedup_high real"):
+        _execute(db, f"alter table evaluation add column {column};")
+
+
 def _execute(db: Database, script: str) -> None:
     """Runs statements within the current transaction; sqlite3's `executescript` would commit it."""
     for statement in _statements(script):

@@ -22,6 +22,10 @@ _PATIENCE_S = 10.0
 """Seconds to wait for another program's transaction."""
 
 
+_CACHE_KIB = 64 << 10
+"""The pages that SQLite keeps in memory: rows come in the order of their tasks, and go anywhere into indexes."""
+
+
 class HeldDatabase:
     """A database file, present or not, that no other process writes.
 
@@ -140,7 +144,7 @@ def _opened(path: Path, temporary: Path, anew: bool) -> Database:
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE_S)) as source:
                 source.backup(db.conn)
         shutil.copymode(path, temporary)
-    for pragma in ("synchronous = off", "foreign_keys = on", "cell_size_check = on"):
+    for pragma in ("synchronous = off", "foreign_keys = on", "cell_size_check = on", f"cache_size = -{_CACHE_KIB}"):
         db.execute(f"pragma {pragma}")
     return db
 

@@ -1,27 +1,8 @@
 -- Views that answer common questions. Every merge creates them again.
 
 create view best_of_run as
--- The best config of each run, by its last confirmations or, if it has none yet, by its trials.
-with last_confirmation as (
-    select *, row_number() over (partition by run_key, config order by number desc) as age
-    from confirmation as c
-    where after_trials = (select max(after_trials) from confirmation where run_key = c.run_key)
-),
-measured as (
-    select run_key, config, latency_s, latency_std_s, 1 as confirmed, rank, number
-    from last_confirmation
-    where age = 1 and status = 'ok'
-    union all
-    select run_key, config, latency_s, latency_std_s, 0, null, null
-    from trial as t
-    where status = 'ok' and not exists (
-        select 1 from confirmation as c where c.run_key = t.run_key and c.config = t.config and c.status <> 'ok'
-    )
-),
-ranked as (
-    select *, row_number() over (partition by run_key order by confirmed desc, rank, number desc, latency_s, config) as place
-    from measured
-)
+-- The best config of each run, by its last confirmations or, if it has none yet, by its trials. Whatever a run or a task
+-- is chosen by, its rows alone are read.
 select
     run.key as run_key,
     run.task_key,
@@ -29,20 +10,42 @@ select
     run.preset,
     run.seed,
     (select count(*) from trial where trial.run_key = run.key) as trials,
-    ranked.config,
-    ranked.latency_s,
-    ranked.latency_std_s,
-    task.flop / ranked.latency_s / 1e9 as gflops,
-    ranked.confirmed
-from ranked
-join run on run.key = ranked.run_key
+    coalesce(confirmed.config, tried.config) as config,
+    coalesce(confirmed.latency_s, tried.latency_s) as latency_s,
+    iif(confirmed.run_key is null, tried.latency_std_s, confirmed.latency_std_s) as latency_std_s,
+    task.flop / coalesce(confirmed.latency_s, tried.latency_s) / 1e9 as gflops,
+    confirmed.run_key is not null as confirmed
+from run
 join task on task.key = run.task_key
-where ranked.place = 1;
+left join confirmation as confirmed on confirmed.run_key = run.key and confirmed.number = (
+    -- SQLite takes the bare columns beside max() from the row of the maximum: a config's last confirmation.
+    select number
+    from (
+        select max(number) as number, rank, status
+        from confirmation
+        where run_key = run.key and after_trials = (select max(after_trials) from confirmation where run_key = run.key)
+        group by config
+    )
+    where status = 'ok'
+    order by rank, number desc
+    limit 1
+)
+left join trial as tried on tried.run_key = run.key and tried.number = case when confirmed.run_key is null then (
+    select number
+    from trial as t
+    where t.run_key = run.key and t.status = 'ok' and not exists (
+        select 1 from confirmation as c where c.run_key = t.run_key and c.config = t.config and c.status <> 'ok'
+    )
+    order by latency_s, config
+    limit 1
+) end
+where confirmed.run_key is not null or tried.run_key is not null;
 
 create view best_trial as
--- The best config of each task over all runs; confirmed configs rank before unconfirmed ones.
+-- The best config of each task over all runs; confirmed configs rank before unconfirmed ones. A condition on what the
+-- window is divided by is applied before anything is ranked, so the label is named beside the key that it belongs to.
 with ranked as (
-    select *, row_number() over (partition by task_key order by confirmed desc, latency_s, run_key) as place
+    select *, row_number() over (partition by task_key, label order by confirmed desc, latency_s, run_key) as place
     from best_of_run
 )
 select task_key, label, config, latency_s, latency_std_s, gflops, confirmed, run_key, preset, seed, trials
@@ -50,10 +53,11 @@ from ranked
 where place = 1;
 
 create view tuning_curve as
--- The progress of each run: every trial, and the best result up to it.
+-- The progress of each run: every trial, and the best result up to it. The order of the joins is fixed ("cross"), so that
+-- the trials are read in the order of their runs and numbers, and need not be sorted.
 select
-    trial.run_key,
-    trial.task_key,
+    run.key as run_key,
+    run.task_key,
     task.label,
     run.preset,
     run.seed,
@@ -64,41 +68,62 @@ select
     trial.gflops,
     min(trial.latency_s) over so_far as best_latency_s,
     max(trial.gflops) over so_far as best_gflops
-from trial
-join run on run.key = trial.run_key
-join task on task.key = trial.task_key
-window so_far as (partition by trial.run_key order by trial.number);
+from run
+cross join task on task.key = run.task_key
+cross join trial on trial.run_key = run.key
+window so_far as (partition by run.key, run.task_key, task.label, run.preset, run.seed order by trial.number);
 
 create view tuner_summary as
--- The cost of each preset on each task, and its best result.
+-- The cost of each preset on each task, and its best result. The runs are added up by a window, because a condition on
+-- what it is divided by also chooses which trials are read; one on what rows are grouped by does so only once.
 with spent as (
     select
-        run_key,
+        run.key as run_key,
+        run.task_key,
+        task.label,
+        run.preset,
+        task.flop,
         count(*) as trials,
-        sum(status <> 'ok') as failures,
-        max(elapsed_s) as elapsed_s,
-        sum(build_s) as build_s,
-        sum(run_s) as run_s
-    from trial
-    group by run_key
+        sum(trial.status <> 'ok') as failures,
+        max(trial.elapsed_s) as elapsed_s,
+        sum(trial.build_s) as build_s,
+        sum(trial.run_s) as run_s
+    from run
+    cross join task on task.key = run.task_key
+    cross join trial on trial.run_key = run.key
+    group by run.key, run.task_key, task.label, run.preset
+),
+added as (
+    select
+        task_key,
+        label,
+        preset,
+        flop,
+        count(*) over own as runs,
+        sum(trials) over own as trials,
+        sum(failures) over own as failures,
+        sum(elapsed_s) over own as elapsed_s,
+        sum(build_s) over own as build_s,
+        sum(run_s) over own as run_s,
+        min((select latency_s from best_of_run where best_of_run.run_key = spent.run_key)) over own as best_latency_s,
+        row_number() over own as place
+    from spent
+    window own as (partition by task_key, label, preset)
 )
 select
-    run.task_key,
-    task.label,
-    run.preset,
-    count(*) as runs,
-    sum(spent.trials) as trials,
-    sum(spent.failures) as failures,
-    sum(spent.elapsed_s) as elapsed_s,
-    sum(spent.build_s) as build_s,
-    sum(spent.run_s) as run_s,
-    min(best.latency_s) as best_latency_s,
-    max(best.gflops) as best_gflops
-from run
-join task on task.key = run.task_key
-join spent on spent.run_key = run.key
-left join best_of_run as best on best.run_key = run.key
-group by run.task_key, run.preset;
+    task_key,
+    label,
+    preset,
+    runs,
+    trials,
+    failures,
+    elapsed_s,
+    build_s,
+    run_s,
+    best_latency_s,
+    flop / best_latency_s / 1e9 as best_gflops
+from added
+where place = 1;
 
 create view model_latency as
 -- One row per build and reference, measured in the same process run. Evaluations of an earlier build of the same

@@ -11,6 +11,9 @@ _LEAST_S, _MOST_S = 1e-10, 1e6
 
 _FIGURES = ("latency_std_s", "cv", "build_s", "run_s", "relative_error")
 
+_OK = Status.OK
+"""Python 3.11 looks a member of an enum up slowly, and this is asked of every record."""
+
 _TOLERANCE = 1e-9
 """Relative difference by which rounding may change a speed."""
 
@@ -58,7 +61,7 @@ def _timed_problem(record: Trial | Remeasurement, flop: int) -> str | None:
 
 def _measurement_problem(measurement: Measurement) -> str | None:
     latency_s = measurement.latency_s
-    if (measurement.status is Status.OK) != (latency_s is not None):
+    if (measurement.status is _OK) != (latency_s is not None):
         return f"the status is {measurement.status} and latency_s is {latency_s}; only ok has a latency"
     if latency_s is not None and not _LEAST_S <= latency_s <= _MOST_S:
         return f"latency_s is {latency_s}; {_LEAST_S:g} to {_MOST_S:g} are possible"

@@ -77,8 +77,19 @@ def named_run(path: Path) -> str | None:
 
 def shard_paths(directory: Path) -> Iterator[Path]:
     """Yields the paths of all shards in a folder, and of other states of their runs, in order."""
-    paths = sorted(directory.glob("*/*.jsonl"))
-    return (path for path in paths if not path.name.startswith("."))
+    for folder in _names(directory):
+        own = directory / folder
+        for name in _names(own):
+            if name.endswith(".jsonl") and not name.startswith("."):
+                yield own / name
+
+
+def _names(folder: Path) -> list[str]:
+    """Returns the names in a folder, in order; none of what is no folder or must not be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
 
 
 class Shard:

@@ -78,15 +78,7 @@ class BuiltNetwork:
         Raises:
             BuildError: the folder does not hold a readable network.
         """
-        try:
-            plain = json.loads((folder / "network.json").read_text(encoding="utf-8"))
-            if plain["schema"] != SCHEMA:
-                raise BuildError(f"{folder}: found schema {plain['schema']}; this Anole reads {SCHEMA}")
-            loaded: dict[str, Loaded] = {}
-            steps = [_load_step(folder, each, loaded) for each in plain["steps"]]
-            network = Network(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps))
-        except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
-            raise BuildError(f"{folder}: is not a build for vta: {type(error).__name__}: {error}") from error
+        network, loaded = _read_network(folder)
         return cls(network, SimulatedAccelerator(loaded), host_of(folder / HOST_LIBRARY))
 
     def run(self, inputs: Sequence[NDArray[Any]], accelerator: StepRunner | None = None) -> Mapping[str, Value]:
@@ -107,6 +99,29 @@ class BuiltNetwork:
     def outputs(self, values: Mapping[str, Value]) -> list[NDArray[Any]]:
         """Returns the outputs among the values of a run."""
         return [float_of(values[name]) for name in self.network.outputs]
+
+
+def load_programs(folder: Path) -> dict[str, Program]:
+    """Returns the program of each accelerator step, by the step's name; needs no library of the host.
+
+    Raises:
+        BuildError: the folder does not hold a readable network.
+    """
+    network, loaded = _read_network(folder)
+    return {step.name: loaded[step.result].program for step in network.steps if not isinstance(step, HostCall)}
+
+
+def _read_network(folder: Path) -> tuple[Network, dict[str, Loaded]]:
+    """Returns the network that a folder holds, and the program and constants of each of its accelerator steps."""
+    try:
+        plain = json.loads((folder / "network.json").read_text(encoding="utf-8"))
+        if plain["schema"] != SCHEMA:
+            raise BuildError(f"{folder}: found schema {plain['schema']}; this Anole reads {SCHEMA}")
+        loaded: dict[str, Loaded] = {}
+        steps = [_load_step(folder, each, loaded) for each in plain["steps"]]
+        return Network(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps)), loaded
+    except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
+        raise BuildError(f"{folder}: is not a build for vta: {type(error).__name__}: {error}") from error
 
 
 def host_of(library: Path) -> Host:

@@ -1,0 +1,145 @@
+"""Exports records to other machines: chosen runs become a folder of shards or a database that can be imported there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from anole.documents.document import read_document, write_document
+from anole.errors import DocumentError, StoreError
+from anole.files import make_folder, read_bytes, replace_durably
+from anole.host.machine import host_facts
+from anole.keys import Time
+from anole.merge.database import merge_files
+from anole.merge.exchange import contents
+from anole.merge.folding import Recording
+from anole.merge.selection import Chooser, Selection, usages_of
+from anole.record import utc_now
+from anole.store.content import ShardContent, parse_shard, read_head
+from anole.store.lines import whole_lines
+from anole.store.shard import is_copy, shard_path, shard_paths
+
+_ORIGIN = "exported.json"
+"""The name of the file in an exported folder that says where it comes from."""
+
+_DATABASE = ".sqlite"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was exported: numbers of runs, of their tasks and of their trials."""
+
+    runs: int
+    tasks: int
+    trials: int
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an exported folder of shards comes from.
+
+    Attributes:
+        exported_at: when it was written.
+        machine: the name of the machine that wrote it; of each run, its head names the machine that measured.
+        source: the folder or the database that it was chosen from.
+    """
+
+    exported_at: Time
+    machine: str
+    source: str
+
+
+def export_records(source: Path, destination: Path, selection: Selection, manifests: Iterable[Path] = ()) -> Exported:
+    """Writes the chosen runs of a folder of shards or of a database, each whole, at once and durably.
+
+    A shard is copied byte for byte. Of a run that has no shard of its own but copies of other machines', the one is
+    taken that a merge would take.
+
+    Args:
+        source: the folder of shards or the database.
+        destination: a new folder of shards, or a new database if its name ends with ``.sqlite``.
+        selection: which runs are chosen.
+        manifests: paths of the manifests that tell which models a task is in, where the source does not.
+
+    Raises:
+        StoreError: the destination exists or cannot be written, the source cannot be read, or nothing is chosen.
+    """
+    if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
+        raise StoreError(f"{destination}: is already there; give the name of a new folder or of a new database")
+    if not source.exists():
+        raise StoreError(f"{source}: there is no such database or folder of shards")
+    chooser = Chooser(selection, usages_of(source, manifests) if selection.models or selection.targets else ())
+    try:
+        make_folder(destination.absolute().parent)
+        with TemporaryDirectory(prefix=f".{destination.name}.", dir=destination.absolute().parent) as temporary:
+            folder = Path(temporary, "shards")
+            done = _written(_chosen(source, chooser), folder)
+            chooser.refuse_unknown(source)
+            if not done.runs:
+                raise StoreError(f"{source}: no run is chosen by all of these conditions together")
+            if destination.suffix == _DATABASE:
+                merge_files(folder, [], [], [], destination)
+            else:
+                name = str(host_facts()["name"])
+                write_document(folder / _ORIGIN, Origin(utc_now(), name, str(source.resolve())))
+                replace_durably(folder, destination)
+    except OSError as error:
+        raise StoreError(f"{destination}: cannot be written: {error.strerror}") from error
+    return done
+
+
+def exported_from(source: Path) -> str:
+    """Returns a remark on where an exported folder comes from; nothing of another source."""
+    try:
+        origin = read_document(source / _ORIGIN, Origin, "export-records")
+    except DocumentError:
+        return ""
+    return f" (exported on {origin.machine} at {origin.exported_at})"
+
+
+def _written(chosen: Iterable[tuple[ShardContent, bytes]], folder: Path) -> Exported:
+    tasks, runs, trials = set(), 0, 0
+    for content, data in chosen:
+        path = shard_path(folder, content.run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        tasks.add(content.task.key)
+        runs, trials = runs + 1, trials + len(content.trials)
+    return Exported(runs, len(tasks), trials)
+
+
+def _chosen(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
+    found = _of_folder(source, chooser) if source.is_dir() else contents(source)
+    return (
+        (content, data)
+        for content, data in found
+        if chooser.takes_run(content.run, content.task) and chooser.takes(content)
+    )
+
+
+def _of_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
+    """Yields one state of each run that is chosen by its head: its own shard or, without one, its newest copy."""
+    own: set[str] = set()
+    copies: dict[str, tuple[Recording, ShardContent, bytes]] = {}
+    for path in sorted(shard_paths(folder), key=is_copy):
+        head = read_head(path)
+        if head is None or head[0].key in own or not chooser.takes_run(*head):
+            continue
+        content, data = _read(path)
+        if not is_copy(path):
+            own.add(content.run.key)
+            yield content, data
+        else:
+            state = Recording(content.started_at, len(data), sha256(data).hexdigest()), content, data
+            copies[content.run.key] = max(copies.get(content.run.key, state), state, key=lambda each: each[0])
+    yield from ((content, data) for _, content, data in copies.values())
+
+
+def _read(path: Path) -> tuple[ShardContent, bytes]:
+    data = whole_lines(read_bytes(path))
+    content = parse_shard(path, data)
+    assert content is not None, "its head was read"
+    return content, data

@@ -1,0 +1,1 @@
+"""`anole explore`: the database as a site on this machine, by Datasette."""

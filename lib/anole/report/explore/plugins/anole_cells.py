@@ -1,0 +1,46 @@
+"""A plugin of Datasette: keys of 64 digits are links that show eight of them, and numbers have few digits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from datasette import hookimpl
+from markupsafe import Markup
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_TABLES = {
+    "task_key": "task",
+    "run_key": "run",
+    "source_task_key": "task",
+    "source_run_key": "run",
+    "example_run_key": "run",
+}
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def render_cell(value: Any, column: str, table: str | None, database: str, datasette: Any) -> Markup | str | None:
+    """Returns what a cell shows, or None for what it shows anyway; a reference shows the label of its row, too."""
+    if isinstance(value, float):
+        return _time(value) if column.endswith("_s") else f"{value:.6g}"
+    key, label = (value["value"], value["label"]) if isinstance(value, dict) else (value, None)
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        return None
+    named = _TABLES.get(column) or (table if column == "key" else None)
+    shown = Markup('<span title="{0}">{1}…</span>').format(key, key[:8])
+    if named is None:
+        return shown
+    link = datasette.urls.row(database, named, key)
+    if label is None:
+        return Markup('<a href="{0}">{1}</a>').format(link, shown)
+    return Markup('<a href="{0}">{1}</a> <em>{2}</em>').format(link, label, shown)
+
+
+def _time(value_s: float) -> str:
+    """Returns a time in the unit that suits it, with a space that is not broken."""
+    size_s, unit = next(
+        (each for each in _SECONDS if abs(value_s) >= each[0]), _SECONDS[-1] if value_s else _SECONDS[0]
+    )
+    digits = f"{value_s:,.0f}" if abs(value_s) >= 1000 else f"{value_s / size_s:.4g}"
+    return f"{digits}\N{NO-BREAK SPACE}{unit}"

@@ -1,0 +1,104 @@
+"""Starts Datasette on the database, with everything it needs to know of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import Popen
+from tempfile import TemporaryDirectory
+
+from anole.errors import AnoleError, StoreError
+from anole.report.explore.metadata import STATIC, metadata
+
+_NEEDED = ("datasette", "datasette_dashboards")
+
+_SETTINGS = {
+    "sql_time_limit_ms": 30_000,
+    "facet_time_limit_ms": 30_000,
+    "suggest_facets": "off",
+    "default_page_size": 50,
+    "max_returned_rows": 5000,
+    "truncate_cells_html": 120,
+}
+"""Facets are given with the metadata: guessing them would read a million trials once for each column."""
+
+_MOST_TRIALS = """
+select task.label from task join run on run.task_key = task.key
+group by task.label order by count(*) desc, max(run.started_at) desc limit 1
+"""
+
+
+class ExploreError(AnoleError):
+    """Datasette is not installed, or ended with an error."""
+
+
+def explore(database: Path, options: Sequence[str]) -> None:
+    """Serves the database until the user ends it.
+
+    Args:
+        database: the database.
+        options: further options of ``datasette serve``.
+
+    Raises:
+        ExploreError: Datasette is not installed, or could not be started.
+        StoreError: there is no database.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise ExploreError(
+            f"{missing[0].replace('_', '-')} is not installed; `pip install 'anole[explore]'` installs it, and in a "
+            "checkout `make explore` does"
+        )
+    with TemporaryDirectory() as folder:
+        command = serving(database, Path(folder, "metadata.json"))
+        code = _run([*command, *options])
+    if code > 0:
+        raise ExploreError(f"datasette ended with exit code {code}")
+
+
+def _run(command: Sequence[str]) -> int:
+    """Runs a program until it ends, or until the user or the system ends this one; returns its exit code."""
+    with Popen(command) as process:
+        before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # The terminal interrupts both.
+            process.wait()
+            return 0
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def serving(database: Path, written: Path) -> list[str]:
+    """Writes the metadata of a database to a file, and returns the command that serves it.
+
+    Raises:
+        StoreError: there is no database.
+    """
+    if not database.is_file():
+        raise StoreError(f"{database}: there is no such database; `anole merge` makes it")
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            names = [name for (name,) in connection.execute("select name from sqlite_master where type <> 'index'")]
+            columns = {
+                name: [row[1] for row in connection.execute("select * from pragma_table_xinfo(?)", [name])]
+                for name in names
+            }
+            task = connection.execute(_MOST_TRIALS).fetchone() if {"task", "run"} <= set(names) else None
+    except sqlite3.Error as error:
+        raise StoreError(f"{database}: {error}; `anole merge` mends it") from error
+    written.write_text(json.dumps(metadata(database.stem, columns, task and str(task[0]))))
+    command = [sys.executable, "-m", "datasette", "serve", str(database), "--metadata", str(written)]
+    own = Path(__file__).parent
+    command += ["--template-dir", str(own / "templates"), "--plugins-dir", str(own / "plugins")]
+    command += ["--static", f"{STATIC}:{own / 'static'}"]
+    for name, value in _SETTINGS.items():
+        command += ["--setting", name, str(value)]
+    return command

@@ -1,0 +1,87 @@
+"""Reads the database for the report, and keeps each query beside what it returned."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from anole.errors import StoreError
+
+_LIMIT_S = 120.0
+"""Seconds after which a query ends with an error: a database may come from anywhere, its views included."""
+
+_STEPS = 100_000
+"""Steps of SQLite between two looks at the clock."""
+
+
+class LackingError(StoreError):
+    """The database lacks a table or a column: an older version of Anole wrote it."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that was run, and what it returned.
+
+    Attributes:
+        sql: the query as it was run; it has no parameters, so that readers can run it again.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Returns the rows as dictionaries."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+class Database:
+    """A context manager that reads a database and never writes it.
+
+    Raises:
+        StoreError: there is no database, or it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise StoreError(f"{path}: there is no database; `anole merge` makes it")
+        self._path = path
+        self._connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def query(self, sql: str) -> Query:
+        """Runs a query.
+
+        Raises:
+            LackingError: the database is of an older version.
+            StoreError: it cannot be read, or the query takes too long.
+        """
+        sql = dedent(sql).strip()
+        end_s = time.monotonic() + _LIMIT_S
+        self._connection.set_progress_handler(lambda: time.monotonic() > end_s, _STEPS)
+        try:
+            cursor = self._connection.execute(sql)
+            rows = tuple(cursor.fetchall())
+        except sqlite3.Error as error:
+            if str(error).startswith(("no such table", "no such column")):
+                raise LackingError(
+                    f"{self._path}: {error}; `anole merge` brings an older database up to date"
+                ) from error
+            problem = f"a query took more than {_LIMIT_S:g} s" if str(error) == "interrupted" else str(error)
+            raise StoreError(f"{self._path}: cannot be read: {problem}") from error
+        finally:
+            self._connection.set_progress_handler(None, 0)
+        return Query(sql, tuple(name for name, *_ in cursor.description), rows)

@@ -1,0 +1,133 @@
+"""What a section of the report consists of: figures, each with its query, its units and its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from anole.report.pages.database import Database, Query
+from anole.report.pages.snapshot import Snapshot, snapshot_of
+
+Chart = Mapping[str, Any]
+"""A picture in Vega-Lite's language."""
+
+MOST_ROWS = 60
+"""The most rows of a table that the page shows."""
+
+MOST_NAMES = 40
+"""The most names that a picture with a row for each shows."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text.
+
+    Attributes:
+        columns: the titles.
+        rows: the cells; at most `MOST_ROWS` of them are shown.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+        """Returns a table of any sequences."""
+        return cls(tuple(columns), tuple(map(tuple, rows)))
+
+
+@dataclass(frozen=True)
+class Download:
+    """A text that readers can save as a file."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: a picture, a table or both.
+
+    Attributes:
+        units: the units of what is shown, and which direction is better.
+        n: how much it was made from.
+        method: how it was measured, and what was computed from the query's rows.
+        queries: the queries behind it; none where the figures are not the database's.
+        downloads: files that belong to it.
+        headline: what the summary on top of the page says of it, in one sentence.
+    """
+
+    title: str
+    units: str
+    n: str
+    method: str
+    queries: tuple[Query, ...]
+    table: Table | None = None
+    chart: Chart | None = None
+    downloads: tuple[Download, ...] = ()
+    headline: str = ""
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A figure that cannot be made.
+
+    Attributes:
+        remedy: what would fill it, in one line.
+    """
+
+    title: str
+    remedy: str
+
+
+Shown = Figure | Lacking
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a report is made from.
+
+    Attributes:
+        database: the records.
+        project: the folder with models.yaml, builds and logs.
+        spec: models.yaml, if the project has one.
+        previous: the figures of the last report; None if there is none.
+    """
+
+    database: Database
+    project: Path
+    spec: Path | None = None
+    previous: Snapshot | None = None
+
+    @cached_property
+    def current(self) -> Snapshot:
+        """The figures that the next report compares its own with."""
+        return snapshot_of(self.database)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the report.
+
+    Attributes:
+        key: its anchor in the page.
+        title: the question that it answers.
+        reader: whom it is for, a key of `READERS`.
+        make: makes its figures.
+    """
+
+    key: str
+    title: str
+    reader: str
+    make: Callable[[Source], Sequence[Shown]] = field(hash=False)
+
+
+READERS: Mapping[str, str] = {
+    "deployment": "For deployment engineers",
+    "research": "For researchers",
+    "hardware": "For hardware designers",
+}
+"""The readers, in the order of the page."""

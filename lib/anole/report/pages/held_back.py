@@ -1,0 +1,147 @@
+"""Section: what is not as it could be: builds that are skipped or failed, and tasks without a tuned config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from anole.documents import layout
+from anole.documents.build import FILE
+from anole.documents.evaluation import read_evaluation
+from anole.errors import AnoleError
+from anole.project.pipeline import Pipeline
+from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
+from anole.report.pages.numbers import counted, percent
+from anole.spec.entries import BuildSpec
+
+_UNTUNED = """
+select
+    build_task.build,
+    build_task.reason,
+    count(*) as tasks,
+    1.0 * sum(build_task.weight * task.flop) / build.total_flop as flop_share,
+    min(task.label) as example
+from build_task
+join task on task.key = build_task.task_key
+join build on build.name = build_task.build
+where build_task.matched <> 'tuned'
+group by build_task.build, build_task.reason
+order by flop_share desc, build_task.build
+"""
+
+_ALL = "select count(*) as tasks, count(distinct build) as builds from build_task"
+
+
+def make(source: Source) -> list[Shown]:
+    """Returns the builds that are not done, and the tasks that have their default config."""
+    return [_builds(source), _tasks(source)]
+
+
+def _builds(source: Source) -> Shown:
+    title = "Builds that are skipped, failed or not done"
+    if source.spec is None:
+        return Lacking(title, "there is no models.yaml here to compare with; run the command in the project's folder.")
+    try:
+        pipeline = Pipeline.load(source.spec)
+    except AnoleError as error:
+        return Lacking(title, f"models.yaml cannot be read on this machine: {error}")
+    known = {name for (name,) in source.database.query("select name from build").rows}
+    rows = [(name, "skipped", reason) for name, reason in pipeline.skipped.items()]
+    for build in pipeline.spec.builds.values():
+        rows += _undone(pipeline, build, known)
+    if not rows:
+        return Lacking(title, f"none: each of {counted(len(pipeline.spec.builds), 'build')} in models.yaml is done.")
+    return Figure(
+        title,
+        "",
+        f"{counted(len(rows), 'build')} of {len(pipeline.spec.builds) + len(pipeline.skipped)} in models.yaml.",
+        "from models.yaml, the files of this folder and the last message of each stage's log, when this page was made. "
+        "`anole plan` shows what would run next.",
+        (),
+        Table.of(("build", "stage", "why"), rows),
+        headline=f"{counted(len(rows), 'build')} of models.yaml not done: {', '.join(name for name, *_ in rows[:3])}"
+        + (" and more." if len(rows) > 3 else "."),
+    )
+
+
+def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[tuple[str, str, str]]:
+    """Yields the first stage that has not been done for a build, and why, if one is left."""
+    folder, name = pipeline.project, build.name
+    stages = {
+        "extract": (pipeline.manifest(build), f"{build.model}-{build.target}"),
+        **({"refine": (layout.refined_path(name), name)} if pipeline.candidates(build) else {}),
+        "compile": (layout.build_path(name) / FILE, name),
+        "evaluate": (layout.evaluation_path(name), name),
+    }
+    for stage, (output, log) in stages.items():
+        if not (folder / output).exists():
+            message = _message(folder / "logs" / stage / f"{log}.log")
+            yield name, stage, message or _waiting(pipeline, build, stage)
+            return
+    try:
+        absence = read_evaluation(folder / layout.evaluation_path(name)).absence
+    except AnoleError as error:
+        absence = str(error)
+    if absence is not None:
+        yield name, "evaluate", absence
+    elif name not in known:
+        yield name, "merge", "it is not in the database; `anole merge` adds it"
+
+
+def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
+    """Returns what a stage that left no message waits for."""
+    if stage == "extract":
+        return "not done yet"
+    try:
+        receipts = [path for path in pipeline.receipts(build) if not (pipeline.project / path).exists()]
+    except AnoleError as error:
+        return str(error)
+    if not receipts:
+        return "not done yet"
+    messages = (_message(pipeline.project / _log_of(receipt)) for receipt in receipts)
+    why = next((f": {message}" for message in messages if message is not None), "")
+    return f"{counted(len(receipts), 'job')} of tuning left{why}"
+
+
+def _log_of(receipt: Path) -> Path:
+    """Returns the log of the job that writes a receipt, as `rules/tune.smk` names it."""
+    _, folder, *names = receipt.with_suffix(".log").parts
+    return Path("logs/tune", *names) if folder == "tuned" else Path("logs/tune_together", "-".join(names))
+
+
+def _message(log: Path) -> str | None:
+    """Returns the last message of Anole in a log; None if there is none."""
+    try:
+        text = log.read_text(errors="replace")
+    except OSError:
+        return None
+    lines = [line.removeprefix("anole: ") for line in text.splitlines() if line.startswith("anole: ")]
+    return lines[-1] if lines else None
+
+
+def _tasks(source: Source) -> Shown:
+    title = "Tasks without a tuned config"
+    ((tasks, builds),) = source.database.query(_ALL).rows
+    query = source.database.query(_UNTUNED)
+    if not tasks:
+        return Lacking(title, "no build is compiled; `snakemake --cores all` does it.")
+    if not query.rows:
+        return Lacking(title, f"none: all {tasks} tasks of {counted(builds, 'build')} run with a tuned config.")
+    rows = (
+        (
+            row["build"],
+            row["reason"] or "no reason is recorded",
+            str(row["tasks"]),
+            percent(row["flop_share"]),
+            row["example"],
+        )
+        for row in query.records()
+    )
+    return Figure(
+        title,
+        "share of the build's floating-point operations that run with a default config.",
+        f"{counted(sum(row['tasks'] for row in query.records()), 'task')} of {tasks} in {counted(builds, 'build')}.",
+        "as the builds were compiled.",
+        (query,),
+        Table.of(("build", "why", "tasks", "share", "such as"), rows),
+    )

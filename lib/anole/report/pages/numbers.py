@@ -1,0 +1,56 @@
+"""Numbers as the report's tables show them."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+NONE = "-"
+"""What stands for a figure that does not exist."""
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """Returns a number with so many significant digits, and no exponent unless it is very large or small."""
+    if value is None or not isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    if not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.{digits - 1}e}"
+    text = f"{value:#.{digits}g}".rstrip(".")
+    return f"{float(text):,.0f}" if "e" in text else text
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Returns seconds as milliseconds, without the unit."""
+    return significant(None if seconds is None else 1e3 * seconds)
+
+
+def with_spread(seconds: float | None, std_s: float | None) -> str:
+    """Returns milliseconds and their standard deviation, without the unit."""
+    return milliseconds(seconds) + ("" if std_s is None else f" ± {significant(1e3 * std_s, 2)}")
+
+
+def times(ratio: float | None) -> str:
+    """Returns a ratio such as 1.25x."""
+    return NONE if ratio is None else f"{ratio:.2f}x"
+
+
+def percent(share: float | None) -> str:
+    """Returns a share of 1 as a percentage."""
+    return NONE if share is None else f"{100 * share:.1f} %"
+
+
+def megabytes(size_bytes: float | None) -> str:
+    """Returns bytes as MB, without the unit."""
+    return significant(None if size_bytes is None else size_bytes / 1e6)
+
+
+def shown_of(shown: int, all_: int) -> str:
+    """Returns a remark on a picture that does not show all; nothing if it does."""
+    return "" if shown >= all_ else f" The picture has {shown} of {all_}."
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns a number and a noun in the plural, unless the number is 1."""
+    ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{count:,} {noun}{ending}"

@@ -1,0 +1,63 @@
+// Draws the pictures of the page, one after another; data-drawn on the root element counts them.
+"use strict";
+(async () => {
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const config = {
+    background: null,
+    font: getComputedStyle(document.body).fontFamily.replaceAll('"', "'"),
+    view: { stroke: null },
+    range: {
+      category: dark
+        ? ["#6cb2eb", "#f6ad55", "#68d391", "#fc8181", "#b794f4", "#f687b3", "#4fd1c5", "#d6bc6a", "#a0aec0", "#90cdf4"]
+        : ["#2468a8", "#c2610c", "#23804a", "#b9302c", "#7446b0", "#b0447c", "#147d79", "#84690a", "#5a6472", "#4a90c2"],
+    },
+    axis: {
+      labelColor: "currentColor", titleColor: "currentColor", domainColor: "currentColor", tickColor: "currentColor",
+      gridColor: "currentColor", gridOpacity: 0.15, domainOpacity: 0.5, tickOpacity: 0.5,
+      labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal",
+    },
+    legend: {
+      labelColor: "currentColor", orient: "top", direction: "horizontal", labelFontSize: 12, labelLimit: 260,
+      symbolOpacity: 1,
+    },
+    text: { color: "currentColor" },
+  };
+  const draw = async () => {
+    let drawn = 0;
+    for (const place of document.querySelectorAll(".chart")) {
+      const spec = JSON.parse(document.getElementById(place.dataset.spec).textContent);
+      const width = place.clientWidth;
+      const own = structuredClone(config);
+      const limit = Math.max(110, Math.min(320, width * 0.32));
+      own.axisY = { labelLimit: limit, titleAnchor: "middle" };
+      // The legend begins where the axis ends, and must not be wider than what is left.
+      const { legend, names } = spec.usermeta;
+      const left = width - (names ? Math.min(limit, names * 7.5) + 12 : 70);
+      own.legend.columns = Math.max(1, Math.floor(left / (legend * 7.2 + 30)));
+      own.legend.labelLimit = Math.min(260, left - 30);
+      spec.width = width;
+      spec.autosize = { type: "fit-x", contains: "padding" };
+      spec.config = own;
+      try {
+        await vegaEmbed(place, spec, {
+          mode: "vega-lite", renderer: "svg", actions: false, tooltip: { theme: dark ? "dark" : "light" },
+        });
+        drawn += 1;
+      } catch (error) {
+        place.textContent = "This picture cannot be drawn: " + error.message;
+        console.error(error);
+      }
+      root.dataset.drawn = drawn;
+    }
+    root.dataset.done = "true";
+  };
+  await draw();
+  let width = innerWidth, waiting;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(draw, 200);
+  });
+})();

@@ -1,0 +1,202 @@
+"""Puts the sections together to one HTML file that loads nothing; all that comes from a record is escaped here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib import resources
+from urllib.parse import quote
+
+from anole.report.pages.figure import MOST_ROWS, READERS, Download, Figure, Lacking, Section, Shown, Table
+from anole.report.pages.snapshot import ELEMENT, Snapshot
+
+VEGA_LITE = "6.4"
+"""The version of Vega-Lite that the pictures are written for."""
+
+_GLOBALS = "window.vegaEmbed = vegaEmbed;"
+
+_POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+"""The browser refuses everything that is not in the page. Vega compiles expressions, hence `unsafe-eval`."""
+
+_LONG = 40
+"""Characters from which the texts of a column may be broken into lines."""
+
+_NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]\d+)?(\s?[±x%(].*)?$")
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that a report says.
+
+    Attributes:
+        title: the name of the project.
+        facts: the sentence under the title.
+        tiles: the summary: each name and its figure.
+        sections: each section and what it shows.
+        snapshot: what the next report compares its figures with.
+    """
+
+    title: str
+    facts: str
+    tiles: Mapping[str, str]
+    sections: Sequence[tuple[Section, Sequence[Shown]]]
+    snapshot: Snapshot
+
+
+def render(page: Page) -> str:
+    """Returns the HTML of a report."""
+    body = _Body()
+    main = "\n".join(body.sections(page.sections))
+    style, script = (_resource(name) for name in ("page.css", "page.js"))
+    scripts = [f'<script type="application/json" id="{ELEMENT}">{_in_script(page.snapshot.to_json())}</script>']
+    scripts += [
+        f'<script type="application/json" id="spec-{number}">{_in_script(json.dumps(chart, allow_nan=False))}</script>'
+        for number, chart in enumerate(body.charts)
+    ]
+    if body.charts:
+        scripts += [f"<script>{_library()}</script>", f"<script>{script}</script>"]
+    tiles = "".join(f'<div class="tile"><b>{escape(text)}</b>{escape(name)}</div>' for name, text in page.tiles.items())
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(page.title)}: Anole's report</title>",
+            '<link rel="icon" href="data:,">',
+            f"<style>{style}</style>",
+            "</head>",
+            "<body><main>",
+            f"<h1>{escape(page.title)}</h1>",
+            f'<p class="faint">{escape(page.facts)}</p>',
+            f'<div class="tiles">{tiles}</div>',
+            _summary(page.sections),
+            _contents([section for section, _ in page.sections]),
+            main,
+            "</main>",
+            *scripts,
+            "</body></html>",
+            "",
+        ]
+    )
+
+
+class _Body:
+    """The sections' HTML; their pictures are collected beside it.
+
+    Attributes:
+        charts: the pictures, in the order of the page.
+    """
+
+    def __init__(self) -> None:
+        self.charts: list[Mapping[str, object]] = []
+
+    def sections(self, sections: Sequence[tuple[Section, Sequence[Shown]]]) -> Iterator[str]:
+        reader = None
+        for section, shown in sections:
+            if section.reader != reader:
+                reader = section.reader
+                yield f'<h2 id="{escape(reader)}">{escape(READERS[reader])}</h2>'
+            yield f'<section id="{escape(section.key)}"><h3>{escape(section.title)}</h3>'
+            yield from map(self._shown, shown)
+            yield "</section>"
+
+    def _shown(self, shown: Shown) -> str:
+        if isinstance(shown, Lacking):
+            return f'<p class="lacking"><b>{escape(shown.title)}:</b> {_prose(shown.remedy)}</p>'
+        parts = [f"<figure><h4>{escape(shown.title)}</h4>", _caption(shown)]
+        if shown.chart is not None:
+            name = f"spec-{len(self.charts)}"
+            self.charts.append({**shown.chart, "description": shown.title})
+            parts.append(f'<div class="chart" data-spec="{name}"></div>')
+        if shown.table is not None:
+            parts.append(_table(shown.table))
+        parts += [_download(each) for each in shown.downloads]
+        for query in shown.queries:
+            count = f"{len(query.rows):,} row{'s' * (len(query.rows) != 1)}"
+            parts.append(
+                f'<details><summary>SQL ({count})</summary><pre class="sql">{escape(query.sql)}</pre></details>'
+            )
+        return "\n".join([*parts, "</figure>"])
+
+
+def _summary(sections: Sequence[tuple[Section, Sequence[Shown]]]) -> str:
+    items = (
+        f'<li>{_prose(each.headline)} <a href="#{escape(section.key)}">More</a></li>'
+        for section, shown in sections
+        for each in shown
+        if isinstance(each, Figure) and each.headline
+    )
+    return f'<ul class="summary">{"".join(items)}</ul>'
+
+
+def _contents(sections: Sequence[Section]) -> str:
+    parts = ['<nav aria-label="Contents">']
+    for reader, title in READERS.items():
+        own = [section for section in sections if section.reader == reader]
+        items = "".join(f'<li><a href="#{escape(each.key)}">{escape(each.title)}</a></li>' for each in own)
+        parts.append(f'<div><a href="#{escape(reader)}"><b>{escape(title)}</b></a><ul>{items}</ul></div>')
+    return "\n".join([*parts, "</nav>"])
+
+
+def _caption(figure: Figure) -> str:
+    facts = {"Units": figure.units, "n": figure.n, "Measured": figure.method}
+    text = " ".join(f"<b>{name}:</b> {_prose(fact)}" for name, fact in facts.items() if fact)
+    return f"<figcaption>{text}</figcaption>"
+
+
+def _table(table: Table) -> str:
+    shown = table.rows[:MOST_ROWS]
+    marks = [_mark([row[column] for row in shown]) for column in range(len(table.columns))]
+    head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))
+    rows = (
+        "<tr>" + "".join(f"<td{mark}>{escape(cell)}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>"
+        for row in shown
+    )
+    more = len(table.rows) - len(shown)
+    rest = f'<p class="faint">And {more:,} more, which the query gives.</p>' if more else ""
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{rest}'
+    )
+
+
+def _mark(cells: Sequence[str]) -> str:
+    """Returns how a column is set: numbers on the right, and long texts in several lines."""
+    if all(map(_NUMBER.match, cells)):
+        return ' class="number"'
+    return ' class="long"' if max(map(len, cells)) > _LONG else ""
+
+
+def _download(download: Download) -> str:
+    name = escape(download.name)
+    link = f'<a download="{name}" href="data:application/json;charset=utf-8,{quote(download.text)}">Save {name}</a>'
+    return f'<details><summary>{name}</summary><p>{link}</p><pre class="file">{escape(download.text)}</pre></details>'
+
+
+def _prose(text: str) -> str:
+    """Returns a sentence, with commands between backticks set as such."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _in_script(text: str) -> str:
+    """Returns JSON that cannot end the element that it is in."""
+    return text.replace("<", "\\u003c")
+
+
+def _resource(name: str) -> str:
+    return resources.files("anole.report.pages").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _library() -> str:
+    """Returns Vega, Vega-Lite and Vega-Embed as one script."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle(_GLOBALS, VEGA_LITE)
+    return bundle.replace("</script", "<\\/script")

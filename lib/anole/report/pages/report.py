@@ -1,0 +1,79 @@
+"""Makes the report of a project: reads its records, asks every section, and writes the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import geometric_mean
+
+from anole.files import write_atomically
+from anole.report.pages.database import Database, LackingError
+from anole.report.pages.figure import Lacking, Section, Shown, Source
+from anole.report.pages.numbers import times
+from anole.report.pages.page import Page, render
+from anole.report.pages.sections import SECTIONS
+from anole.report.pages.snapshot import read_snapshot
+
+_COUNTS = {
+    "builds": "select count(*) from build",
+    "models": "select count(*) from model",
+    "tasks": "select count(*) from task",
+    "trials": "select count(*) from trial",
+    "presets": "select count(distinct preset) from run",
+}
+
+_SPEEDUPS = "select reference, speedup from model_latency order by reference"
+
+
+def write_report(database: Path, output: Path, project: Path, spec: Path | None) -> None:
+    """Writes the report of a project.
+
+    Args:
+        database: the project's database.
+        output: the file to write; if it is a report, the new one says what changed since.
+        project: the folder with the builds and the logs.
+        spec: models.yaml; None if there is none.
+
+    Raises:
+        StoreError: the database is missing or cannot be read.
+    """
+    with Database(database) as opened:
+        source = Source(opened, project, spec, read_snapshot(output))
+        page = Page(
+            title=project.resolve().name,
+            facts=f"Made by Anole{_version()} from {database.name} on "
+            f"{source.current.made_at[:16].replace('T', ' ')} UTC. Everything is in this file.",
+            tiles=_tiles(opened),
+            sections=[(section, shown_of(section, source)) for section in SECTIONS],
+            snapshot=source.current,
+        )
+    write_atomically(output, render(page))
+
+
+def _version() -> str:
+    """Returns the version after a space; nothing in a checkout that is not installed."""
+    try:
+        return f" {version('anole')}"
+    except PackageNotFoundError:
+        return ""
+
+
+def shown_of(section: Section, source: Source) -> Sequence[Shown]:
+    """Returns what a section shows; of a database that is too old for it, what to do."""
+    try:
+        return section.make(source)
+    except LackingError as error:
+        return [Lacking(section.title, str(error))]
+
+
+def _tiles(database: Database) -> Mapping[str, str]:
+    """Returns the summary's figures by their names."""
+    tiles = {name: f"{database.query(sql).rows[0][0]:,}" for name, sql in _COUNTS.items()}
+    speedups: dict[str, list[float]] = {}
+    for reference, speedup in database.query(_SPEEDUPS).rows:
+        speedups.setdefault(reference, []).append(speedup)
+    return tiles | {
+        f"over {reference} (geometric mean of {len(found)})": times(geometric_mean(found))
+        for reference, found in speedups.items()
+    }

@@ -1,0 +1,34 @@
+"""The sections of the report, in the order of the page."""
+
+from __future__ import annotations
+
+from anole.report.pages import (
+    accelerators,
+    batches,
+    builds,
+    changes,
+    curves,
+    failures,
+    fronts,
+    held_back,
+    kernels,
+    tuners,
+    under_load,
+    utilisation,
+)
+from anole.report.pages.figure import Section
+
+SECTIONS = (
+    Section("builds", "How fast is each build beside other engines?", "deployment", builds.make),
+    Section("load", "How long does a run take on a busy machine?", "deployment", under_load.make),
+    Section("kernels", "Where does the time go?", "deployment", kernels.make),
+    Section("held-back", "What is held back, and why?", "deployment", held_back.make),
+    Section("changes", "What changed since the last report?", "deployment", changes.make),
+    Section("curves", "How fast do the searches find good configs?", "research", curves.make),
+    Section("tuners", "Which tuner is better?", "research", tuners.make),
+    Section("failures", "Why do candidates fail?", "research", failures.make),
+    Section("batches", "How large are the batches?", "research", batches.make),
+    Section("fronts", "Which accelerator takes how many cycles?", "hardware", fronts.make),
+    Section("utilisation", "How busy are its units?", "hardware", utilisation.make),
+    Section("geometry", "Which accelerator was chosen?", "hardware", accelerators.make),
+)

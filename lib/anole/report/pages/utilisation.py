@@ -1,0 +1,107 @@
+"""Section: how busy each unit of an accelerator is, by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from anole.documents import layout
+from anole.documents.build import read_build
+from anole.errors import AnoleError
+from anole.report.pages.accelerators import REMEDY
+from anole.report.pages.charts import rows_of_points
+from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
+from anole.report.pages.numbers import NONE, counted, percent
+from anole.targets.vta.network.artifact import load_programs
+from anole.targets.vta.report import Utilisation, utilisation
+from anole.targets.vta.simulator.timing import simulate
+
+_SQL = """
+select
+    build.name as build,
+    build.created_at,
+    step.value ->> '$.name' as layer,
+    step.value ->> '$.instructions' as instructions,
+    step.value ->> '$.cycles' as cycles,
+    build.manifest -> '$.accelerator.geometry' as geometry
+from build, json_each(build.manifest, '$.accelerator.steps') as step
+where step.type = 'object'
+order by build.name, step.key
+"""
+
+_MOST_INSTRUCTIONS = 3_000_000
+"""The most instructions of all builds together whose schedule is computed; they take half a minute or so."""
+
+
+def make(source: Source) -> list[Shown]:
+    """Returns the share of the cycles in which each unit works."""
+    title = "Utilisation by unit"
+    query = source.database.query(_SQL)
+    if not query.rows:
+        return [Lacking(title, REMEDY)]
+    rows: list[dict[str, Any]] = []
+    left = _MOST_INSTRUCTIONS
+    by_build: dict[str, list[dict[str, Any]]] = {}
+    for row in query.records():
+        by_build.setdefault(row["build"], []).append(row)
+    for build, steps in by_build.items():
+        left -= sum(step["instructions"] for step in steps)
+        found = _used(source.project / layout.build_path(build), steps[0]["created_at"]) if left >= 0 else {}
+        rows += [{**step, "used": found.get(step["layer"])} for step in steps]
+    known = [row for row in rows if row["used"] is not None]
+    table = (
+        (
+            row["build"],
+            row["layer"],
+            f"{row['cycles']:,}",
+            f"{row['instructions']:,}",
+            *([NONE] * 4 if row["used"] is None else map(percent, _shares([row["used"]]).values())),
+        )
+        for row in sorted(rows, key=lambda row: (row["build"], -row["cycles"]))
+    )
+    values = []
+    for build in {row["build"]: None for row in known}:
+        shares = _shares([row["used"] for row in known if row["build"] == build])
+        values += [{"build": build, "share": share, "unit": unit, "from": 0.0} for unit, share in shares.items()]
+    return [
+        Figure(
+            title,
+            "share of a program's cycles in which a unit works; the matrix unit, a part of compute, should work much.",
+            f"{counted(len(rows), 'step')} of {counted(len(by_build), 'build')}, {len(known)} of them simulated here.",
+            "the timing simulator runs each step's instructions, which lie in the build's folder; without it, only "
+            "cycles are known. The picture has whole networks, the table each step, the longest first.",
+            (query,),
+            Table.of(("build", "layer", "cycles", "instructions", *_UNITS), table),
+            rows_of_points(
+                *(values, "build", "share", "unit", "share of the cycles in which a unit works"),
+                low="from",
+                high="share",
+            )
+            if values
+            else None,
+        )
+    ]
+
+
+_UNITS = ("load", "compute", "store", "matrix unit")
+
+
+def _used(folder: Path, created_at: str) -> Mapping[str, Utilisation]:
+    """Returns the work of each step of a build; nothing if the folder holds another build than the database."""
+    try:
+        if read_build(folder).created_at != created_at:
+            return {}
+        programs = load_programs(folder)
+    except AnoleError:
+        return {}
+    return {
+        name: utilisation(program, simulate(program.instructions, program.geometry))
+        for name, program in programs.items()
+    }
+
+
+def _shares(used: list[Utilisation]) -> dict[str, float]:
+    cycles = sum(each.cycles for each in used)
+    modules = {name: sum(each.busy[name] for each in used) / cycles for name in _UNITS[:3]}
+    return {**modules, _UNITS[3]: sum(each.operations for each in used) / cycles}

@@ -1,0 +1,173 @@
+"""Records for other machines: what is chosen arrives there whole, with where and when it was measured."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.documents.plain import to_plain
+from anole.errors import StoreError
+from anole.merge.exchange import import_records
+from anole.merge.exporting import Exported, export_records, exported_from
+from anole.merge.selection import Selection
+from anole.record import Remeasurement, Source
+from anole.store.shard import Shard, read_shard, shard_path
+
+ALL = Selection()
+TABLES = ("task", "space", "run", "warm_start", "iteration", "trial", "confirmation")
+
+
+@pytest.fixture
+def filled(project: Any) -> Any:
+    """A project with every kind of record, one of which was measured on another machine and again."""
+    project.fill()
+    run = project.run_of(project.CONV, seed=5)
+    run.host["measured_at"] = {"rpc": "board:9090"}
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        shard.append_sources([Source(project.WIDE.key, project.run_of(project.WIDE).key, 7)])
+    project.tune(run, project.CONV, [2e-3, None], [1.9e-3])
+    with Shard.open(project.shards, run, project.CONV) as shard:
+        again = project.trial_of(1, 1e-3)
+        shard.append_again(Remeasurement(1, again.measurement, again.gflops, "2026-11-22T10:00:00.000Z"))
+    project.merge()
+    return project
+
+
+def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
+    connection = sqlite3.connect(database)
+    found = {table: sorted(connection.execute(f"select * from {table}").fetchall(), key=repr) for table in TABLES}
+    connection.close()
+    return found
+
+
+def chosen(project: Any, selection: Selection, source: Path | None = None) -> set[str]:
+    """Returns the keys of the runs that are exported."""
+    there = project.folder / "exported"
+    manifests = project.folder.glob("work/models/*/*.json")
+    done = export_records(source or project.shards, there, selection, manifests)
+    found = {path.stem for path in there.glob("*/*.jsonl")}
+    assert done.runs == len(found)
+    for path in sorted(there.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    return found
+
+
+@pytest.mark.parametrize("form", ["folder", "database"])
+def test_what_is_exported_imported_and_merged_gives_equal_rows(
+    filled: Any, new_project: Callable, tmp_path: Path, form: str
+) -> None:
+    there = tmp_path / ("there.sqlite" if form == "database" else "there")
+    assert export_records(filled.shards, there, ALL) == Exported(runs=5, tasks=3, trials=17)
+    other = new_project()
+    assert import_records(there, other.shards).new == 5
+    other.merge()
+    mine, theirs = rows(filled.database), rows(other.database)
+    if form == "database":
+        # There it is encoded anew, so that the bytes of its shards are others.
+        for run in (mine, theirs):
+            run["run"] = [(*row[:10], row[12]) for row in run["run"]]
+    assert theirs == mine
+
+
+def test_the_bytes_of_a_shard_are_kept(filled: Any, new_project: Callable, tmp_path: Path) -> None:
+    export_records(filled.shards, tmp_path / "there", ALL)
+    other = new_project()
+    import_records(tmp_path / "there", other.shards)
+    for path in filled.shards.glob("*/*.jsonl"):
+        assert (other.shards / path.parent.name / path.name).read_bytes() == path.read_bytes()
+
+
+def test_runs_that_only_a_database_holds_are_exported_from_it(filled: Any, new_project: Callable) -> None:
+    there, other = filled.folder / "there", new_project()
+    assert export_records(filled.database, there, ALL).runs == 5
+    import_records(there, other.shards)
+    run = filled.run_of(filled.CONV, seed=5)
+    assert read_shard(shard_path(other.shards, run)).run.host["measured_at"] == {"rpc": "board:9090"}
+    assert to_plain(read_shard(shard_path(other.shards, run)).trials[1]) == to_plain(
+        read_shard(shard_path(filled.shards, run)).trials[1]
+    )
+
+
+def test_an_exported_folder_says_where_it_comes_from(filled: Any, tmp_path: Path) -> None:
+    export_records(filled.shards, tmp_path / "there", ALL)
+    assert " (exported on " in exported_from(tmp_path / "there")
+    assert exported_from(filled.shards) == exported_from(filled.database) == ""
+
+
+def test_runs_are_chosen_by_each_of_their_names(filled: Any) -> None:
+    conv, by_chance, again, wide, dense = (
+        run.key
+        for run in (
+            filled.run_of(filled.CONV),
+            filled.run_of(filled.CONV, "random"),
+            filled.run_of(filled.CONV, seed=5),
+            filled.run_of(filled.WIDE),
+            filled.run_of(filled.DENSE),
+        )
+    )
+    every = {conv, by_chance, again, wide, dense}
+    assert chosen(filled, Selection(tasks=(filled.CONV.label,))) == {conv, by_chance, again}
+    assert chosen(filled, Selection(tasks=(filled.WIDE.key[:8], filled.DENSE.key))) == {wide, dense}
+    assert chosen(filled, Selection(presets=("random",))) == {by_chance}
+    assert chosen(filled, Selection(runs=(wide[:6],))) == {wide}
+    assert chosen(filled, Selection(targets=("cpu",))) == every
+    assert chosen(filled, Selection(since="2026-11-22T10:00:00")) == {again}
+    assert chosen(filled, Selection(tasks=(filled.CONV.label,), presets=("random",))) == {by_chance}
+    for source in (filled.shards, filled.database):
+        assert chosen(filled, Selection(models=("resnet18",)), source) == every - {wide}
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(tasks=("conv2d 64->64 k3x3 s1 56x57",)), "found task .* did you mean 'conv2d 64->64 k3x3 s1 56x56'"),
+        (Selection(presets=("autotvn",)), "did you mean 'autotvm'"),
+        (Selection(targets=("gpu",)), "found target 'gpu', which no run has: did you mean 'cpu'"),
+        (Selection(models=("resnet",)), "did you mean 'resnet34'"),
+        (Selection(runs=("abcdef0",)), "found run 'abcdef0', which no run has$"),
+        (Selection(presets=("random",), models=("resnet34",), since="2027-01-01T00:00:00"), "no run is chosen by all"),
+    ],
+)
+def test_names_that_fit_nothing_are_told_and_nothing_is_written(
+    filled: Any, selection: Selection, message: str
+) -> None:
+    manifests = filled.folder.glob("work/models/*/*.json")
+    before = set(filled.folder.rglob("*"))
+    with pytest.raises(StoreError, match=message):
+        export_records(filled.shards, filled.folder / "there", selection, manifests)
+    assert set(filled.folder.rglob("*")) == before
+
+
+def test_without_manifests_a_model_is_looked_for_in_a_database(filled: Any) -> None:
+    with pytest.raises(StoreError, match=r"no manifest here .* which a database does \(--from\)"):
+        export_records(filled.shards, filled.folder / "there", Selection(models=("resnet18",)))
+
+
+def test_nothing_is_replaced(filled: Any) -> None:
+    for there in (filled.shards, filled.database):
+        with pytest.raises(StoreError, match="is already there"):
+            export_records(filled.shards, there, ALL)
+    with pytest.raises(StoreError, match="there is no such"):
+        export_records(filled.folder / "nothing", filled.folder / "there", ALL)
+
+
+def test_of_a_runs_copies_the_newest_is_exported_unless_it_has_its_own(
+    project: Any, new_project: Callable, tmp_path: Path
+) -> None:
+    run = project.run_of(project.CONV)
+    mine = project.tune(run, project.CONV, [3e-3]).read_bytes()
+    for latencies_s in ([2e-3], [2.5e-3, 1e-3]):
+        other = new_project()
+        other.tune(run, project.CONV, latencies_s)
+        import_records(other.shards, project.shards)
+    export_records(project.shards, tmp_path / "own", ALL)
+    assert shard_path(tmp_path / "own", run).read_bytes() == mine
+    shard_path(project.shards, run).unlink()
+    project.merge()
+    assert export_records(project.shards, tmp_path / "copies", ALL).runs == 1
+    (held,) = project.rows("select shard_bytes from run")
+    assert shard_path(tmp_path / "copies", run).stat().st_size == held["shard_bytes"]

@@ -1,0 +1,215 @@
+"""The pages of `anole explore`, as Datasette answers for them over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from anole.__main__ import main
+from anole.errors import StoreError
+from anole.merge.cookbook import column_text, cookbook, read_descriptions, read_queries
+from anole.report.explore import server
+from anole.report.explore.charts import DASHBOARD
+from anole.report.explore.server import ExploreError, explore, serving
+
+from ...record_project import LOADS, Project
+
+pytest.importorskip("datasette", reason="datasette is not installed (the extra `explore`)")
+pytest.importorskip("datasette_dashboards", reason="datasette-dashboards is not installed (the extra `explore`)")
+
+DESCRIPTIONS = read_descriptions((cookbook() / "README.md").read_text())
+CHROMIUM = shutil.which("chromium")
+
+
+class Site:
+    """A running server."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def page(self, path: str) -> str:
+        with urllib.request.urlopen(f"{self.address}{path}", timeout=60) as answer:
+            return str(answer.read().decode())
+
+    def json(self, path: str) -> Any:
+        return json.loads(self.page(path))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("explored")
+    project = Project(folder)
+    project.fill()
+    project.evaluate("resnet34-cpu", loads=LOADS)
+    project.merge()
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [*serving(project.database, folder / "metadata.json"), "--port", str(port)]
+    log = folder / "log"
+    with log.open("w") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
+        found = Site(f"http://127.0.0.1:{port}")
+        try:
+            for _ in range(600):
+                try:
+                    found.page("/-/versions.json")
+                    break
+                except OSError:
+                    assert process.poll() is None, log.read_text()
+                    time.sleep(0.1)
+            yield found
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
+def test_every_table_and_view_has_its_description_and_its_rows(site: Site, name: str) -> None:
+    page = site.page(f"/tuning/{name}")
+    assert "column-descriptions" in page
+    assert re.sub("`.*", "", DESCRIPTIONS[name].text).split(".")[0] in page.replace("<code>", "")
+    for column in DESCRIPTIONS[name].columns:
+        assert (f"<dt>{column}</dt>" in page) == (column_text(DESCRIPTIONS, name, column) is not None), column
+    assert site.json(f"/tuning/{name}.json?_shape=array") or name == "warm_start"
+
+
+def test_facets_are_counted(site: Site) -> None:
+    found = site.json("/tuning/trial.json")
+    counts = {each["value"]: each["count"] for each in found["facet_results"]["status"]["results"]}
+    assert counts == {"ok": 10, "run_error": 5}
+
+
+def test_a_task_is_shown_by_its_label_before_its_key_and_times_have_units(site: Site) -> None:
+    page = site.page("/tuning/run")
+    first = re.findall(r'<td class="col-(\S+) type', page)[0]
+    assert first == "task_key"
+    assert re.search(r"conv2d 64-&gt;64 k3x3 s1 56x56</a> <em><span title=\"[0-9a-f]{64}\">[0-9a-f]{8}…", page)
+    page = site.page("/tuning/best_trial")
+    assert re.findall(r'<th [^>]*data-column="(\w+)"', page)[0] == "label"
+    assert ">2.2\N{NO-BREAK SPACE}ms<" in page
+
+
+def test_a_key_leads_to_its_row(site: Site) -> None:
+    page = site.page("/tuning/best_trial")
+    paths = re.findall(r'href="(/tuning/(?:task|run)/[0-9a-f]{64})"', page)
+    assert len(paths) == 4
+    assert "One tuning of one task" in site.page(next(path for path in paths if "/run/" in path))
+
+
+@pytest.mark.parametrize("query", read_queries(cookbook()), ids=lambda query: query.name)
+def test_queries_of_the_cookbook_are_answered(site: Site, query: Any) -> None:
+    assert query.question.split("?")[0].replace("'", "&#39;") in site.page(f"/tuning/{dashed(query.name)}")
+    rows = site.json(f"/tuning/{dashed(query.name)}.json?_shape=array")
+    assert rows or query.name == "wrong_machine"
+
+
+def dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def test_a_parameter_of_a_query_chooses(site: Site) -> None:
+    rows = site.json("/tuning/best-config-per-layer.json?_shape=array&model=resnet18")
+    assert {row["model"] for row in rows} == {"resnet18"}
+
+
+def test_each_view_has_a_chart_whose_query_finds_rows(site: Site) -> None:
+    views = {name for name, description in DESCRIPTIONS.items() if description.is_view}
+    charts = site.json("/-/metadata.json")["plugins"]["datasette-dashboards"][DASHBOARD]["charts"]
+    assert set(charts) == views
+    task = "conv2d+64-%3E64+k3x3+s1+56x56"
+    for view in views:
+        sql = urllib.request.quote(charts[view]["query"])
+        assert site.json(f"/tuning.json?sql={sql}&_shape=array&task={task}"), view
+        assert f"/-/dashboards/{DASHBOARD}/{view}" in site.page(f"/tuning/{view}")
+        assert charts[view]["title"] in site.page(f"/-/dashboards/{DASHBOARD}/{view}?task={task}")
+    assert task in site.page(f"/-/dashboards/{DASHBOARD}").replace("conv2d 64-&gt;64 k3x3 s1 56x56", task)
+
+
+@pytest.mark.parametrize(
+    ("value_s", "text"), [(0.0, "0 s"), (12345.6, "12,346 s"), (1.5, "1.5 s"), (2.05e-3, "2.05 ms"), (3e-10, "0.3 ns")]
+)
+def test_times_have_the_unit_that_suits_them(value_s: float, text: str) -> None:
+    from anole.report.explore.plugins.anole_cells import render_cell
+
+    assert render_cell(value_s, "latency_s", None, "tuning", None) == text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+@pytest.mark.parametrize(
+    "path", ["/", "/tuning", "/tuning/trial", "/tuning/best_trial", "/tuning/time-spent", f"/-/dashboards/{DASHBOARD}"]
+)
+def test_pages_open_in_a_browser_without_an_error(site: Site, tmp_path: Path, path: str) -> None:
+    picture = tmp_path / "page.png"
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
+    command += ["--virtual-time-budget=10000", f"--screenshot={picture}", f"{site.address}{path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line and '"WARN ' not in line]
+    assert said == [] and picture.stat().st_size > 10_000
+
+
+def test_without_datasette_one_message_says_how_to_install_it(
+    project_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "find_spec", lambda name: None)
+    result = CliRunner().invoke(main, ["explore", "--database", str(project_database)])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "anole: datasette is not installed; `pip install 'anole[explore]'` installs it, and in a checkout "
+        "`make explore` does\n"
+    )
+
+
+@pytest.fixture
+def project_database(tmp_path: Path) -> Path:
+    project = Project(tmp_path)
+    project.merge()
+    return project.database
+
+
+def test_what_is_no_database_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="`anole merge` makes it"):
+        explore(tmp_path / "tuning.sqlite", [])
+    (tmp_path / "tuning.sqlite").write_text("no database" * 1000)
+    with pytest.raises(StoreError, match="file is not a database"):
+        explore(tmp_path / "tuning.sqlite", [])
+
+
+def test_an_empty_database_is_shown_and_an_error_of_datasette_is_told(
+    project_database: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    explore(project_database, ["--get", "/tuning.json"])
+    assert json.loads(capfd.readouterr().out)["database"] == "tuning"
+    with pytest.raises(ExploreError, match="datasette ended with exit code 2"):
+        explore(project_database, ["--no-such-option"])
+
+
+def test_ending_the_command_ends_the_server(project_database: Path) -> None:
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "anole", "explore", "--database", str(project_database), "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        for _ in range(600):
+            try:
+                Site(f"http://127.0.0.1:{port}").page("/-/versions.json")
+                break
+            except OSError:
+                assert process.poll() is None
+                time.sleep(0.1)
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+    with closing(socket.socket()) as other:
+        assert other.connect_ex(("127.0.0.1", port)) != 0

@@ -1,0 +1,314 @@
+"""The page is one file that loads nothing, escapes what records say, and is drawn without errors at two widths."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from anole.__main__ import main
+from anole.documents import layout
+from anole.project.pipeline import Pipeline
+from anole.report.pages.sections import SECTIONS
+
+from ...record_project import Project
+from .conftest import HOSTILE, HOSTILE_PRESET, OLD, write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
+@dataclass
+class Element:
+    """An element with its attributes and all text in it."""
+
+    tag: str
+    attributes: dict[str, str | None]
+    text: str = ""
+
+
+@dataclass
+class Parsed(HTMLParser):
+    """All elements of a page, in their order."""
+
+    elements: list[Element] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._open: list[Element] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, dict(attrs)))
+        if tag not in ("meta", "link", "img"):
+            self._open.append(self.elements[-1])
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop().tag != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        for element in self._open:
+            element.text += data
+
+    def all(self, tag: str, **wanted: str) -> Iterator[Element]:
+        for element in self.elements:
+            if element.tag == tag and all(element.attributes.get(name.strip("_")) == wanted[name] for name in wanted):
+                yield element
+
+
+def parse(page: str) -> Parsed:
+    parsed = Parsed()
+    parsed.feed(page)
+    parsed.close()
+    return parsed
+
+
+@pytest.fixture(scope="module")
+def page(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_report(recorded, tmp_path_factory.mktemp("page") / "report.html")
+
+
+def test_the_page_has_every_section_and_a_table_of_contents(page: str) -> None:
+    parsed = parse(page)
+    assert [each.attributes["id"] for each in parsed.all("section")] == [each.key for each in SECTIONS]
+    ids = {each.attributes.get("id") for each in parsed.elements}
+    links = {each.attributes["href"] for each in parsed.all("a") if (each.attributes["href"] or "").startswith("#")}
+    assert {f"#{section.key}" for section in SECTIONS} <= links <= {f"#{name}" for name in ids}
+
+
+def test_every_figure_has_units_a_count_a_method_and_sql_that_runs(page: str, recorded: Path) -> None:
+    parsed = parse(page)
+    captions = [each.text for each in parsed.all("figcaption")]
+    queries = [each.text for each in parsed.all("pre", _class="sql")]
+    assert len(captions) == len(list(parsed.all("figure"))) >= 12
+    assert all("n:" in caption and "Measured:" in caption for caption in captions)
+    connection = sqlite3.connect(f"file:{recorded / layout.DATABASE}?mode=ro", uri=True)
+    summaries = [each.text for each in parsed.all("summary") if each.text.startswith("SQL")]
+    for query, summary in zip(queries, summaries, strict=True):
+        count = len(connection.execute(query).fetchall())
+        assert summary == f"SQL ({count:,} row{'s' * (count != 1)})" and count
+    connection.close()
+
+
+def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
+    parsed = parse(page)
+    assert not [each for each in parsed.elements if each.attributes.get("src")]
+    assert all((each.attributes["href"] or "").startswith("data:") for each in parsed.all("link"))
+    (policy,) = (each for each in parsed.all("meta") if each.attributes.get("http-equiv") == "Content-Security-Policy")
+    assert (policy.attributes["content"] or "").startswith("default-src 'none';")
+
+
+def test_what_a_record_says_is_text(page: str) -> None:
+    parsed = parse(page)
+    assert not list(parsed.all("img")) and not [each for each in parsed.all("b") if "&amp;" in each.text]
+    cells = {each.text for each in parsed.all("td")}
+    assert f"{HOSTILE}-cpu" in cells and HOSTILE_PRESET in cells
+    specs = [json.loads(each.text) for each in parsed.all("script", type="application/json")]
+    assert any(HOSTILE_PRESET in json.dumps(spec, ensure_ascii=False).replace('\\"', '"') for spec in specs)
+
+
+def test_the_page_stays_small(page: str) -> None:
+    assert len(page) < 1_200_000
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a browser made of a page.
+
+    Attributes:
+        facts: what `MEASURE` found, after everything was drawn.
+        console: the lines that the page wrote to the console.
+    """
+
+    facts: dict[str, Any]
+    console: list[str]
+
+
+MEASURE = """
+<script>
+addEventListener("error", event => { document.body.dataset.failed = event.message; });
+(async () => {
+  while (!document.documentElement.dataset.done) await new Promise(resume => setTimeout(resume, 20));
+  const facts = { width: innerWidth, scroll: document.documentElement.scrollWidth, charts: [], wide: [] };
+  facts.failed = document.body.dataset.failed || "";
+  for (const place of document.querySelectorAll(".chart")) {
+    const svg = place.querySelector("svg"), box = svg && svg.getBoundingClientRect();
+    const texts = [...place.querySelectorAll("svg text")];
+    facts.charts.push({
+      marks: place.querySelectorAll(".role-mark path, .role-mark rect, .role-mark line").length,
+      legends: place.querySelectorAll(".role-legend-label text").length,
+      size: Math.min(...texts.map(text => parseFloat(getComputedStyle(text).fontSize))),
+      right: box ? box.right : 0,
+      clipped: texts.filter(text => {
+        const own = text.getBoundingClientRect();
+        return own.width && (own.left < box.left - 2 || own.right > box.right + 2 || own.bottom > box.bottom + 2);
+      }).map(text => text.textContent),
+    });
+  }
+  for (const each of document.querySelectorAll("main *")) {
+    const right = each.getBoundingClientRect().right;
+    if (!each.closest(".scroll, pre, svg") && right > innerWidth + 1) facts.wide.push(each.tagName);
+  }
+  parent.postMessage(JSON.stringify(facts), "*");
+})();
+</script>
+"""
+
+FRAME = """
+<!doctype html><pre id="facts"></pre>
+<iframe src="page.html" style="width: {width}px; height: 2000px; border: 0"></iframe>
+<script>addEventListener("message", event => {{ document.getElementById("facts").textContent = event.data; }});</script>
+"""
+"""A window has at least 500 pixels, a frame as many as it is given."""
+
+
+def draw(page: str, folder: Path, width: int) -> Drawn:
+    """Opens a page in a browser that has no network, and returns what it drew."""
+    before, after = page.rsplit("</body>", 1)
+    (folder / "page.html").write_text(f"{before}{MEASURE}</body>{after}", encoding="utf-8")
+    frame = folder / "frame.html"
+    frame.write_text(FRAME.format(width=width), encoding="utf-8")
+    assert CHROMIUM is not None
+    command = [
+        *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+        *(f"--user-data-dir={folder / 'profile'}", "--proxy-server=127.0.0.1:9", "--window-size=1600,2000"),
+        *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=20000", "--dump-dom", frame.as_uri()),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    (facts,) = (each.text for each in parse(done.stdout).all("pre", id="facts"))
+    return Drawn(json.loads(facts), re.findall(r"^.*:CONSOLE.*$", done.stderr, re.MULTILINE))
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("width", "project", "least"), [(400, "recorded", 8), (1400, "recorded", 8), (400, "npu_project", 1)]
+)
+def test_a_browser_draws_every_picture(
+    request: pytest.FixtureRequest, tmp_path: Path, width: int, project: str, least: int
+) -> None:
+    page = write_report(request.getfixturevalue(project), tmp_path / "report.html")
+    drawn = draw(page, tmp_path, width)
+    facts = drawn.facts
+    assert drawn.console == [] and facts["failed"] == ""
+    assert facts["width"] == width
+    assert facts["scroll"] <= width and facts["wide"] == []
+    specs = [
+        each for each in parse(page).all("script", type="application/json") if "spec" in str(each.attributes["id"])
+    ]
+    assert len(facts["charts"]) == len(specs) >= least
+    for chart, spec in zip(facts["charts"], specs, strict=True):
+        description = json.loads(spec.text)["description"]
+        assert chart["marks"] > 0, description
+        assert chart["legends"] > 0 and chart["size"] >= 11, description
+        assert chart["right"] <= width and chart["clipped"] == [], description
+
+
+@needs_browser
+def test_a_picture_that_cannot_be_drawn_is_noticed(page: str, tmp_path: Path) -> None:
+    broken = draw(page.replace('"type": "point"', '"type": "pint"'), tmp_path, 800)
+    assert broken.console
+    assert any(chart["marks"] == 0 for chart in broken.facts["charts"])
+
+
+def test_the_next_report_tells_what_changed(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.fill()
+    project.merge()
+    output = tmp_path / "report.html"
+    assert "this is the first" in changes(write_report(tmp_path, output))
+    assert "0 changes among 2 builds" in changes(write_report(tmp_path, output))
+    # Beyond the middle half of the rounds' speedups, and within it.
+    project.evaluate("resnet18-cpu", latency_s=0.016, created_at="2026-11-23T12:00:00.000Z")
+    project.evaluate("resnet34-cpu", latency_s=0.0168, created_at="2026-11-23T12:00:00.000Z")
+    project.extract("other", [(project.CONV, 1)])
+    project.compile("other", [(project.CONV, 1, None)])
+    project.tune(project.run_of(project.OTHER), project.OTHER, [1e-3])
+    project.merge()
+    page = write_report(tmp_path, output)
+    rows = [[cell.text for cell in row] for row in table_of(page, "changes")]
+    assert rows == [
+        ["other-cpu", "new", "", "-"],
+        ["resnet18-cpu", "faster beside onnxruntime", "1.00x (0.98x to 1.03x)", "1.06x (1.04x to 1.09x)"],
+        ["resnet18-cpu", "faster beside torch", "1.44x (1.41x to 1.48x)", "1.53x (1.49x to 1.57x)"],
+    ]
+    assert "+1 trials since" in changes(page)
+
+
+def changes(page: str) -> str:
+    (section,) = parse(page).all("section", id="changes")
+    return " ".join(section.text.split())
+
+
+def table_of(page: str, key: str) -> list[list[Element]]:
+    start = page.index(f'<section id="{key}">')
+    parsed = parse(page[start : page.index("</section>", start)])
+    cells = list(parsed.all("td"))
+    columns = len(list(parsed.all("th")))
+    return [cells[at : at + columns] for at in range(0, len(cells), columns)]
+
+
+def test_builds_that_are_not_done_are_told_with_their_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(Path(__file__).parents[2] / "tiny_networks.py", tmp_path / "tiny.py")
+    models = tmp_path / "models.yaml"
+    models.write_text(
+        "models:\n"
+        "  net: {source: 'torch:tiny:residual', inputs: {x: [1, 3, 16, 16]}}\n"
+        "  other: {source: 'torch:tiny:residual', inputs: {x: [1, 3, 32, 32]}}\n"
+        "targets: {npu: {kind: vta}}\n"
+        "tuning: {trials: 2}\n"
+        "builds:\n"
+        "  - {model: net, target: npu, name: tuned}\n"
+        "  - {model: other, target: npu, name: extracted}\n"
+    )
+    assert CliRunner().invoke(main, ["extract", "net", "--target", "npu"]).exit_code == 0
+    pipeline = Pipeline.load(models)
+    receipts = pipeline.receipts(pipeline.spec.builds["tuned"])
+    logs = {
+        "logs/extract/other-npu.log": "anole: a warning\nanole: model other: it has <no> layers\nlater\n",
+        str(receipts[1]).replace("work/tuned", "logs/tune").replace(".json", ".log"): "anole: no space\n",
+    }
+    for name, text in logs.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+    Project(tmp_path).merge()
+    rows = [[cell.text for cell in row] for row in table_of(write_report(tmp_path, Path("report.html")), "held-back")]
+    assert rows == [
+        ["tuned", "compile", f"{len(receipts)} jobs of tuning left: no space"],
+        ["extracted", "extract", "model other: it has <no> layers"],
+    ]
+
+
+def test_without_a_database_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["report"])
+    assert result.exit_code == 2 and not list(tmp_path.iterdir())
+    assert result.stderr == "anole: db/tuning.sqlite: there is no database; `anole merge` makes it\n"
+
+
+def test_a_database_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    database = str(OLD / layout.DATABASE)
+    result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(tmp_path / "report.html")])
+    assert result.exit_code == 2 and not list(tmp_path.iterdir())
+    assert result.stderr.count("\n") == 1 and "`anole merge` brings an older database up to date" in result.stderr
+
+
+def test_a_folder_is_no_page(recorded: Path, tmp_path: Path) -> None:
+    database = str(recorded / layout.DATABASE)
+    result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(tmp_path)])
+    assert result.exit_code == 2 and "is a directory" in result.stderr
+
+
+def test_another_file_is_not_taken_for_a_report(recorded: Path, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text('<script type="application/json" id="anole-figures">{"builds": 3}</script>')
+    assert "this is the first" in changes(write_report(recorded, tmp_path / "page.html"))
