@@ -6,7 +6,7 @@ Each server is bound to a core of its own and runs kernels on one thread. A trac
 server has the limit `servers: 1`. Every turn tunes one layer from nothing, with the same random candidates, built by as
 many processes as there are cores. Two kinds of devices are measured:
 
-- `computes`: the kernel runs for `--seconds` of each candidate's time. Servers and builders share the cores.
+- `computes`: the kernel runs for at least `--seconds` of each candidate's time. Servers and builders share the cores.
 - `waits`: a pause comes before each repeat, as for a device that cools down, which takes `--seconds` of each
   candidate's time and no core: as if the devices were elsewhere.
 """

@@ -10,6 +10,8 @@ checkpoint describe:
         "../environment.yml"
     resources:
         **NODE,
+        # Schedulers show a job only the GPUs that it asked for.
+        gpu=gpu,
         mem_mb=memory_mb(1000),
     params:
         anole=launcher,

@@ -13,9 +13,14 @@ resource_scopes:
     gpu="local",
 
 
+def is_on_cluster():
+    """Returns whether this process submits jobs to a cluster, or is one of these jobs."""
+    return workflow.non_local_exec or workflow.remote_exec
+
+
 def needs(wildcards):
     """What a job for a target, a build or a run takes while it measures."""
-    cores = None if workflow.non_local_exec else workflow.cores
+    cores = None if is_on_cluster() else workflow.cores
     return needs_of(pipeline, target_of(wildcards), cores)
 
 
@@ -37,7 +42,7 @@ def measure(wildcards):
 
 def tuning_group(wildcards):
     """The jobs that a cluster may run one after another in one submission (`--group-components`)."""
-    return f"tune_{target_of(wildcards)}" if workflow.non_local_exec else None
+    return f"tune_{target_of(wildcards)}" if is_on_cluster() else None
 
 
 def on_node(name):
@@ -48,7 +53,7 @@ def on_node(name):
 def slurm_extra(wildcards):
     """What measures on a processor has its node for itself."""
     given = node_resources(pipeline, target_of(wildcards)).get("slurm_extra", "")
-    whole = workflow.non_local_exec and needs(wildcards).device
+    whole = is_on_cluster() and needs(wildcards).device
     return f"{given} --exclusive".strip() if whole else given or None
 
 

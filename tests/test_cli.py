@@ -19,6 +19,9 @@ from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
 from anole.__main__ import main
+from anole.documents.document import argument_of
+from anole.project.pipeline import Pipeline
+from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
 
 from .record_project import Project
@@ -105,6 +108,85 @@ def test_wrong_usage_is_told_by_click() -> None:
     assert "not in the range" in run("tune", "x.json", "--trials", "-1").stderr
     assert "is not JSON" in run("tune", "x.json", "--tuner", "{").stderr
     assert "is not a JSON object" in run("tune", "x.json", "--tuner", "[1]").stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("{", "is not JSON: Expecting property name"),
+        ("[1]", "is not a JSON object"),
+        ("\xff", "is not JSON: "),
+    ],
+)
+def test_an_argument_in_a_file_is_checked(empty_project: Path, content: str | None, problem: str) -> None:
+    if content is not None:
+        (empty_project / "tuner.json").write_bytes(content.encode("latin-1"))
+    result = run("tune", "x.json", "--tuner", "@tuner.json")
+    assert result.exit_code == 2
+    assert f"Invalid value for '--tuner': '@tuner.json' {problem}" in result.stderr
+
+
+def test_an_argument_in_a_file_is_the_argument(empty_project: Path) -> None:
+    (empty_project / "measure.json").write_text('{"rpc": "here"}')
+    told = [run("tune", "x.json", "--measure", value).stderr for value in ('{"rpc": "here"}', "@measure.json")]
+    assert (
+        told[0]
+        == told[1]
+        == ("anole: --measure: rpc: found 'here'; `host:port` of a tracker or a server is expected\n")
+    )
+
+
+ON_NODES = """
+models: {net: {source: 'torchvision:alexnet', inputs: {x: [1, 3, 64, 64]}}}
+targets:
+  zen: {kind: cpu, threads: 1, nodes: {partition: amd}}
+  other: {kind: cpu, mcpu: x86-64-v2, threads: 1, model: Another CPU, nodes: {partition: amd}}
+builds: [{model: net, target: zen, trials: 0}]
+"""
+
+
+def test_a_node_describes_itself(empty_project: Path) -> None:
+    (empty_project / "models.yaml").write_text(ON_NODES)
+    assert run("describe", "zen").exit_code == 0
+    found = json.loads((empty_project / "work/targets/zen.json").read_text())
+    assert (found["description"]["kind"], found["description"]["threads"]) == ("cpu", 1)
+    asked = json.dumps(found["asked"])
+    assert run("describe", "zen", "--asked", asked, "--output", "own.json").exit_code == 0
+    assert json.loads((empty_project / "own.json").read_text()) == found
+
+
+def test_a_node_that_is_another_machine_describes_nothing(empty_project: Path) -> None:
+    (empty_project / "models.yaml").write_text(ON_NODES)
+    result = run("describe", "other")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "cpu Another CPU with 1 threads: this machine's processor is " in result.stderr
+    assert "found 'zn', which is not one of the targets; did you mean 'zen'?" in run("describe", "zn").stderr
+    assert not (empty_project / "work").exists()
+
+
+def test_what_must_be_measured_is_refused_on_another_machine(empty_project: Path) -> None:
+    project = Project(empty_project)
+    project.extract("net", [(project.CONV, 1)])
+    file = project.compile("net", [(project.CONV, 1, None)])
+    plain = {name: value for name, value in json.loads(file.read_text()).items() if name != "crc"}
+    plain["target_description"] = describe_cpu("x86-64-v2", 1, "Another CPU")
+    file.write_text(json.dumps(plain))
+    told = "cpu Another CPU with 1 threads: this machine's processor is "
+    result = run("evaluate", "builds/net-cpu", "--required")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith(f"anole: build net-cpu: {told}")
+    assert not (empty_project / "work/evaluations").exists()
+    (empty_project / "models.yaml").write_text(
+        ON_NODES.replace("target: zen, trials: 0", "target: other, trials: 0, refine: 1, name: small")
+    )
+    pipeline = Pipeline.load(empty_project / "models.yaml")
+    (empty_project / "order.json").write_text(json.dumps(argument_of(pipeline.order(pipeline.spec.builds["small"]))))
+    order = ("--order", "@order.json", "--manifest", "none.json", "--candidates", "1")
+    result = run("refine", "small", *order, "--required")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith(f"anole: build small: {told}")
+    assert not (empty_project / "work/refined").exists()
 
 
 @pytest.mark.parametrize("text", ["1,x", "-1", "", "1,,2", "1,1", "0,257", "0 1"])

@@ -43,6 +43,12 @@ def test_every_direct_dependency_is_pinned_as_it_asks(text: str) -> None:
     assert requirement.specifier.contains(version, prereleases=True), f"{text} is locked at {version}"
 
 
+def test_what_is_optional_is_tested() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert {"slurm", "kubernetes"} <= set(extras)
+    assert {text for texts in extras.values() for text in texts} <= set(PROJECT["dependency-groups"]["dev"])
+
+
 def test_every_pin_has_a_hash_and_no_address() -> None:
     started = re.findall(r"^[A-Za-z0-9._-]+==", LOCK, re.M)
     assert len(PIN.findall(LOCK)) == len(started) > len(REQUIREMENTS)

@@ -13,6 +13,7 @@ import yaml
 from anole.__main__ import main
 from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
+from anole.project.needs import node_resources
 from anole.project.pipeline import Pipeline
 from anole.spec.reading import parse_spec
 from anole.targets.base import Place
@@ -71,6 +72,15 @@ def test_the_page_on_models_yaml_is_right() -> None:
     assert list(parse_spec(example).builds) == ["resnet18-cpu-anole", "resnet18-by-chance"]
     skipped = parse_spec({**example, **absent, "builds": [{"model": "resnet18", "target": "gpu"}]})
     assert not skipped.targets["gpu"].required
+
+
+def test_the_page_on_clusters_is_right(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/cluster.md").read_text(), re.DOTALL)
+    (tmp_path / "models.yaml").write_text(example)
+    pipeline = Pipeline.load(tmp_path / "models.yaml")
+    assert pipeline.undescribed == ["zen5"] and set(pipeline.spec.targets) == {"zen5", "pods", "h200"}
+    assert node_resources(pipeline, "pods") == {"node_selector": "cpu=zen5,disk=ssd"}
+    assert node_resources(pipeline, "zen5") == {"slurm_partition": "amd", "constraint": "zen5"}
 
 
 def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:

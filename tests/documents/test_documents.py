@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from anole.documents.build import read_build
+from anole.documents.described import DescribedTarget, read_described, write_described
 from anole.documents.document import checked_text, with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import Origin, read_listed_task, read_manifest
@@ -180,3 +181,36 @@ def test_an_evaluation_of_before_latencies_under_load_is_read(project) -> None:
     del plain["crc"], plain["load_latencies"]
     path.write_text(checked_text(plain))
     assert read_evaluation(path).load_latencies is None
+
+
+@pytest.fixture
+def described(tmp_path: Path) -> Path:
+    asked = {"kind": "cpu", "settings": {"threads": 8}, "nodes": {"partition": "amd"}}
+    found = DescribedTarget(asked, {"kind": "cpu", "model": "EPYC 9755", "threads": 8}, None, "zen1")
+    write_described(tmp_path / "work/targets/zen.json", found)
+    return tmp_path / "work/targets/zen.json"
+
+
+def test_a_described_target_is_read_as_it_was_written(described: Path) -> None:
+    found = read_described(described)
+    assert described.read_text() == checked_text(with_schema(found))
+    assert (found.node, found.absence, found.asked["nodes"]) == ("zen1", None, {"partition": "amd"})
+    absent = DescribedTarget(found.asked, None, "no GPU", "head")
+    write_described(described, absent)
+    assert read_described(described) == absent
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"asked": None}, "asked is None, not an object"),
+        ({"description": []}, "description is [], not "),
+        ({"absence": 3}, "absence is 3, not "),
+        ({"node": None}, "node is None, not text"),
+    ],
+)
+def test_a_damaged_description_of_a_target_is_named(described: Path, change: dict, problem: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        read_described(edit(described, **change))
+    assert problem in str(caught.value)
+    assert str(caught.value).endswith("; `snakemake --forcerun describe` writes it again")

@@ -11,11 +11,13 @@ import pytest
 from rich.console import Console
 
 from anole.documents import layout
+from anole.documents.described import write_described
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
 from anole.documents.manifest import ListedTask, Manifest, write_manifest
 from anole.documents.receipt import Receipt, Refined, TriedConfig, write_receipt
 from anole.documents.task import write_task
 from anole.errors import StoreError
+from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, make_plan
 from anole.record import Confirmation, Measurement, Run, Status, Trial, utc_now
@@ -191,6 +193,25 @@ def test_another_entry_is_extracted_again(project: Path, pipeline: Pipeline, pla
     (project / "models.yaml").write_text(MODELS.replace("8, 8]", "9, 9]"))
     first = plan().steps[0]
     assert (first.stage, first.reason) == ("extract", "is of another entry than models.yaml")
+
+
+def test_a_target_that_no_node_has_described_is_asked_for_first(project: Path, plan: Callable[[], Plan]) -> None:
+    entry = "cpu: {kind: cpu, threads: 1, nodes: {partition: amd}}"
+    (project / "models.yaml").write_text(MODELS.replace("cpu: {kind: cpu, threads: 1}", entry))
+    pipeline = Pipeline.load(project / "models.yaml")
+    first, second, *_ = plan().steps
+    assert (first.stage, first.subject, first.reason) == ("describe", "cpu", "no node has described it yet")
+    assert (second.stage, second.subject, second.reason) == ("extract", "one for cpu", "new")
+    described = describe_here(asked_of(pipeline.spec.targets["cpu"]))
+    write_described(project / layout.described_path("cpu"), described)
+    extracted(Pipeline.load(project / "models.yaml"), "one", (SHARED, 3))
+    assert steps(plan())[:2] == [("extract", "two for cpu"), ("tune", SHARED.label)]
+    (project / "models.yaml").write_text(MODELS.replace("cpu: {kind: cpu, threads: 1}", entry.replace("amd", "zen")))
+    assert [(step.stage, step.reason) for step in plan().steps][:2] == [
+        ("describe", "no node has described it yet"),
+        ("extract", "cpu is described anew"),
+    ]
+    assert plan().tasks == ()
 
 
 def test_a_corrupt_shard_is_named(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:

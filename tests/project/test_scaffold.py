@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from anole.project.scaffold import make_project
 from anole.spec.reading import parse_spec
 from anole.workflow import HOME
 
-PROFILES = {str(path.relative_to(HOME)) for path in HOME.glob("profiles/*/*")}
+PROFILES = {str(path.relative_to(HOME)) for path in HOME.glob("profiles/*/*") if path.is_file()}
 FILES = {"models.yaml", "Snakefile", ".gitignore", *PROFILES}
 
 
@@ -51,6 +52,12 @@ def test_nothing_is_written_over_a_file(tmp_path: Path, name: str) -> None:
     ):
         make_project(tmp_path, demo=True)
     assert files_in(tmp_path) == {name: "mine"}
+
+
+def test_the_programs_of_a_profile_are_programs(tmp_path: Path) -> None:
+    made = make_project(tmp_path, demo=True)
+    programs = {str(path.relative_to(tmp_path)) for path in made if os.access(path, os.X_OK)}
+    assert programs == {f"profiles/kubernetes/{name}.py" for name in ("submit", "status", "cancel")}
 
 
 def test_the_snakefile_of_a_new_project_is_in_good_condition(tmp_path: Path) -> None:

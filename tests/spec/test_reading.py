@@ -16,7 +16,7 @@ from onnx import helper
 from anole.errors import SpecError
 from anole.project.hardware import describe_target
 from anole.spec.entries import ModelSpec
-from anole.spec.reading import load_spec, parse_spec
+from anole.spec.reading import OWN_RESOURCES, load_spec, parse_spec
 from anole.targets.rpc.address import Remote
 from anole.targets.vta.geometry import Geometry
 
@@ -183,6 +183,26 @@ def test_a_processor_elsewhere_is_called_by_its_key_and_not_detected() -> None:
     assert describe_target(parse_spec(changed(("targets", "cpu"), single)).targets["cpu"]) == described
 
 
+NODES = {"partition": "amd", "constraint": "zen5", "priority": 0}
+
+
+@pytest.mark.parametrize("given", [{}, {"threads": 8}, {"mcpu": "znver5", "threads": 8, "model": "EPYC 9755"}])
+def test_how_a_node_is_chosen_says_nothing_of_what_a_target_is(given: dict[str, Any]) -> None:
+    target = parse_spec(changed(("targets", "cpu"), {"kind": "cpu", **given, "nodes": NODES})).targets["cpu"]
+    assert (target.nodes, target.settings) == (NODES, given)
+    assert parse_spec(plain()).targets["cpu"].nodes == {}
+
+
+@pytest.mark.parametrize("name", OWN_RESOURCES)
+def test_no_node_is_chosen_by_a_resource_of_anoles_own(name: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(changed(("targets", "cpu", "nodes"), {**NODES, name: 1}))
+    assert str(caught.value) == (
+        f"models.yaml: targets.cpu.nodes.{name}: is no resource that a node is chosen by; "
+        "`partition` and `node_selector` are some"
+    )
+
+
 MISTAKES = {
     "no address": (("targets", "cpu", "measure"), {"key": "zen"}, "targets.cpu.measure: has no `rpc`", ""),
     "no port": (("targets", "cpu", "measure"), {"rpc": "zen"}, "targets.cpu.measure.rpc: found 'zen'", "`host:port`"),
@@ -236,6 +256,23 @@ MISTAKES = {
     ),
     "remote arch": (("targets", "cpu"), {"kind": "cuda", "measure": REMOTE}, "targets.cpu: has no `arch`", ""),
     "model of this machine": (("targets", "cpu", "model"), "zen", "targets.cpu.model: is the name of a", "`measure`"),
+    "nodes and measure": (
+        ("targets", "cpu"),
+        {**REMOTE_CPU, "nodes": {"partition": "amd"}},
+        "targets.cpu.nodes: the target is measured elsewhere (`measure`)",
+        "leave one of them out",
+    ),
+    "no node": (("targets", "cpu", "nodes"), {}, "targets.cpu.nodes: is empty", "`nodes: {partition: amd}`"),
+    "nodes a text": (("targets", "cpu", "nodes"), "amd", "targets.cpu.nodes: found 'amd'; a mapping", ""),
+    "a label as a key of nodes": (
+        ("targets", "cpu", "nodes"),
+        {"kubernetes.io/arch": "amd64"},
+        "targets.cpu.nodes.kubernetes.io/arch: is no resource that a node is chosen by",
+        "`partition`",
+    ),
+    "a fraction of nodes": (("targets", "cpu", "nodes"), {"qos": 1.5}, "targets.cpu.nodes.qos: found 1.5", "whole"),
+    "nodes by a flag": (("targets", "cpu", "nodes"), {"qos": True}, "targets.cpu.nodes.qos: found True", "whole"),
+    "nodes by nothing": (("targets", "cpu", "nodes"), {"qos": ""}, "targets.cpu.nodes.qos: found ''", "a text"),
     "unknown top-level key": (("modles",), {}, "modles: is not known", "did you mean 'models'?"),
     "no models": (("models",), ..., "has no `models`", ""),
     "empty models": (("models",), {}, "models: is empty", ""),

@@ -78,6 +78,9 @@ def test_a_broken_model_stops_nobody_else(half_broken: Any) -> None:
     assert last.endswith(" (see logs/extract/bad-cpu.log)")
     assert "Traceback (most recent call last)" not in outcome.output
     assert not list((half_broken.folder / "work/models/bad").glob("*.json"))
+    assert half_broken.anole("report").returncode == 0
+    page = (half_broken.folder / "report.html").read_text()
+    assert f'<td>bad-cpu-random</td><td>extract</td><td class="long">{DAMAGED}' in page
 
 
 @pytest.mark.slow

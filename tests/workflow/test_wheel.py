@@ -81,7 +81,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installa
 def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     beside = [ROOT / name for name in ("Snakefile", "environment.yml", "db/README.md", "profiles/default/profile.yaml")]
-    beside += [*ROOT.glob("rules/*.smk"), *ROOT.glob("db/queries/*.sql")]
+    beside += [*ROOT.glob("rules/*.smk"), *ROOT.glob("db/queries/*.sql"), *ROOT.glob("profiles/kubernetes/*.*")]
     assert {f"anole/share/{path.relative_to(ROOT)}" for path in beside} <= names
     library = {str(path.relative_to(ROOT / "lib")) for path in (ROOT / "lib").rglob("*") if path.suffix != ".pyc"}
     assert {name for name in library if (ROOT / "lib" / name).is_file()} <= names
@@ -92,6 +92,8 @@ def test_a_project_is_begun_and_built_without_the_checkout(
     installed: Installation, onnx_writer: Callable[..., None], tmp_path: Path
 ) -> None:
     assert os.access(installed.folder / "bin/anole", os.X_OK)
+    (submit,) = installed.folder.glob("lib/python*/site-packages/anole/share/profiles/kubernetes/submit.py")
+    assert os.access(submit, os.X_OK)
     assert "Next: snakemake --cores all" in installed.run("anole", "init", "--demo", at=tmp_path)
     planned = installed.run("snakemake", "--dry-run", at=tmp_path)
     assert "extract" in planned and "resnet18-cpu" in planned

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from anole.keys import canonical_json
 from anole.project.pipeline import Pipeline
-from anole.targets import get_target
+from anole.targets import get_kind, get_target
 from anole.targets.base import Place
 
 _BUILDERS_ON_CLUSTER = 4
@@ -38,29 +38,33 @@ def limits_of(pipeline: Pipeline) -> dict[str, int]:
 
     A resource that no job of Anole needs is left to the other rules of a workflow.
     """
-    places = {pipeline.place(name) for name in pipeline.descriptions} | {Place.PROCESSOR for _ in pipeline.undescribed}
+    places = {pipeline.place(name) for name in pipeline.descriptions}
+    places |= {_undescribed_place(pipeline, name) for name in pipeline.undescribed}
     limits = {Place.PROCESSOR: {"device": 1}, Place.GPU: {"gpu": n_gpus(pipeline)}}
     return {name: limit for place in places for name, limit in limits.get(place, {}).items()}
 
 
 def n_gpus(pipeline: Pipeline) -> int:
     """Returns the number of this machine's GPUs that a project's jobs share, at least one."""
-    here = [name for name in pipeline.descriptions if name not in pipeline.absences]
-    targets = [get_target(pipeline.descriptions[name]) for name in here if pipeline.place(name) == Place.GPU]
-    units = {unit.name for target in targets if target.place == Place.GPU for unit in target.units()}
+    names = [name for name in pipeline.descriptions if pipeline.place(name) == Place.GPU]
+    targets = [get_target(pipeline.descriptions[name]) for name in names]
+    # Of a target on a cluster's nodes, this machine may have none, although the target is not absent.
+    here = [target for target in targets if target.place == Place.GPU and target.absence() is None]
+    units = {unit.name for target in here for unit in target.units()}
     return max(1, len(units))
 
 
 def needs_of(pipeline: Pipeline, target: str, cores: int | None) -> Needs:
-    """Returns the resources of a job that measures on a target; before a node has described it, a guess to show.
+    """Returns the resources of a job that measures on a target; before a node has described it, what that takes.
 
     Args:
         pipeline: the project's pipeline.
         target: the target's name in models.yaml.
         cores: number of cores that all jobs share; None where each job has a node of a cluster.
     """
-    if target in pipeline.undescribed:
-        return Needs(threads=1, device=1, gpu=0, measure="{}")
+    if target not in pipeline.descriptions:
+        is_gpu = _undescribed_place(pipeline, target) == Place.GPU
+        return Needs(threads=1, device=int(not is_gpu), gpu=int(is_gpu), measure="{}")
     place = pipeline.place(target)
     remote = pipeline.spec.targets[target].remote
     return Needs(
@@ -75,6 +79,10 @@ def node_resources(pipeline: Pipeline, target: str) -> dict[str, str | int]:
     """Returns the resources by which a cluster's scheduler chooses a node for a target, by Snakemake's names."""
     given = pipeline.spec.targets[target].nodes
     return {_SNAKEMAKE_NAMES.get(name, name): value for name, value in given.items()}
+
+
+def _undescribed_place(pipeline: Pipeline, target: str) -> Place:
+    return get_kind(pipeline.spec.targets[target].kind).place
 
 
 def _share(pipeline: Pipeline, place: Place, cores: int) -> int:

@@ -25,7 +25,7 @@ _COUNTS = ("trials", "total_trials", "seed", "refine")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
-OWN_RESOURCES = ("_cores", "_nodes", "device", "gpu", "nodes", "threads")
+OWN_RESOURCES = ("_cores", "_nodes", "device", "gpu", "mem", "mem_mb", "mem_mib", "nodes", "threads")
 """The resources of jobs that Anole or Snakemake sets; no node is chosen by them."""
 
 _LONGEST_NAME = 80
@@ -219,7 +219,7 @@ def _nodes(node: Node) -> dict[str, str | int]:
         raise node.error("is empty; give what the scheduler needs, such as `nodes: {partition: amd}`")
     for name, each in entry.items():
         if not name.isidentifier() or name in OWN_RESOURCES:
-            raise each.error("is no resource that a node is chosen by; `partition` and `constraint` are some")
+            raise each.error("is no resource that a node is chosen by; `partition` and `node_selector` are some")
     return {name: _resource(each) for name, each in entry.items()}
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anole.node import Node
+from anole.targets.base import Place
 from anole.targets.rpc.address import Remote
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Kind:
             in plain JSON values. It raises TargetError where there can be no such target.
         target: makes the target of a description.
         detected: the settings that `describe` detects on this machine where they are left out.
+        place: where candidates run; asked only of a kind with detected settings, before there is a description.
         measurable_elsewhere: whether another machine can measure candidates (``measure``).
         refinable: whether candidates can be tried within a network (``refine``), see `Target.observable`.
         inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
@@ -56,6 +58,7 @@ class Kind:
     describe: Callable[..., dict[str, Any]]
     target: Callable[[Mapping[str, Any]], Device | Simulator]
     detected: tuple[str, ...] = ()
+    place: Place = Place.PROCESSOR
     measurable_elsewhere: bool = False
     refinable: bool = False
     inventory: Callable[[], Inventory] = _nothing

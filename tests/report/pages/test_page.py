@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from anole.__main__ import main
 from anole.documents import layout
+from anole.project.pipeline import Pipeline
 from anole.report.pages.sections import SECTIONS
 
 from ...record_project import Project
@@ -258,22 +259,34 @@ def table_of(page: str, key: str) -> list[list[Element]]:
 
 def test_builds_that_are_not_done_are_told_with_their_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Project(tmp_path).merge()
-    (tmp_path / "models.yaml").write_text(
+    shutil.copy(Path(__file__).parents[2] / "tiny_networks.py", tmp_path / "tiny.py")
+    models = tmp_path / "models.yaml"
+    models.write_text(
         "models:\n"
-        "  net: {source: 'torch:json:loads', inputs: {x: [1, 3, 16, 16]}}\n"
-        "targets: {cpu: {kind: cpu}, gpu: {kind: cuda, arch: sm_90, required: false}}\n"
+        "  net: {source: 'torch:tiny:residual', inputs: {x: [1, 3, 16, 16]}}\n"
+        "  other: {source: 'torch:tiny:residual', inputs: {x: [1, 3, 32, 32]}}\n"
+        "targets: {npu: {kind: vta}}\n"
+        "tuning: {trials: 2}\n"
         "builds:\n"
-        "  - {model: net, target: cpu, trials: 0, name: first}\n"
-        "  - {model: net, target: gpu, trials: 0, name: third}\n"
+        "  - {model: net, target: npu, name: tuned}\n"
+        "  - {model: other, target: npu, name: extracted}\n"
     )
-    (tmp_path / "logs/extract").mkdir(parents=True)
-    log = tmp_path / "logs/extract/net-cpu.log"
-    log.write_text("anole: a warning\nanole: model net: it has <no> layers\nlater\n")
-    page = write_report(tmp_path, tmp_path / "report.html")
-    rows = [[cell.text for cell in row] for row in table_of(page, "held-back")]
-    assert ["first", "extract", "model net: it has <no> layers"] in rows
-    assert [row[:2] for row in rows][-1] == ["first", "extract"] or ["third", "skipped"] in [row[:2] for row in rows]
+    assert CliRunner().invoke(main, ["extract", "net", "--target", "npu"]).exit_code == 0
+    pipeline = Pipeline.load(models)
+    receipts = pipeline.receipts(pipeline.spec.builds["tuned"])
+    logs = {
+        "logs/extract/other-npu.log": "anole: a warning\nanole: model other: it has <no> layers\nlater\n",
+        str(receipts[1]).replace("work/tuned", "logs/tune").replace(".json", ".log"): "anole: no space\n",
+    }
+    for name, text in logs.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+    Project(tmp_path).merge()
+    rows = [[cell.text for cell in row] for row in table_of(write_report(tmp_path, Path("report.html")), "held-back")]
+    assert rows == [
+        ["tuned", "compile", f"{len(receipts)} jobs of tuning left: no space"],
+        ["extracted", "extract", "model other: it has <no> layers"],
+    ]
 
 
 def test_without_a_database_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

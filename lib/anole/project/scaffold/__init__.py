@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from os.path import lexists
 from pathlib import Path
@@ -28,14 +29,21 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
         folder / "models.yaml": _TEMPLATES / ("demo.yaml" if demo else "models.yaml"),
         folder / "Snakefile": _TEMPLATES / "Snakefile",
         folder / ".gitignore": _TEMPLATES / "gitignore",
-        **{folder / path.relative_to(HOME): path for path in sorted(HOME.glob("profiles/*/*.yaml"))},
+        **{folder / path.relative_to(HOME): path for path in _profiles()},
     }
     if obstacles := _obstacles(sources):
         names = ", ".join(str(path) for path in obstacles)
         raise ProjectError(f"{names}: exists and is not overwritten; nothing was written; give another folder")
     for path, source in sources.items():
         write_atomically(path, read_bytes(source))
+        if os.access(source, os.X_OK):
+            path.chmod(path.stat().st_mode | 0o111)
     return list(sources)
+
+
+def _profiles() -> list[Path]:
+    """Returns the files of all profiles, some of which are programs."""
+    return sorted(path for path in HOME.glob("profiles/*/*") if path.suffix in (".yaml", ".py"))
 
 
 def _obstacles(paths: Iterable[Path]) -> list[Path]:

@@ -96,7 +96,17 @@ def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
         receipts = [path for path in pipeline.receipts(build) if not (pipeline.project / path).exists()]
     except AnoleError as error:
         return str(error)
-    return f"{counted(len(receipts), 'task')} left to tune" if receipts else "not done yet"
+    if not receipts:
+        return "not done yet"
+    messages = (_message(pipeline.project / _log_of(receipt)) for receipt in receipts)
+    why = next((f": {message}" for message in messages if message is not None), "")
+    return f"{counted(len(receipts), 'job')} of tuning left{why}"
+
+
+def _log_of(receipt: Path) -> Path:
+    """Returns the log of the job that writes a receipt, as `rules/tune.smk` names it."""
+    _, folder, *names = receipt.with_suffix(".log").parts
+    return Path("logs/tune", *names) if folder == "tuned" else Path("logs/tune_together", "-".join(names))
 
 
 def _message(log: Path) -> str | None:

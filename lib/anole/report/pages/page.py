@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from importlib import resources
 from urllib.parse import quote
@@ -192,6 +193,7 @@ def _resource(name: str) -> str:
     return resources.files("anole.report.pages").joinpath(name).read_text(encoding="utf-8")
 
 
+@cache
 def _library() -> str:
     """Returns Vega, Vega-Lite and Vega-Embed as one script."""
     import vl_convert

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -42,13 +42,21 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
         source = Source(opened, project, spec, read_snapshot(output))
         page = Page(
             title=project.resolve().name,
-            facts=f"Made by Anole {version('anole')} from {database.name} on "
+            facts=f"Made by Anole{_version()} from {database.name} on "
             f"{source.current.made_at[:16].replace('T', ' ')} UTC. Everything is in this file.",
             tiles=_tiles(opened),
             sections=[(section, shown_of(section, source)) for section in SECTIONS],
             snapshot=source.current,
         )
     write_atomically(output, render(page))
+
+
+def _version() -> str:
+    """Returns the version after a space; nothing in a checkout that is not installed."""
+    try:
+        return f" {version('anole')}"
+    except PackageNotFoundError:
+        return ""
 
 
 def shown_of(section: Section, source: Source) -> Sequence[Shown]:

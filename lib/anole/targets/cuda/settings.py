@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
 from anole.node import Node
+from anole.targets.base import Place
 from anole.targets.cuda.device.architecture import ARCHITECTURES, BlockLimits
 from anole.targets.cuda.device.gpus import present_gpus
 from anole.targets.cuda.device.toolchain import compilers
@@ -87,6 +88,7 @@ KIND = Kind(
     describe_cuda,
     _target,
     detected=("arch",),
+    place=Place.GPU,
     measurable_elsewhere=True,
     inventory=_inventory,
 )

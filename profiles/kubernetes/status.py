@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Prints how a Job of Kubernetes is: running, success or failed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+
+def status_of(answer: str) -> str:
+    """Returns the status of the Job that kubectl tells of in JSON; a Job that is gone has failed."""
+    if not answer.strip():
+        return "failed"
+    conditions = json.loads(answer).get("status", {}).get("conditions", [])
+    holding = {each["type"] for each in conditions if each["status"] == "True"}
+    if "Complete" in holding:
+        return "success"
+    return "failed" if "Failed" in holding else "running"
+
+
+def _tell(name: str) -> None:
+    command = ["kubectl", "get", f"job/{name}", "--ignore-not-found", "--output", "json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    # An API server that does not answer says nothing of the job.
+    status = status_of(done.stdout) if done.returncode == 0 else "running"
+    if status == "failed":
+        print(f"Kubernetes: {name} failed; see kubectl describe pods --selector job-name={name}", file=sys.stderr)
+    print(status)
+
+
+if __name__ == "__main__":
+    _tell(sys.argv[1])

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Submits a job of Snakemake to Kubernetes, and prints the name of its Job: job.yaml, with what the script asks for."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_MEASURES = "anole-measures"
+"""The label of every pod: ``yes`` for those that time a processor, ``no`` for others."""
+
+_EXAMPLE = "registry.example.org/"
+_PROPERTIES = "# properties = "
+
+
+def properties_of(script: str) -> dict[str, Any]:
+    """Returns what Snakemake says of a job in its script."""
+    (line,) = [line for line in script.splitlines() if line.startswith(_PROPERTIES)]
+    properties: dict[str, Any] = json.loads(line.removeprefix(_PROPERTIES))
+    return properties
+
+
+def job_of(template: Mapping[str, Any], properties: Mapping[str, Any], script: Path, folder: str, packages: str) -> Any:
+    """Returns the manifest of a Job.
+
+    Args:
+        template: the content of job.yaml; its first container runs the job.
+        properties: what Snakemake says of the job.
+        script: Snakemake's script of the job.
+        folder: where it runs.
+        packages: ``PYTHONPATH`` of the caller; what he can import, the job can.
+
+    Raises:
+        ValueError: the image is still the example, or `node_selector` is not of the form ``label=value,label=value``.
+    """
+    asked = properties["resources"]
+    is_measuring = bool(asked.get("device"))
+    labels = {"app.kubernetes.io/name": "anole", _MEASURES: "yes" if is_measuring else "no"}
+    job: Any = copy.deepcopy(template)
+    job["metadata"] = {**job.get("metadata", {}), "generateName": _begin_of_name(properties), "labels": labels}
+    # Snakemake tries a job again, with more memory.
+    job["spec"]["backoffLimit"] = 0
+    job["spec"]["template"]["metadata"] = {"labels": labels}
+    pod = job["spec"]["template"]["spec"]
+    pod["restartPolicy"] = "Never"
+    if "runtime" in asked:
+        pod["activeDeadlineSeconds"] = 60 * int(asked["runtime"])
+    if "node_selector" in asked:
+        pod["nodeSelector"] = {**pod.get("nodeSelector", {}), **_labels(asked["node_selector"])}
+    if is_measuring:
+        _keep_others_away(pod)
+    container = pod["containers"][0]
+    if container["image"].startswith(_EXAMPLE):
+        raise ValueError(f"job.yaml: the image is still {container['image']}; give one of your own")
+    container.update(command=["/bin/sh", str(script)], workingDir=folder)
+    if packages:
+        container.setdefault("env", []).append({"name": "PYTHONPATH", "value": packages})
+    for kind, amounts in _amounts(properties["threads"], asked, is_measuring).items():
+        container.setdefault("resources", {}).setdefault(kind, {}).update(amounts)
+    return job
+
+
+def _begin_of_name(properties: Mapping[str, Any]) -> str:
+    name = re.sub("[^a-z0-9]+", "-", str(properties.get("rule") or properties["groupid"]).lower())
+    return f"anole-{name[:40].strip('-')}-"
+
+
+def _labels(selector: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in selector.split(",")]
+    if not all(label and separator and value for label, separator, value in pairs):
+        raise ValueError(f"node_selector: found {selector!r}; label=value,label=value is expected")
+    return {label.strip(): value.strip() for label, _, value in pairs}
+
+
+def _keep_others_away(pod: dict[str, Any]) -> None:
+    """Keeps the pods of all other jobs off the node, in both directions and of all namespaces."""
+    others = {
+        "labelSelector": {"matchExpressions": [{"key": _MEASURES, "operator": "Exists"}]},
+        "namespaceSelector": {},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    pod.setdefault("affinity", {}).setdefault("podAntiAffinity", {}).setdefault(required, []).append(others)
+
+
+def _amounts(threads: int, asked: Mapping[str, Any], is_measuring: bool) -> dict[str, dict[str, str]]:
+    # Kubernetes keeps a part of a core of each node for itself: a job with as many threads as cores would fit nowhere.
+    cores = max(1, threads - 1) if is_measuring else threads
+    # There is no limit of cores, because it would stop all threads for a part of each tenth of a second.
+    requests, limits = {"cpu": str(cores)}, {}
+    if "mem_mb" in asked:
+        requests["memory"] = limits["memory"] = f"{asked['mem_mb']}M"
+    if asked.get("gpu"):
+        limits["nvidia.com/gpu"] = str(asked["gpu"])
+    return {"requests": requests, "limits": limits}
+
+
+def _submit(script: Path) -> None:
+    template = yaml.safe_load(Path(__file__).with_name("job.yaml").read_text())
+    try:
+        properties, packages = properties_of(script.read_text()), os.environ.get("PYTHONPATH", "")
+        job = job_of(template, properties, script, os.getcwd(), packages)
+    except ValueError as error:
+        sys.exit(f"submit.py: {error}")
+    command = ["kubectl", "create", "--filename", "-", "--output", "name"]
+    done = subprocess.run(command, input=json.dumps(job), stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+    print(done.stdout.strip().rpartition("/")[2])
+
+
+if __name__ == "__main__":
+    _submit(Path(sys.argv[1]))

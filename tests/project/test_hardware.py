@@ -1,0 +1,136 @@
+"""What a target is: detected here, described by a node, or kept for jobs on other machines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.documents.described import read_described, write_described
+from anole.errors import SpecError, TargetError
+from anole.host.processor import processor
+from anole.project.hardware import Hardware, asked_of, describe_here, describe_target, keep, look_for
+from anole.spec.entries import TargetSpec
+from anole.targets.rpc.address import Remote
+
+NODES = {"partition": "amd"}
+ON_NODES = TargetSpec("zen", "cpu", {"threads": 1}, nodes=NODES)
+BY_HAND = TargetSpec("zen", "cpu", {"mcpu": "znver5", "threads": 64, "model": "EPYC 9755"}, nodes=NODES)
+GPU = TargetSpec("gpu", "cuda", {"arch": "sm_90"})
+
+
+def kept_path(project: Path, target: TargetSpec) -> Path:
+    return project / "work/targets" / f"{target.name}.json"
+
+
+def describe_on_node(target: TargetSpec, project: Path, **changes: Any) -> dict[str, Any]:
+    """Leaves what a node with another processor would, and returns its description."""
+    described = describe_here(asked_of(target))
+    description = {**described.description, "model": "EPYC 9755", **changes}
+    write_described(kept_path(project, target), replace(described, description=description, node="zen1"))
+    return description
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_before_a_node_is_asked_nothing_is_known(tmp_path: Path, kept: bool) -> None:
+    assert look_for(ON_NODES, tmp_path, kept) == Hardware(None, None)
+    with pytest.raises(SpecError) as caught:
+        describe_target(ON_NODES, tmp_path)
+    assert str(caught.value) == (
+        "models.yaml: targets.zen: no node has described it yet; "
+        "`snakemake work/targets/zen.json` asks one, with your cluster's profile"
+    )
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_target_on_nodes_is_what_a_node_said(tmp_path: Path, kept: bool) -> None:
+    description = describe_on_node(ON_NODES, tmp_path)
+    assert description["model"] != processor().name
+    assert look_for(ON_NODES, tmp_path, kept) == Hardware(description, None)
+    assert describe_target(ON_NODES, tmp_path) == description
+
+
+@pytest.mark.parametrize(
+    "change", [{"nodes": {"partition": "intel"}}, {"settings": {"threads": 2}}, {"settings": {}}, {"kind": "cuda"}]
+)
+def test_what_a_node_said_to_another_question_is_stale(tmp_path: Path, change: dict[str, Any]) -> None:
+    describe_on_node(ON_NODES, tmp_path)
+    assert look_for(replace(ON_NODES, **change), tmp_path) == Hardware(None, None)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}'])
+def test_a_damaged_description_is_none(tmp_path: Path, text: str) -> None:
+    describe_on_node(ON_NODES, tmp_path)
+    kept_path(tmp_path, ON_NODES).write_text(text)
+    assert look_for(ON_NODES, tmp_path) == Hardware(None, None)
+
+
+def test_a_target_that_is_fully_given_is_believed_without_a_node(tmp_path: Path) -> None:
+    found = look_for(BY_HAND, tmp_path)
+    assert found.absence is None and found.description is not None
+    assert {name: found.description[name] for name in BY_HAND.settings} == BY_HAND.settings
+    assert describe_target(BY_HAND, tmp_path) == found.description
+
+
+@pytest.mark.parametrize(
+    ("target", "absence"),
+    [
+        (replace(BY_HAND, nodes={}, remote=Remote("tracker", 9190, "zen")), None),
+        (replace(BY_HAND, nodes={}), f"cpu EPYC 9755 with 64 threads: this machine's processor is {processor().name}"),
+    ],
+)
+def test_only_what_must_be_here_can_be_absent(tmp_path: Path, target: TargetSpec, absence: str | None) -> None:
+    found = look_for(target, tmp_path).absence
+    assert found == absence if absence is None else found is not None and found.startswith(absence)
+
+
+def test_hardware_that_cannot_be_described_is_an_error_only_where_it_is_required(tmp_path: Path) -> None:
+    too_many = TargetSpec("cpu", "cpu", {"threads": 1 << 20})
+    for target in (too_many, replace(too_many, required=False)):
+        with pytest.raises(
+            SpecError, match=r"^models\.yaml: targets\.cpu: found threads: 1048576; this process may use"
+        ):
+            look_for(target, tmp_path)
+
+
+def test_a_job_takes_what_the_main_process_kept(tmp_path: Path) -> None:
+    description = {"kind": "cpu", "model": "the head's"}
+    here = TargetSpec("cpu", "cpu", {"threads": 1})
+    keep(here, Hardware(description, "it is elsewhere"), tmp_path)
+    assert look_for(here, tmp_path, kept=True) == Hardware(description, "it is elsewhere")
+    assert look_for(here, tmp_path).description == describe_target(here, tmp_path) != description
+    assert read_described(kept_path(tmp_path, here)).asked == asked_of(here)
+    keep(GPU, Hardware(None, "no GPU"), tmp_path)
+    assert look_for(GPU, tmp_path, kept=True) == Hardware(None, "no GPU")
+
+
+def test_without_anything_kept_a_job_looks_for_itself(tmp_path: Path) -> None:
+    here = TargetSpec("cpu", "cpu", {"threads": 1})
+    assert look_for(here, tmp_path, kept=True) == look_for(here, tmp_path)
+
+
+def test_a_node_says_what_it_is_and_what_it_was_asked() -> None:
+    described = describe_here(asked_of(ON_NODES))
+    assert described.asked == {"kind": "cpu", "settings": {"threads": 1}, "nodes": NODES}
+    assert described.description["model"] == processor().name and described.description["threads"] == 1
+    assert described.absence is None and described.node
+    assert json.loads(json.dumps(described.description)) == described.description
+
+
+def test_a_node_of_another_model_than_is_given_refuses() -> None:
+    asked = asked_of(replace(ON_NODES, settings={"model": "EPYC 9755", "threads": 1}))
+    with pytest.raises(TargetError, match=f"found model {processor().name!r}, and not 'EPYC 9755'$"):
+        describe_here(asked)
+
+
+def test_a_node_that_is_another_machine_refuses() -> None:
+    with pytest.raises(TargetError, match=r"cpu EPYC 9755 with 64 threads: this machine's processor is "):
+        describe_here(asked_of(BY_HAND))
+
+
+def test_a_node_without_the_hardware_refuses() -> None:
+    with pytest.raises(TargetError, match="may use"):
+        describe_here(asked_of(replace(ON_NODES, settings={"threads": 1 << 20})))

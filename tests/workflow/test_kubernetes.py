@@ -1,0 +1,136 @@
+"""The workflow with the profile for Kubernetes. A stand-in for kubectl runs the jobs here.
+
+This shows that Snakemake, the profile and its scripts work together, that a lost job is run again, and that groups of
+jobs work. It shows nothing of Kubernetes itself: whether it accepts the manifests, and where it runs the pods.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from anole.documents.evaluation import read_evaluation
+from anole.store.shard import read_shard
+
+pytest.importorskip("snakemake_executor_plugin_cluster_generic")
+pytestmark = pytest.mark.workflow
+
+ROOT = Path(__file__).parents[2]
+N_TRIALS = 3
+TUNING = {"preset": "random", "trials": N_TRIALS, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The project, what Snakemake said, the manifests in the order of their submission, and the stand-in's folder."""
+
+    folder: Path
+    output: str
+    manifests: dict[str, Any]
+    state: Path
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Finds the stand-in as kubectl."""
+    folder = tmp_path_factory.mktemp("kubectl")
+    program = folder / "kubectl"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("kubectl.py")}" "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    path = f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "KUBECTL_STATE": str(folder), "KUBECTL_LOSES": "describe"}
+
+
+@pytest.fixture(scope="module")
+def finished(
+    empty_project: Callable[[str], Any], onnx_writer: Callable[..., None], environment: Mapping[str, str]
+) -> Finished:
+    """A network of two tasks, tuned in one job, on a target that a node describes; the first node is lost."""
+    project = empty_project("kubernetes")
+    onnx_writer(project.folder / "chain.onnx", [16, 32])
+    target = {"kind": "cpu", "threads": 1, "nodes": {"node_selector": "cpu=zen5,disk=ssd"}}
+    models = {"chain": {"source": "onnx:chain.onnx"}}
+    builds = [{"model": "chain", "target": "zen"}]
+    project.write(models, targets={"zen": target}, tuning=TUNING, builds=builds)
+    profile = project.folder / "profiles/kubernetes"
+    shutil.copytree(ROOT / "profiles/kubernetes", profile)
+    job = yaml.safe_load((profile / "job.yaml").read_text())
+    job["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.test/anole"
+    (profile / "job.yaml").write_text(yaml.safe_dump(job))
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+    command += ["--profile", "profiles/kubernetes", "--seconds-between-status-checks", "1"]
+    command += ["--group-components", "tune_zen=8"]
+    done = subprocess.run(
+        command, cwd=project.folder, env=environment, text=True, timeout=240, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    state = Path(environment["KUBECTL_STATE"])
+    manifests = {path.stem: json.loads(path.read_text()) for path in sorted(state.glob("*.json"), key=_number)}
+    return Finished(project.folder, done.stdout, manifests, state)
+
+
+def _number(path: Path) -> str:
+    return path.stem.rpartition("-")[2]
+
+
+def test_the_workflow_is_done_with_one_job_for_a_group(finished: Finished) -> None:
+    begins = [name.rpartition("-")[0].removeprefix("anole-") for name in finished.manifests]
+    assert begins == ["describe", "describe", "extract", "tune-zen", "compile", "evaluate"]
+    shards = [read_shard(path) for path in (finished.folder / "db/shards").glob("*/*.jsonl")]
+    assert [len(shard.trials) for shard in shards] == [N_TRIALS, N_TRIALS]
+    assert read_evaluation(finished.folder / "work/evaluations/chain-zen-random.json").latencies
+    assert (finished.folder / "db/tuning.sqlite").exists()
+
+
+def test_jobs_of_a_group_run_one_after_another(finished: Finished) -> None:
+    spans = [
+        [trial.created_at for trial in read_shard(path).trials]
+        for path in (finished.folder / "db/shards").glob("*/*.jsonl")
+    ]
+    first, second = sorted(spans)
+    assert max(first) < min(second)
+
+
+def test_a_job_builds_with_as_many_processes_as_it_asked_for_cores(finished: Finished) -> None:
+    (name,) = [name for name in finished.manifests if name.startswith("anole-tune")]
+    said = (finished.state / f"{name}.out").read_text()
+    assert said.count("anole tune ") == said.count("--builders 1 ") == 2
+
+
+def test_a_lost_job_is_run_again_with_twice_the_memory(finished: Finished) -> None:
+    lost, again, *_ = (job["spec"]["template"]["spec"]["containers"][0] for job in finished.manifests.values())
+    assert [each["resources"]["limits"]["memory"] for each in (lost, again)] == ["1000M", "2000M"]
+    assert f"Kubernetes: {next(iter(finished.manifests))} failed; see kubectl describe pods" in finished.output
+
+
+def test_only_what_measures_has_a_node_of_the_target_for_itself(finished: Finished) -> None:
+    for name, job in finished.manifests.items():
+        pod = job["spec"]["template"]["spec"]
+        is_measuring = name.startswith(("anole-tune", "anole-evaluate"))
+        assert ("affinity" in pod) == is_measuring, name
+        on_node = is_measuring or name.startswith("anole-describe")
+        assert pod.get("nodeSelector") == ({"cpu": "zen5", "disk": "ssd"} if on_node else None), name
+        assert pod["activeDeadlineSeconds"] % (240 * 60) == 0, name
+
+
+def test_a_cancelled_workflow_deletes_its_jobs(finished: Finished, environment: Mapping[str, str]) -> None:
+    jobs = list(finished.manifests)[:2]
+    subprocess.run([ROOT / "profiles/kubernetes/cancel.py", *jobs], env=environment, check=True)
+    deleted = Path(environment["KUBECTL_STATE"]) / "deleted"
+    for _ in range(100):
+        if deleted.exists() and deleted.read_text():
+            break
+        subprocess.run(["sleep", "0.1"], check=True)
+    assert deleted.read_text().split() == jobs
