@@ -159,6 +159,16 @@ def test_the_page_of_shared_machines_is_its_report(monkeypatch: pytest.MonkeyPat
     assert not [line for table, name in TABLES for line in table(rows(name)) if line not in page]
 
 
+def test_the_page_of_records_is_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
+    from store_report import merges, pages, views
+
+    before, now = rows("store_scale_before.csv"), rows("store_scale.csv")
+    page = (RESULTS / "records.md").read_text().splitlines()
+    lines = [*merges(before, now), *views(before, now), *pages(now)]
+    assert len(lines) > 25 and not [line for line in lines if line not in page]
+
+
 @pytest.mark.parametrize(
     "page", [HOME / "README.md", RESULTS / "README.md", RESULTS / "shared.md"], ids=lambda page: page.parent.name
 )
