@@ -2,8 +2,8 @@
 
     python benchmarks/shared_report.py docs/results/data
 
-Reads what load_latency.py, pools.py, throughput.py, quota.py and export_start.py have
-written there, the last of the small networks in models.small.yaml.
+Reads what load_latency.py, pools.py, throughput.py, quota.py, export_start.py and compare_power.py have written there,
+export_start.py that of the small networks in models.small.yaml.
 """
 
 from __future__ import annotations
@@ -108,6 +108,16 @@ def small(rows: Sequence[Row]) -> Iterator[str]:
         yield _line(row["network"], *latencies, library, f"{low} to {high}", build)
 
 
+def found(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a line for each build and planted slowdown: what `anole compare` said of it, and how long it took."""
+    yield from _head("build", "planted", "comparisons", "slower", "no difference", "open", "faster", "median time")
+    for build, planted in dict.fromkeys((row["build"], row["planted_percent"]) for row in rows):
+        own = [row for row in rows if (row["build"], row["planted_percent"]) == (build, planted)]
+        counts = [sum(row["verdict"] == verdict for row in own) for verdict in ("slower", "equal", "open", "faster")]
+        seconds = statistics.median(float(row["seconds"]) for row in own)
+        yield _line(build, f"{planted} %", str(len(own)), *map(str, counts), f"{seconds:.0f} s")
+
+
 def _head(*titles: str) -> tuple[str, str]:
     return _line(*titles), "|" + "---|" * len(titles)
 
@@ -147,6 +157,7 @@ TABLES: Sequence[tuple[Callable[[Sequence[Row]], Iterator[str]], str]] = (
     (at_once, "throughput.csv"),
     (within_quota, "quota.csv"),
     (small, "small.csv"),
+    (found, "compare_power.csv"),
 )
 """Each table of the page, and the file that it is made of."""
 

@@ -253,6 +253,17 @@ def test_the_table_of_servers_is_that_of_its_file() -> None:
         assert len(pairs) >= 5 and line in lines_of("tuning-time.md"), line
 
 
+def test_the_table_of_the_report_is_that_of_its_file() -> None:
+    found = rows("report_scale.csv")
+    for row in found:
+        seconds = [f"{float(row[name]):.1f} s" for name in ("make_s", "make_cpu_s", "open_s")]
+        assert [f"{int(row['trials']):,}", *seconds, f"{int(row['page_bytes']) / 1e6:.2f} MB"] in lines_of(
+            "tuning-time.md"
+        )
+    (opened,) = (float(row["open_s"]) for row in found if row["trials"] == "100000")
+    assert f"**{opened:.1f} s**" in (RESULTS / "tuning-time.md").read_text() and opened < 2
+
+
 def described() -> dict[str, str]:
     """Returns what the table of files says of each, by name."""
     lines = re.findall(r"^\| \[([^]]+)\]\(([^)]+)\) (\|.*)$", (DATA / "README.md").read_text(), re.MULTILINE)

@@ -41,7 +41,11 @@ from anole.host.temporaries import own_temporaries
 @click.version_option(package_name="anole")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Tune deep networks for the hardware they will run on."""
+    """Tune deep networks for the hardware they will run on.
+
+    A file models.yaml lists networks, targets and builds; snakemake runs what is left to do, and `anole plan` shows
+    what that is.
+    """
     context.with_resource(own_temporaries())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
 

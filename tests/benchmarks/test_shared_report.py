@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared_report import alone, at_once, means_under_load, small, under_load, within_quota
+from shared_report import alone, at_once, found, means_under_load, small, under_load, within_quota
 
 
 def test_own_threads_are_compared_with_those_of_tvm() -> None:
@@ -62,3 +62,15 @@ def test_small_networks_are_compared_as_library_and_as_build() -> None:
         "build_speedup_over_onnxruntime": "1.75",
     }
     assert list(small([row]))[2:] == ["| lstm | 35 µs | 70 µs | 2.00x | 1.90x to 2.12x | 1.75x |"]
+
+
+def test_what_comparisons_found_is_counted_by_what_was_planted() -> None:
+    said = [("0", "equal", "4"), ("2", "slower", "6"), ("0", "open", "60"), ("2", "slower", "8"), ("0", "equal", "5")]
+    rows = [
+        {"build": "net", "planted_percent": planted, "verdict": verdict, "seconds": seconds}
+        for planted, verdict, seconds in said
+    ]
+    assert list(found(rows))[2:] == [
+        "| net | 0 % | 3 | 0 | 2 | 1 | 0 | 5 s |",
+        "| net | 2 % | 2 | 2 | 0 | 0 | 0 | 7 s |",
+    ]

@@ -58,6 +58,7 @@ def completed(line: str) -> list[str]:
         ("merge net-cpu-d", ["net-cpu-dcoc"]),
         ("extract ", ["net", "other"]),
         ("extract net --target ", ["cpu", "board"]),
+        ("describe b", ["board"]),
         ("tune x.json --preset a", ["autotvm", "adatune", "anole"]),
         ("run ", ["builds/mine", "builds/net-cpu-random"]),
         ("profile bu", ["builds/mine", "builds/net-cpu-random"]),

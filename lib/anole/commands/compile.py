@@ -12,19 +12,20 @@ from anole.commands.shared import ORDER, PATH, SPEC, enter_project, guard_proces
 from anole.documents import layout
 
 
-@click.command(name="compile", epilog="Example: anole compile resnet18_cpu")
+@click.command(name="compile", epilog="Example: anole compile resnet18-cpu-anole")
 @click.argument("build", shell_complete=candidates.builds)
 @click.argument("receipts", nargs=-1, type=PATH)
 @ORDER
 @click.option("--manifest", type=PATH, help="The model's list of tasks, with --order.")
-@click.option("--output", type=PATH, help="Folder of the build.")
+@click.option("--output", type=PATH, help="Folder of the build.  [default: in builds]")
 @SPEC
 def compile_(
     build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
 ) -> None:
-    """Compile BUILD with the configs of RECEIPTS.
+    """Compile BUILD with the best configs that are known.
 
-    `anole tune` and `anole refine` write receipts.
+    BUILD is a name in models.yaml. Its receipts, which `anole tune` and `anole refine` wrote, have the best config of
+    each task; a task without one has its default config. RECEIPTS are others, with --order.
     """
     guard_process(f"build {build}")
     from anole.compile.stage import compile_network

@@ -5,15 +5,14 @@ from __future__ import annotations
 import click
 
 
-@click.command(epilog="Example: anole completion bash > ~/.local/share/bash-completion/completions/anole")
+@click.command(epilog="Example: anole completion fish > ~/.config/fish/completions/anole.fish")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that completes commands in SHELL.
 
-    It completes commands, options, files, and the project's builds, models and targets. Put its output where your shell
-    looks for such scripts, as the example does. For one session, run eval "$(anole completion bash)" in bash, and in
-    fish: anole completion fish | source
+    The tab key then completes commands, options, files, and the project's builds, models and targets. In bash, put the
+    line eval "$(anole completion bash)" into ~/.bashrc, and in zsh, the same with zsh into ~/.zshrc.
     """
     from click.shell_completion import ShellComplete, get_completion_class
 

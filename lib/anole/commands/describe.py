@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from anole.commands import candidates
 from anole.commands.shared import PATH, SPEC, Json, enter_project
 from anole.documents import layout
 
 
 @click.command(epilog="Example: anole describe amd")
-@click.argument("target")
+@click.argument("target", shell_complete=candidates.targets)
 @click.option("--asked", type=Json(), help="What models.yaml says of the target, instead of its entry there.")
 @click.option("--output", type=PATH, help="Where the description is written.")
 @SPEC

@@ -11,9 +11,9 @@ from anole.commands.shared import PATH, REQUIRED, Counts, guard_process, require
 from anole.documents import layout
 
 
-@click.command(epilog="Example: anole evaluate builds/resnet18_cpu --neighbours 0,1,2")
+@click.command(epilog="Example: anole evaluate builds/resnet18-cpu-anole --neighbours 0,1,2")
 @click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
-@click.option("--output", type=PATH, help="Where the evaluation is written.")
+@click.option("--output", type=PATH, help="Where the evaluation is written.  [default: in work/evaluations]")
 @click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns of each engine.")
 @click.option(
     "--neighbours",
@@ -25,8 +25,9 @@ from anole.documents import layout
 def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[int, ...], required: bool) -> None:
     """Check and time the build in FOLDER.
 
-    The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network. Beside busy
-    processes, each engine takes six turns of at least a second and eight runs, whatever --rounds says.
+    FOLDER is a build, such as those in builds. The references are PyTorch and ONNX Runtime; for the simulated
+    accelerator, the untuned network. Beside busy processes, each engine takes six turns of at least a second and eight
+    runs, whatever --rounds says.
     """
     guard_process(f"build {folder.name}")
     from anole.compile.redrawn import compile_redrawn

@@ -10,7 +10,7 @@ from anole.commands import candidates
 from anole.commands.shared import PATH, guard_process, spare_torch
 
 
-@click.command(epilog="Example: anole export builds/resnet18_cpu --to resnet18 --weights file")
+@click.command(epilog="Example: anole export builds/resnet18-cpu-anole --to resnet18 --weights file")
 @click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
 @click.option("--to", "output", type=PATH, required=True, help="Folder of the library, which replaces another.")
 @click.option(

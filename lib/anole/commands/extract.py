@@ -17,13 +17,16 @@ from anole.documents import layout
 @click.option("--target", required=True, shell_complete=candidates.targets, help="The target's name.")
 @click.option("--entry", type=Json(), help="The model's entry, instead of the one in models.yaml.")
 @click.option("--target-description", "description", type=Json(), help="The target's complete description.")
-@click.option("--manifest", type=PATH, help="Where the model's list of tasks is written.")
+@click.option("--manifest", type=PATH, help="Where the model's list of tasks is written.  [default: in work/models]")
 @click.option("--tasks", type=PATH, help=f"Folder of the tasks.  [default: {layout.TASKS}]")
 @SPEC
 def extract(
     model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path | None, spec: Path
 ) -> None:
-    """Split MODEL into its distinct tasks for a target."""
+    """Split MODEL into its distinct tasks for a target.
+
+    MODEL is a name in models.yaml. A task is one distinct layer on one target, which `anole tune` tunes.
+    """
     guard_process(f"model {model}")
     from anole.extract.stage import extract_model
     from anole.project.pipeline import find_model

@@ -10,7 +10,7 @@ from anole.commands import candidates
 from anole.commands.shared import SPEC
 
 
-@click.command(epilog="Example: anole lock resnet18_cpu")
+@click.command(epilog="Example: anole lock resnet18-cpu-anole")
 @click.argument("builds", nargs=-1, shell_complete=candidates.builds)
 @click.option("--remove", is_flag=True, help="Unlock BUILDS: remove their entries.")
 @SPEC

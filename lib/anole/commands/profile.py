@@ -11,7 +11,7 @@ from anole.commands import candidates
 from anole.commands.shared import PATH, show, without_torch
 
 
-@click.command(epilog="Example: anole profile builds/resnet18_cpu --seconds 2")
+@click.command(epilog="Example: anole profile builds/resnet18-cpu-anole --seconds 2")
 @click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
 @click.option("--seconds", type=click.FloatRange(0), default=5, show_default=True, help="How long to measure.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -12,7 +12,7 @@ from anole.commands.shared import ORDER, PATH, REQUIRED, SPEC, enter_project, gu
 from anole.documents import layout
 
 
-@click.command(epilog="Example: anole refine resnet18_cpu")
+@click.command(epilog="Example: anole refine resnet18-cpu-anole")
 @click.argument("build", shell_complete=candidates.builds)
 @click.argument("receipts", nargs=-1, type=PATH)
 @ORDER
@@ -33,7 +33,8 @@ def refine(
 ) -> None:
     """Choose the candidates that are fastest within BUILD.
 
-    The candidates come from RECEIPTS, which `anole tune` wrote; each is timed within the whole network.
+    BUILD is a name in models.yaml. Each candidate is timed within the whole network. The candidates come from the
+    build's own receipts, which `anole tune` wrote, or from RECEIPTS, with --order.
     """
     guard_process(f"build {build}")
     from anole.project.pipeline import find_build

@@ -11,7 +11,7 @@ from anole.commands import candidates
 from anole.commands.shared import PATH, without_torch
 
 
-@click.command(epilog="Example: anole run builds/resnet18_cpu --input image.npy --output scores.npy")
+@click.command(epilog="Example: anole run builds/resnet18-cpu-anole --input image.npy --output scores.npy")
 @click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
 @click.option(
     "--input",

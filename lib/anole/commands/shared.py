@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from anole.spec.entries import ModelSpec
 
 _WHOLE = 10_000
-"""More columns than any table has."""
+"""More columns and lines than any table has."""
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
@@ -102,9 +103,8 @@ def show(table: RenderableType) -> None:
     """Prints a table: as wide as the terminal, or whole where the output is a file or another program."""
     from rich.console import Console
 
-    console = Console()
-    if not console.file.isatty():
-        console.width = _WHOLE
+    # A height, too: rich forgets a width without one where TERM is dumb and colours are forced.
+    console = Console() if sys.stdout.isatty() else Console(width=_WHOLE, height=_WHOLE)
     console.print(table)
 
 

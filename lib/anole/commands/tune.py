@@ -16,10 +16,16 @@ from anole.documents import layout
 @PRESET
 @click.option("--tuner", type=Json(), help="The complete tuner settings: a preset and its overrides.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
-@click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configs to measure.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Configs to measure, recorded ones included.",
+)
 @click.option("--shards", type=PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
-@click.option("--receipt", type=PATH, help="Where the receipt is written.")
-@click.option("--again", type=click.Choice(["failures"]), help="First measure recorded trials again that failed.")
+@click.option("--receipt", type=PATH, help="Where the best config is written.  [default: in work/tuned]")
+@click.option("--again", type=click.Choice(["failures"]), help="First measure those recorded trials again that failed.")
 @MEASURE
 @BUILDERS
 def tune(

@@ -22,7 +22,7 @@ from anole.documents import layout
 @click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure for all tasks together.")
 @click.option("--tasks", type=PATH, default=layout.TASKS, show_default=True, help="Folder of the tasks.")
 @click.option("--shards", type=PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
-@click.option("--receipts", type=PATH, required=True, help="Where the receipts of all tasks are written.")
+@click.option("--receipts", type=PATH, required=True, help="Where the best config of each task is written.")
 @MEASURE
 @BUILDERS
 def tune_together(

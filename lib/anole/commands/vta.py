@@ -12,7 +12,7 @@ from anole.commands import candidates
 from anole.commands.shared import PATH, Json
 
 
-@click.group(epilog="Example: anole vta report --build builds/resnet18_vta --step conv1")
+@click.group(epilog="Example: anole vta report --build builds/resnet18-vta-dcoc --step conv1")
 def vta() -> None:
     """Inspect programs for the VTA accelerator."""
 
