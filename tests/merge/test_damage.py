@@ -101,7 +101,8 @@ def test_a_run_that_a_build_needs_is_carried_over_before_the_build_is_merged(pro
         "1 of its evaluations without a file here are not as they were merged, and are missing"
     ]
     after = dump(project.database)
-    assert {table for table in before if after[table] != before[table]} == {"evaluation", "load_latency", "checksum"}
+    of_evaluations = {"evaluation", "load_latency", "kernel_latency", "kernel_profile"}
+    assert {table for table in before if after[table] != before[table]} == {*of_evaluations, "checksum"}
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -53,8 +53,7 @@ def sources_sha256(paths: Iterable[Path]) -> str:
     """Returns one hash over the names and contents of files, and over what this version makes of them."""
     digest = hashlib.sha256(resources.files("anole.merge").joinpath("views.sql").read_bytes())
     digest.update("\n".join(sorted(known_migrations())).encode())
-    folder_of = cache(Path.resolve)
     for path in paths:
         content = hashlib.sha256(read_bytes(path)).hexdigest() if path.exists() else "missing"
-        digest.update(f"{folder_of(path.parent) / path.name}\n{content}\n".encode(errors="surrogateescape"))
+        digest.update(f"{os.path.abspath(path)}\n{content}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
