@@ -159,6 +159,16 @@ def test_the_page_of_shared_machines_is_its_report(monkeypatch: pytest.MonkeyPat
     assert not [line for table, name in TABLES for line in table(rows(name)) if line not in page]
 
 
+def test_the_page_of_records_is_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
+    from store_report import merges, pages, views
+
+    before, now = rows("store_scale_before.csv"), rows("store_scale.csv")
+    page = (RESULTS / "records.md").read_text().splitlines()
+    lines = [*merges(before, now), *views(before, now), *pages(now)]
+    assert len(lines) > 25 and not [line for line in lines if line not in page]
+
+
 @pytest.mark.parametrize(
     "page", [HOME / "README.md", RESULTS / "README.md", RESULTS / "shared.md"], ids=lambda page: page.parent.name
 )
@@ -241,6 +251,17 @@ def test_the_table_of_servers_is_that_of_its_file() -> None:
         medians = [f"{statistics.median(rates[n, pair] for pair in pairs):.2f}" for n in "12"]
         line = [device, *medians, times(statistics.median(ratios)), f"{times(min(ratios))} to {times(max(ratios))}"]
         assert len(pairs) >= 5 and line in lines_of("tuning-time.md"), line
+
+
+def test_the_table_of_the_report_is_that_of_its_file() -> None:
+    found = rows("report_scale.csv")
+    for row in found:
+        seconds = [f"{float(row[name]):.1f} s" for name in ("make_s", "make_cpu_s", "open_s")]
+        assert [f"{int(row['trials']):,}", *seconds, f"{int(row['page_bytes']) / 1e6:.2f} MB"] in lines_of(
+            "tuning-time.md"
+        )
+    (opened,) = (float(row["open_s"]) for row in found if row["trials"] == "100000")
+    assert f"**{opened:.1f} s**" in (RESULTS / "tuning-time.md").read_text() and opened < 2
 
 
 def described() -> dict[str, str]:
