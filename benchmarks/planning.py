@@ -28,9 +28,9 @@ from anole.targets import get_target
 from anole.task import Conv2d, Task
 
 HOME = Path(__file__).resolve().parent.parent
-N_MODELS = (50, 200)
+N_MODELS = (50, 100, 200)
 TASKS_OF_MODEL = 15
-ROUNDS = 1
+ROUNDS = 5
 COMMANDS = {
     "snakemake -n": ("-m", "snakemake", "-n", "--quiet", "--cores", "all", "--snakefile", str(HOME / "Snakefile")),
     "anole plan": ("-m", "anole", "plan"),

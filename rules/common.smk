@@ -90,9 +90,12 @@ onstart:
     pipeline.keep_targets()
 
 
-def launcher(wildcards, threads):
-    """Starts Anole. Asks for the threads, as Snakemake then takes no other interpreter or folder for a new parameter."""
-    return host.launcher()
+LAUNCHER = host.launcher()
+
+
+def launcher(wildcards, output):
+    """Starts Anole. Asks for the output, as Snakemake then takes no other interpreter or folder for a new parameter."""
+    return LAUNCHER
 
 
 def build_of(wildcards):
