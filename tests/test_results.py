@@ -264,6 +264,14 @@ def test_the_table_of_the_report_is_that_of_its_file() -> None:
     assert f"**{opened:.1f} s**" in (RESULTS / "tuning-time.md").read_text() and opened < 2
 
 
+def test_the_table_of_planning_is_that_of_its_file() -> None:
+    found = {(row["models"], row["command"]): row for row in rows("planning.csv")}
+    for models in {models for models, _ in found}:
+        both = [found[models, command] for command in ("snakemake -n", "anole plan")]
+        line = [models, both[0]["tasks"], *(f"{float(row['processor_s']):.2f} s" for row in both)]
+        assert line in lines_of("tuning-time.md"), line
+
+
 def described() -> dict[str, str]:
     """Returns what the table of files says of each, by name."""
     lines = re.findall(r"^\| \[([^]]+)\]\(([^)]+)\) (\|.*)$", (DATA / "README.md").read_text(), re.MULTILINE)

@@ -394,6 +394,14 @@ def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, se
     assert list(logs) == [2]
 
 
+def test_the_second_batch_of_predictions_is_compared_with_what_was_measured(bowl):
+    logs = {}
+    settings = replace(BRISK["autotvm"], batch=8)
+    Session(bowl, settings, 24, on_iteration=logs.__setitem__).run()
+    assert "rank_correlation" not in logs[0] and "rank_correlation" not in logs[1], "the first batch is drawn blindly"
+    assert -1 <= logs[2]["rank_correlation"] <= 1
+
+
 def test_a_search_that_goes_on_by_steps_is_the_one_that_went_in_one_go(bowl, settings):
     whole = uninterrupted(settings, 26)
     search = Search(Subject(bowl.space, bowl.flop, "task"), settings, seed=0)

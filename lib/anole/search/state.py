@@ -13,6 +13,7 @@ import numpy as np
 
 from anole.keys import derive_seed
 from anole.record import Config, Measurement, Trial, utc_now
+from anole.search.agreement import rank_correlation
 from anole.search.gain import expected_gain
 from anole.search.roles import Candidates, Examples, History
 from anole.search.settings import TunerSettings
@@ -78,7 +79,8 @@ class Search:
         trials: replayed and new trials, in the order of their iterations.
         batch: the configs of the present iteration; None between two iterations.
         iteration: the number of the latest iteration; -1 before the first.
-        log: figures of the latest iteration's search.
+        log: figures of the latest iteration's search; ``rank_correlation`` is that of the batch before, see
+            `anole.search.agreement`.
         expected_gain: the share of the best latency that the next batch is expected to save; 1 before the first.
         exhausted: whether the explorer had nothing more to propose.
     """
@@ -98,6 +100,7 @@ class Search:
         self._explorer = settings.explorer.start(subject.space)
         self._sampler = settings.sampler.start(subject.space)
         self._surrogate = settings.surrogate.start(subject.space)
+        self._agreement: Mapping[str, float] = {}
         self._began_s = self._iteration_began_s = 0.0
 
     @property
@@ -154,7 +157,7 @@ class Search:
             logger.info("the space is exhausted after %d trials", len(self.trials))
             return
         self.batch = Batch(vectors, known)
-        self.log = {"search_s": time.perf_counter() - self._iteration_began_s, **log}
+        self.log = {"search_s": time.perf_counter() - self._iteration_began_s, **self._agreement, **log}
         if known:
             self.trials += known
             self.start_clock()
@@ -183,12 +186,21 @@ class Search:
         """
         if self.batch is None or len(self.batch.pending):
             return
+        self._agreement = self._agreement_on(self.batch)
         self._history.add(self.batch.vectors, [trial.measurement for trial in self.batch.trials])
         self.expected_gain = expected_gain(self._history.gflops, self.settings.batch)
         self.batch = None
         if self.converged:
             n, gain = len(self.trials), self.expected_gain
             logger.info("converged after %d trials: the next %d may save %.2f %%", n, self.settings.batch, 100 * gain)
+
+    def _agreement_on(self, batch: Batch) -> dict[str, float]:
+        """Returns how well the surrogate, as it was when the batch was chosen, ranked what was measured since."""
+        if not self._surrogate.fitted:
+            return {}
+        measured = np.array([trial.gflops or 0.0 for trial in batch.trials])
+        found = rank_correlation(self._surrogate.score(batch.vectors), measured)
+        return {} if found is None else {"rank_correlation": found}
 
     def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
         """Returns the index vectors that are not in `others`."""

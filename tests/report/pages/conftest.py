@@ -50,6 +50,7 @@ def _record(folder: Path) -> None:
         with Shard.open(project.shards, run_of(task, "dcoc"), task) as shard:
             for trial in _accelerated(number, task):
                 shard.append_trial(trial)
+            shard.append_iteration(1, {"rank_correlation": 0.4 * number})
     project.extract("small", [(LAYERS[1], 2)], target="npu")
     project.extract("large", [(LAYERS[0], 1), (LAYERS[1], 3)], target="npu")
     project.extract(HOSTILE, [(project.CONV, 1)])

@@ -312,3 +312,12 @@ def test_a_folder_is_no_page(recorded: Path, tmp_path: Path) -> None:
 def test_another_file_is_not_taken_for_a_report(recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text('<script type="application/json" id="anole-figures">{"builds": 3}</script>')
     assert "this is the first" in changes(write_report(recorded, tmp_path / "page.html"))
+
+
+def test_a_file_that_is_no_report_is_not_replaced(recorded: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "page.html"
+    mine.write_text("<p>mine</p>")
+    database = str(recorded / layout.DATABASE)
+    result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(mine)])
+    assert result.exit_code == 2 and "is no report of Anole, so it is left as it is" in result.stderr
+    assert mine.read_text() == "<p>mine</p>"

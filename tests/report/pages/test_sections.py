@@ -225,6 +225,13 @@ def test_batches_are_as_large_as_they_were(recorded: Path) -> None:
     assert {row["batches"] for row in anole} == {12}
 
 
+def test_predictions_are_beside_what_was_measured(recorded: Path) -> None:
+    with source_of(recorded) as source:
+        (row,) = figure(source, "predictions", "Predicted beside measured").queries[0].records()
+    assert row["tuner"].startswith("dcoc") and (row["iteration"], row["batches"]) == (0, 2)
+    assert (row["low_correlation"], row["median_correlation"], row["high_correlation"]) == (0.4, 0.4, 0.8)
+
+
 def test_a_front_holds_what_nothing_beats() -> None:
     assert front([(2.0, 5.0), (1.0, 9.0), (1.5, 9.0), (3.0, 4.0), (2.0, 6.0)]) == [(1.0, 9.0), (2.0, 5.0), (3.0, 4.0)]
 

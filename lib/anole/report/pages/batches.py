@@ -1,4 +1,4 @@
-"""Section: how large the samplers' batches are, and what of the searches is not recorded."""
+"""Section: how large the samplers' batches are."""
 
 from __future__ import annotations
 
@@ -26,12 +26,8 @@ order by 1, 2
 def make(source: Source) -> list[Shown]:
     """Returns the sizes of the batches by iteration."""
     query = source.database.query(_SQL)
-    predicted = Lacking(
-        "Predicted beside measured",
-        "not recorded: a shard holds what was measured, and not what the surrogate had predicted.",
-    )
     if not query.rows:
-        return [Lacking("Batches", "no trial is recorded yet."), predicted]
+        return [Lacking("Batches", "no trial is recorded yet.")]
     figure = Figure(
         "Batch sizes by iteration",
         "trials in one iteration; the iteration's number, from 0.",
@@ -46,4 +42,4 @@ def make(source: Source) -> list[Shown]:
             high="greatest_size",
         ),
     )
-    return [figure, predicted]
+    return [figure]

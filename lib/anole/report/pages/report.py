@@ -7,13 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import geometric_mean
 
+from anole.errors import StoreError
 from anole.files import write_atomically
 from anole.report.pages.database import Database, LackingError
 from anole.report.pages.figure import Lacking, Section, Shown, Source
 from anole.report.pages.numbers import times
 from anole.report.pages.page import Page, render
 from anole.report.pages.sections import SECTIONS
-from anole.report.pages.snapshot import read_snapshot
+from anole.report.pages.snapshot import is_another_file, read_snapshot
 
 _COUNTS = {
     "builds": "select count(*) from build",
@@ -36,8 +37,10 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
         spec: models.yaml; None if there is none.
 
     Raises:
-        StoreError: the database is missing or cannot be read.
+        StoreError: the database is missing or cannot be read, or the output is a file that is no report.
     """
+    if is_another_file(output):
+        raise StoreError(f"{output}: is no report of Anole, so it is left as it is; `--output` names another file")
     with Database(database) as opened:
         source = Source(opened, project, spec, read_snapshot(output))
         page = Page(

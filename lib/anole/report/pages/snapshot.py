@@ -108,6 +108,15 @@ def snapshot_of(database: Database) -> Snapshot:
     return Snapshot(utc_now(), tuple(builds), trials)
 
 
+def is_another_file(page: Path) -> bool:
+    """Returns whether a file is there that no report wrote."""
+    try:
+        content = read_regular(page)
+    except OSError:
+        return False
+    return bool(content) and f'id="{ELEMENT}"'.encode() not in content
+
+
 def read_snapshot(page: Path) -> Snapshot | None:
     """Returns the figures that an earlier report holds; None if the file is none."""
     try:
