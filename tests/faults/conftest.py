@@ -19,7 +19,7 @@ from .processes import ROOT
 from .small_disk import SmallDisk, absence
 from .system_calls import Driver
 
-FAULTS = 16
+FAULTS = 12
 """So many commands the default tests kill at least."""
 
 RECORDED = 4

@@ -92,7 +92,7 @@ def test_a_node_that_is_another_machine_measures_nothing(project: Path, output: 
 
 
 def test_what_measures_has_its_node_for_itself(output: str) -> None:
-    shown = r"rule (tune|tune_together|evaluate):$.*?^ +resources: (.*?)$"
+    shown = r"^ *rule (tune|tune_together|evaluate):$.*?^ +resources: (.*?)$"
     jobs = re.findall(shown, output, re.MULTILINE | re.DOTALL)
     assert {rule for rule, _ in jobs} == {"tune", "tune_together", "evaluate"}
     for rule, resources in jobs:

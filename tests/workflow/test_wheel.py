@@ -106,7 +106,9 @@ def test_a_project_is_begun_and_built_without_the_checkout(
     }
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(tiny))
     said = installed.run("snakemake", "--cores", "all", at=tmp_path)
-    assert f"{installed.folder}/bin/python -m anole tune " in said and str(ROOT) not in said
+    assert f"{installed.folder}/bin/python -m anole tune " in said
+    # Snakemake names itself, and may be installed within the checkout.
+    assert str(ROOT) not in said.replace(sys.prefix, "")
     assert (tmp_path / "db/tuning.sqlite").exists() and (tmp_path / "builds/chain-cpu-random/model.so").exists()
     assert "Nothing to be done" in installed.run("snakemake", "--cores", "all", at=tmp_path)
 

@@ -214,7 +214,7 @@ def test_broken_samples_leave_the_old_build(project: Path, accelerate: Any) -> N
     with pytest.raises(BuildError, match=r"^samples\.npy: is neither \.npy nor \.npz: "):
         accelerate(*RESIDUAL, calibration="samples.npy")
     assert (project / "net/build.json").read_text() == "old"
-    assert sorted(path.name for path in project.iterdir() if path.is_dir() and path.name != "__pycache__") == ["net"]
+    assert sorted(path.name for path in project.iterdir() if path.is_dir() and path.name[0] != "_") == ["net", "work"]
 
 
 def test_what_was_built_is_said(project: Path, accelerate: Any, caplog: pytest.LogCaptureFixture) -> None:
