@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
@@ -23,6 +24,7 @@ from anole.measure.site import Elsewhere
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
+from anole.targets.cpu.device.remote_runner import remote_runner
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.device.runner import find_gpu
 from anole.targets.rpc.address import Remote, Server
@@ -89,6 +91,12 @@ def measurer(remote: Remote, limits: Limits | None = None, patience: Patience = 
     return Measurer(
         TASK, Fixed(number=2, repeats=3), target=target, site=Elsewhere(remote), limits=limits, patience=patience
     )
+
+
+def threads_of(process: Process) -> list[int]:
+    """Returns the numbers of all threads of a process and of what it started."""
+    processes = (process.process, *process.process.children(recursive=True))
+    return [thread.id for each in processes for thread in each.threads()]
 
 
 def statuses(measured: list[Measurement]) -> list[Status]:
@@ -187,6 +195,17 @@ def test_a_crash_costs_one_trial(lent: Process, configs: list[dict[str, Any]]) -
         measured = list(measuring.measure([configs[0], {**configs[1], "calls": "abort"}, configs[2]]))
     assert statuses(measured) == [Status.OK, Status.RUN_ERROR, Status.OK]
     assert str(measured[1].error).startswith("its device was lost 3 times while it ran: the connection")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+def test_a_server_stays_on_the_processors_that_it_may_use(lent: Process) -> None:
+    own = max(os.sched_getaffinity(0))
+    for thread in threads_of(lent):
+        os.sched_setaffinity(thread, {own})
+    target = CallingCpu(TASK.target)
+    session = open_session(Server(HOST, lent.port), 60.0)
+    remote_runner(target.template(TASK.workload), TASK.workload, 1, session)
+    assert {frozenset(os.sched_getaffinity(thread)) for thread in threads_of(lent)} == {frozenset({own})}
 
 
 def test_one_that_is_in_use_is_waited_for(

@@ -34,6 +34,8 @@ def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
     if host in _LOOPBACK:
         logger.info("serves clients of this machine only; --host 0.0.0.0 serves all that reach this machine")
     os.environ.update(dict.fromkeys(("ANOLE_NUM_THREADS", "TVM_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)))
+    # TVM would bind the server to the machine's first processors, whichever it may use and whoever else runs there.
+    os.environ["TVM_BIND_THREADS"] = "0"
     while True:
         _serve_once(host, port, tracker)
         logger.warning("the server ended, perhaps because a candidate crashed; starting it again")
