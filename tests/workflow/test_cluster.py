@@ -92,12 +92,16 @@ def test_a_node_that_is_another_machine_measures_nothing(project: Path, output: 
 
 
 def test_what_measures_has_its_node_for_itself(output: str) -> None:
-    shown = r"^ *rule (tune|tune_together|evaluate):$.*?^ +resources: (.*?)$"
-    jobs = re.findall(shown, output, re.MULTILINE | re.DOTALL)
-    assert {rule for rule, _ in jobs} == {"tune", "tune_together", "evaluate"}
-    for rule, resources in jobs:
-        assert f"slurm_partition={PARTITION}" in resources and f"constraint={FEATURE}" in resources, rule
-        assert "--exclusive" in resources and "mem_mb=" in resources, rule
+    resources_of = dict[str, list[str]]()
+    for shown in re.split(r"\n\s*\n", output):
+        rule = re.search(r"^ *rule (tune|tune_together|evaluate):$", shown, re.MULTILINE)
+        resources = re.search(r"^ +resources: (.*)$", shown, re.MULTILINE)
+        if rule and resources:
+            resources_of.setdefault(rule[1], []).append(resources[1])
+    assert set(resources_of) == {"tune", "tune_together", "evaluate"}
+    for resources in (each for all_of_rule in resources_of.values() for each in all_of_rule):
+        assert f"slurm_partition={PARTITION}" in resources and f"constraint={FEATURE}" in resources
+        assert "--exclusive" in resources and "mem_mb=" in resources
 
 
 def _n_shards(project: Path) -> int:
