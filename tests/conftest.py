@@ -14,6 +14,8 @@ from hypothesis import settings
 
 from anole.documents.build import Build
 from anole.documents.receipt import Receipts
+from anole.testing.emulated_gpu.machine import absence
+from anole.testing.emulated_gpu.worker import EmulatedGpu
 from anole.testing.formulas import Formula, bowl, handful, rivals
 
 from .tiny_builds import build_tiny
@@ -47,6 +49,15 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("ANOLE_LOCKS", str(tmp_path_factory.mktemp("locks")))
         yield
+
+
+@pytest.fixture(scope="session")
+def emulated_gpu() -> Iterator[EmulatedGpu]:
+    """A process with an emulated GPU; skips where none can be emulated."""
+    if (reason := absence()) is not None:
+        pytest.skip(reason)
+    with EmulatedGpu() as gpu:
+        yield gpu
 
 
 @pytest.fixture(scope="session", autouse=True)

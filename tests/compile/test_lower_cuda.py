@@ -1,4 +1,4 @@
-"""A network lowered for CUDA computes what the model computes, run serially here, and leaves nothing to the host."""
+"""A network lowered for CUDA computes what the model computes, on an emulated GPU, and leaves nothing to the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import tirx
 
 from anole.compile.lower import Choice, lower
 from anole.targets.cuda.settings import describe_cuda
@@ -18,7 +18,8 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd import WinogradTemplate
 from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
 from anole.task import Conv2d, Workload
-from anole.testing.emulated_gpu import serial
+from anole.testing.emulated_gpu.programs import network_results
+from anole.testing.emulated_gpu.worker import EmulatedGpu
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
@@ -51,14 +52,10 @@ def functions(module: tvm.IRModule) -> dict[Any, tirx.PrimFunc]:
     return {variable: func for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)}
 
 
-def check_serially(net: Any, module: tvm.IRModule) -> None:
+def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
     """Asserts that the module, all of which is on the GPU, computes what the network computes."""
-    for variable, func in functions(module).items():
-        assert "threadIdx.x" in func.script()
-        module.update_func(variable, serial(func))
-    main = relax.VirtualMachine(tvm.compile(module, tvm.target.Target("llvm")), tvm.cpu())["main"]
-    found = main(*map(tvm.runtime.tensor, net.inputs))
-    net.check([found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found])
+    assert all("threadIdx.x" in func.script() for func in functions(module).values())
+    net.check(gpu.call(network_results, tvm.ir.save_json(module), TARGET.description, net.inputs))
 
 
 @pytest.mark.parametrize("choose", [by_default, at_random])
@@ -66,18 +63,20 @@ def check_serially(net: Any, module: tvm.IRModule) -> None:
     "name", ["residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last"]
 )
 def test_any_configs_compute_the_same(
-    network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice]
+    network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice], emulated_gpu: EmulatedGpu
 ) -> None:
     net = network(name)
-    check_serially(net, lowered(net, choose))
+    check_emulated(net, lowered(net, choose), emulated_gpu)
 
 
 @pytest.mark.parametrize(("name", "size"), [("residual", 2), ("branches", 4)])
-def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, size: int) -> None:
+def test_winograd_computes_the_same(
+    network: Callable[[str], Any], name: str, size: int, emulated_gpu: EmulatedGpu
+) -> None:
     net = network(name)
     module = lowered(net, partial(by_winograd, size))
     assert any("winograd_product" in func.script() for func in functions(module).values())
-    check_serially(net, module)
+    check_emulated(net, module, emulated_gpu)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import tvm_ffi
 from tvm import relax, s_tir, te, tirx
 
 from anole.compile.passes.workspace import lift_workspaces
-from anole.testing.emulated_gpu import serial
+from anole.targets.cuda.settings import describe_cuda
+from anole.testing.emulated_gpu.programs import network_results
+from anole.testing.emulated_gpu.worker import EmulatedGpu
 
 SIZE = 8
 
@@ -41,14 +43,13 @@ def functions(module: tvm.IRModule) -> dict[tvm.ir.GlobalVar, tirx.PrimFunc]:
     return {variable: func for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)}
 
 
-def test_what_is_between_kernels_is_a_result_that_none_reads() -> None:
+def test_what_is_between_kernels_is_a_result_that_none_reads(emulated_gpu: EmulatedGpu) -> None:
     module = lift_workspaces(network(two_steps(bound=True)))
-    ((variable, func),) = functions(module).items()
+    (func,) = functions(module).values()
     assert len(func.params) == 3 and not func.body.block.alloc_buffers
-    module.update_func(variable, serial(func))
-    main = relax.VirtualMachine(tvm.compile(module, tvm.target.Target("llvm")), tvm.cpu())["main"]
     data = np.arange(SIZE, dtype=np.float32)
-    np.testing.assert_array_equal(main(tvm.runtime.tensor(data)).numpy(), 4 * data + 3)
+    (found,) = emulated_gpu.call(network_results, tvm.ir.save_json(module), describe_cuda("sm_90"), [data])
+    np.testing.assert_array_equal(found, 4 * data + 3)
 
 
 def test_functions_of_the_host_stay_as_they_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.default.recurrence import schedule_recurrence
 from anole.targets.cuda.device.runtime import source_only
+from anole.targets.cuda.settings import describe_cuda
 from anole.targets.shared.recurrence import GATES, Activation, Recurrence, recurrence_from_json, recurrence_of
 from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_kernel
-from anole.testing.emulated_gpu import serial
+from anole.testing.emulated_gpu.programs import function_results
+from anole.testing.emulated_gpu.worker import EmulatedGpu
 
 SIGMOID, TANH = Activation("sigmoid"), Activation("tanh")
 FUNCTIONS = {"lstm": (SIGMOID, TANH, TANH), "gru": (SIGMOID, TANH), "rnn": (TANH,)}
@@ -87,9 +90,14 @@ def check(own: Recurrence, function: Any, target: Any, **options: Any) -> None:
     library = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target, **options)
     results = [tvm.runtime.tensor(np.full(each.shape, np.nan, np.float32)) for each in own.results]
     library["main"](*(tvm.runtime.tensor(given[each.name]) for each in own.parameters), *results)
+    check_results(own, given, [result.numpy() for result in results])
+
+
+def check_results(own: Recurrence, given: dict[str, NDArray[Any]], found: Sequence[NDArray[Any]]) -> None:
+    """Asserts that the last arrays are the results."""
     wanted = expected(own, given)
-    for parameter, result in zip(own.results, results, strict=True):
-        np.testing.assert_allclose(result.numpy(), wanted[parameter.name], rtol=1e-5, atol=1e-6)
+    for parameter, result in zip(own.results, found[-len(own.results) :], strict=True):
+        np.testing.assert_allclose(result, wanted[parameter.name], rtol=1e-5, atol=1e-6)
 
 
 def check_on_cpu(own: Recurrence, tiling: Tiling) -> None:
@@ -162,9 +170,12 @@ def test_threads_that_share_a_quantised_step_compute_the_same() -> None:
         layer("gru", 2, 33, (True,), reset_after=True),
     ],
 )
-def test_the_kernel_for_gpus_computes_the_same(own: Recurrence) -> None:
-    function = schedule_recurrence(own)
-    check(own, serial(function), tvm.target.Target("llvm"))
+def test_the_kernel_for_gpus_computes_the_same(own: Recurrence, emulated_gpu: EmulatedGpu) -> None:
+    function, given = schedule_recurrence(own), drawn(own)
+    arguments = [given[each.name] for each in own.parameters]
+    arguments += [np.full(each.shape, np.nan, np.float32) for each in own.results]
+    text = tvm.ir.save_json(function.with_attr("global_symbol", "main"))
+    check_results(own, given, emulated_gpu.call(function_results, text, describe_cuda("sm_90"), arguments))
     with source_only():
         library = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), H200)
     loop = library.mod.imports[0].inspect_source().partition("for (int")[2]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError
+from anole.record import Config
 from anole.space import ALGORITHM
 from anole.targets.cuda.device.builder import source
 from anole.targets.cuda.settings import describe_cuda
@@ -17,7 +20,8 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates import open_spaces
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Task, Workload
-from anole.testing.emulated_gpu import emulated_error
+from anole.testing.emulated_gpu.programs import candidate_error
+from anole.testing.emulated_gpu.worker import EmulatedGpu
 
 from .workloads import LIMITS, ONE_OF_EACH, TARGET, workloads
 
@@ -50,20 +54,24 @@ def test_an_open_space_has_the_size_of_autotvms(workload: Conv2d, size: int) -> 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
-def test_any_open_config_is_right_when_run_serially(workload: Workload, seed: int, tmp_path_factory) -> None:
-    space = OPEN.space(workload)
-    (vector,) = space.sample(1, np.random.default_rng(seed))
-    folder = tmp_path_factory.mktemp("kernel")
-    assert emulated_error(OPEN.template(workload), workload, space.config(vector), folder) < 1e-5
+def test_any_open_config_that_may_run_is_right(workload: Workload, seed: int, emulated_gpu: EmulatedGpu) -> None:
+    config = next(runnable(workload, seed), None)
+    assume(config is not None)
+    assert emulated_gpu.call(candidate_error, OPEN.description, workload, config) < 1e-5
+
+
+def runnable(workload: Workload, seed: int = 0) -> Iterator[Config]:
+    """Drawn configs of which a block has what they take."""
+    space, opened = OPEN.space(workload), open_spaces.opened(LIMITS, workload)
+    constrained = space if opened is None else opened.constrained
+    drawn = (space.config(vector) for vector in space.sample(200, np.random.default_rng(seed)))
+    return (config for config in drawn if constrained.refusal(config) is None)
 
 
 @pytest.mark.parametrize("workload", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 def test_what_may_run_becomes_cuda(workload: Workload) -> None:
-    space, template = OPEN.space(workload), OPEN.template(workload)
-    opened = open_spaces.opened(LIMITS, workload)
-    constrained = space if opened is None else opened.constrained
-    drawn = (space.config(vector) for vector in space.sample(200, np.random.default_rng(0)))
-    for config in [config for config in drawn if constrained.refusal(config) is None][:3]:
+    template = OPEN.template(workload)
+    for config in islice(runnable(workload), 3):
         func = template.schedule(define(template, workload, config), workload, config)
         assert "__global__" in source(func, OPEN.description)
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +24,7 @@ from anole.errors import MachineError, TargetError
 from anole.targets.cuda.device.toolchain import compiler_environment
 
 _COMPILER = "tvm_callback_cuda_compile"
+_OWN_COMPILER = "ANOLE_CUDA_COMPILER"
 _DRIVER = "libcuda.so.1"
 _LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
 
@@ -32,12 +33,17 @@ _LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
 def prepare_to_compile() -> None:
     """Enables TVM to compile CUDA C++ to binaries in this process.
 
+    The environment variable ``ANOLE_CUDA_COMPILER`` names a program that does it in the place of NVRTC. Its arguments
+    are the files of the source and of the binary.
+
     Raises:
         TargetError: TVM's CUDA runtime cannot be loaded.
         MachineError: there is no linker.
     """
     for name, value in compiler_environment().items():
         os.environ.setdefault(name, value)
+    if compiler := os.environ.get(_OWN_COMPILER):
+        tvm_ffi.register_global_func(_COMPILER, partial(_compile, compiler), override=True)
     if tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True) is not None:
         return
     try:
@@ -56,6 +62,17 @@ def source_only() -> Iterator[None]:
         yield
     finally:
         tvm_ffi.register_global_func(_COMPILER, compiler, override=True)
+
+
+def _compile(compiler: str, code: str) -> bytearray:
+    """Returns the binary that a program makes of CUDA C++."""
+    with TemporaryDirectory(prefix="anole-") as folder:
+        source, binary = Path(folder) / "kernels.cu", Path(folder) / "kernels.bin"
+        source.write_text(code, encoding="utf-8")
+        made = subprocess.run([compiler, str(source), str(binary)], capture_output=True, text=True)
+        if made.returncode:
+            raise RuntimeError(f"{compiler} refuses the source: {made.stderr.strip()[-2000:]}")
+        return bytearray(binary.read_bytes())
 
 
 def _load_driver() -> None:

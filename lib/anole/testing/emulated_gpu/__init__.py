@@ -1,0 +1,8 @@
+"""An emulated GPU: CUDA kernels run on this processor, through TVM's own CUDA runtime, and every access is checked.
+
+`machine` builds an environment in which programs find a GPU: libraries in place of CUDA's driver and runtime, a
+compiler of CUDA C++ and an `nvidia-smi`. Whatever runs in it, from one candidate to all of `snakemake`, takes the way
+that it takes with a GPU. Speeds are those of this processor and say nothing of a GPU.
+
+    python -m anole.testing.emulated_gpu snakemake --cores 2
+"""

@@ -1,0 +1,88 @@
+"""The compiler of the emulated GPU: CUDA C++, as TVM generates it, into a shared library of checked kernels.
+
+    python -m anole.testing.emulated_gpu.compiler kernels.cu kernels.so
+
+It is a program of its own, since `anole.targets.cuda.device.runtime` starts it in place of NVRTC.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+DEVICE = Path(__file__).parent / "device"
+
+SHARED_BYTES = 48 << 10
+"""Static shared memory that a block of threads may have; the CUDA assembler refuses more."""
+
+_SHARED = re.compile(r"__shared__ (alignas\(\d+\)) (\w+) (\w+)\[(\d+)\];")
+_DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\)|alignas\(\d+\))? ?(\w+) (\w+)\[\];")
+_VECTOR = re.compile(r"\*\((\w+[234])\*\)\(")
+_KERNEL = re.compile(r'^extern "C" __global__ .*?(\w+)\((?:[^()]|\([^()]*\))*\) \{', re.MULTILINE)
+_ACCESS_CHECKS = ("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0")
+
+
+class RefusedError(Exception):
+    """The source cannot be compiled."""
+
+
+def translated(source: str) -> str:
+    """Returns CUDA C++ as C++ of `device/kernel.h`: with the places of shared arrays, and a way to call each kernel."""
+    placed = _SHARED.sub(r'\1 static \2 \3[\4]; emulated_shared("\3", \3, sizeof \3);', source)
+    placed = _DYNAMIC.sub(r"\1* \2 = static_cast<\1*>(emulated_dynamic_shared());", placed)
+    # The compiler may take a vector apart, and then its place need not be aligned any more.
+    placed = _VECTOR.sub(r"*emulated_aligned<\1>(", placed)
+    kernels = dict.fromkeys(_KERNEL.findall(source))
+    return '#include "kernel.h"\n' + placed + "".join(f"\nEMULATED_KERNEL({name})" for name in kernels) + "\n"
+
+
+def compile_kernels(source: str, library: Path, include: Path) -> None:
+    """Compiles CUDA C++.
+
+    Args:
+        source: what TVM generated.
+        library: path of the result.
+        include: folder of CUDA's headers.
+
+    Raises:
+        RefusedError: a kernel has too much shared memory, or the compiler refuses it.
+    """
+    for kernel in source.split('extern "C" __global__')[1:]:
+        if (shared_bytes := _shared_bytes(kernel)) > SHARED_BYTES:
+            raise RefusedError(f"a kernel has {shared_bytes} bytes of shared memory; at most {SHARED_BYTES}")
+    with TemporaryDirectory(prefix="anole-") as folder:
+        (Path(folder) / "kernels.cpp").write_text(translated(source), encoding="utf-8")
+        flags = ("-std=c++17", "-O1", "-fPIC", "-w", f"-I{DEVICE}", f"-I{include}", *_ACCESS_CHECKS)
+        _run(["g++", *flags, "-c", "kernels.cpp", "-o", "kernels.o"], folder)
+        _run(["g++", "-shared", "kernels.o", "-o", str(library.absolute())], folder)
+
+
+_BYTES = {"float": 4, "int": 4, "uint": 4, "double": 8, "int64_t": 8, "uint64_t": 8, "half": 2, "short": 2}
+
+
+def _shared_bytes(kernel: str) -> int:
+    """The static shared memory of a kernel, each array of which is aligned to 64 bytes."""
+    sizes = [_BYTES.get(kind, 1) * int(length) for _, kind, _, length in _SHARED.findall(kernel)]
+    return sum(-(-size // 64) * 64 for size in sizes[:-1]) + sum(sizes[-1:])
+
+
+def _run(command: list[str], folder: str) -> None:
+    made = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if made.returncode:
+        raise RefusedError(made.stderr.strip()[-4000:])
+
+
+def main() -> None:
+    """Compiles the file of the first argument to that of the second; the third is the folder of CUDA's headers."""
+    source, library, include = map(Path, sys.argv[1:])
+    try:
+        compile_kernels(source.read_text(encoding="utf-8"), library, include)
+    except RefusedError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

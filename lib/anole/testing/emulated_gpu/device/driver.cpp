@@ -1,0 +1,125 @@
+// The part of CUDA's driver (libcuda) that TVM's runtime calls: modules, kernels and launches.
+//
+// A module's binary is a shared library of this processor, as `anole.testing.emulated_gpu.compiler` makes it.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "streams.h"
+
+namespace {
+
+struct Module {
+  void* library;
+  std::map<std::string, std::unique_ptr<emulated::Kernel>> kernels;
+};
+
+// The length of an ELF file whose last part is the table of its sections, as linkers write it.
+size_t size_of(const void* image) {
+  auto header = static_cast<const Elf64_Ehdr*>(image);
+  return header->e_shoff + size_t(header->e_shnum) * header->e_shentsize;
+}
+
+void* load(const void* image) {
+  // The linker knows libraries by their paths, so each has its own.
+  std::string path = std::filesystem::temp_directory_path() / "anole-kernels-XXXXXX";
+  int file = mkstemp(path.data());
+  if (file < 0) return nullptr;
+  auto bytes = static_cast<const char*>(image);
+  for (size_t done = 0, size = size_of(image); done < size;) {
+    ssize_t wrote = write(file, bytes + done, size - done);
+    if (wrote <= 0) break;
+    done += size_t(wrote);
+  }
+  close(file);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) emulated::last_failure = dlerror();
+  unlink(path.c_str());
+  return library;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  if (std::memcmp(image, ELFMAG, SELFMAG)) return CUDA_ERROR_INVALID_IMAGE;
+  void* library = load(image);
+  if (!library) return CUDA_ERROR_INVALID_IMAGE;
+  *module = reinterpret_cast<CUmodule>(new Module{library, {}});
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+  auto own = reinterpret_cast<Module*>(module);
+  dlclose(own->library);
+  delete own;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  auto own = reinterpret_cast<Module*>(module);
+  auto& kernel = own->kernels[name];
+  if (!kernel) {
+    auto call = dlsym(own->library, (std::string("emulated_call_") + name).c_str());
+    auto sizes = dlsym(own->library, (std::string("emulated_sizes_") + name).c_str());
+    if (!call || !sizes) return CUDA_ERROR_NOT_FOUND;
+    kernel.reset(new emulated::Kernel{name, reinterpret_cast<void (*)(void**)>(call),
+                                      reinterpret_cast<size_t (*)(size_t*)>(sizes)});
+  }
+  *function = reinterpret_cast<CUfunction>(kernel.get());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* how, CUfunction function, void** arguments, void**) {
+  auto kernel = reinterpret_cast<const emulated::Kernel*>(function);
+  emulated::Launch launch{kernel, {how->gridDimX, how->gridDimY, how->gridDimZ},
+                          {how->blockDimX, how->blockDimY, how->blockDimZ}, how->sharedMemBytes, {}};
+  constexpr unsigned most_y = 65535, most_threads_z = 64;
+  if (launch.block.count() > emulated::most_threads || launch.block.z > most_threads_z || launch.grid.y > most_y ||
+      launch.grid.z > most_y || !launch.grid.count() || !launch.block.count()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  size_t sizes[1024];
+  size_t n = kernel->sizes(sizes);
+  for (size_t i = 0; i < n; ++i) {
+    auto argument = static_cast<const char*>(arguments[i]);
+    launch.arguments.emplace_back(argument, argument + sizes[i]);
+  }
+  auto stream = reinterpret_cast<emulated::Stream*>(how->hStream);
+  return emulated::submit(stream, [launch = std::move(launch)] { return emulated::run(launch); })
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+
+CUresult cuDeviceGetName(char* name, int length, CUdevice) {
+  std::string text = emulated::device_name;
+  name[text.copy(name, size_t(length) - 1)] = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorName(CUresult error, const char** text) {
+  if (error == CUDA_ERROR_LAUNCH_FAILED || error == CUDA_ERROR_INVALID_IMAGE) *text = emulated::last_failure.c_str();
+  else *text = error == CUDA_SUCCESS ? "CUDA_SUCCESS" : error == CUDA_ERROR_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE"
+             : "an error of the emulated driver";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char** text) { return cuGetErrorName(error, text); }
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                                const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+}

@@ -1,0 +1,70 @@
+"""Launches kernels that are written by hand, through the driver's interface, in a process with the emulated GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+
+from anole.errors import TargetError
+from anole.testing.emulated_gpu.programs import compiled
+
+
+class _Launch(ctypes.Structure):
+    """The driver's `CUlaunchConfig`."""
+
+    _fields_ = (
+        *((f"{of}_{axis}", ctypes.c_uint) for of in ("grid", "block") for axis in "xyz"),
+        ("dynamic_shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("n_attributes", ctypes.c_uint),
+    )
+
+
+def launch(
+    source: str,
+    kernel: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    arguments: Sequence[NDArray[Any]],
+    dynamic_shared_bytes: int = 0,
+) -> list[NDArray[Any]]:
+    """Compiles CUDA C++, launches one kernel, whose parameters are pointers, and returns its arguments after the run.
+
+    Args:
+        source: the source, in the form of TVM's.
+        kernel: the kernel's name.
+        grid: three extents.
+        block: three extents.
+        arguments: an array for each parameter.
+        dynamic_shared_bytes: shared memory in addition to that which the kernel declares.
+
+    Raises:
+        TargetError: the device finds a fault; the message says which.
+    """
+    driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+    binary = bytes(compiled(source))
+    _check(driver, driver.cuModuleLoadData(ctypes.byref(module), binary))
+    _check(driver, driver.cuModuleGetFunction(ctypes.byref(function), module, kernel.encode()))
+    sent = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
+    places = [ctypes.c_void_p(each.data_ptr()) for each in sent]
+    pointers = (ctypes.c_void_p * len(places))(*(ctypes.addressof(place) for place in places))
+    config = _Launch(*grid, *block, dynamic_shared_bytes)
+    status = driver.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None)
+    try:
+        _check(driver, status)
+        return [each.numpy() for each in sent]
+    finally:
+        driver.cuModuleUnload(module)
+
+
+def _check(driver: ctypes.CDLL, status: int) -> None:
+    if status:
+        text = ctypes.c_char_p()
+        driver.cuGetErrorString(status, ctypes.byref(text))
+        raise TargetError((text.value or b"").decode())

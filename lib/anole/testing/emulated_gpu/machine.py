@@ -1,0 +1,128 @@
+"""The environment of a machine with an emulated GPU."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from anole.errors import MachineError
+from anole.targets.cuda.device.toolchain import compiler_environment
+from anole.testing.emulated_gpu.compiler import DEVICE
+
+MODEL = "Emulated GPU"
+"""The name of the GPU's model."""
+
+_CUDA, _RUNTIME = "libcuda.so.1", "libcudart.so.13"
+
+
+def absence() -> str | None:
+    """Returns why no GPU can be emulated here, or None if one can."""
+    for tool in ("g++", "nm"):
+        if shutil.which(tool) is None:
+            return f"found no {tool}, which builds the emulated GPU"
+    return None if "CUDA_PATH" in compiler_environment() else "found no headers of CUDA"
+
+
+def environment(arch: str = "sm_90") -> dict[str, str]:
+    """Returns the environment variables of programs that are to find an emulated GPU, after building it if need be.
+
+    Args:
+        arch: the architecture that it says it has.
+
+    Raises:
+        MachineError: no GPU can be emulated here.
+    """
+    if (reason := absence()) is not None:
+        raise MachineError(reason)
+    folder = _built()
+    # Loaded first, they take the place of libraries of the same names, by whichever path others are loaded.
+    preloaded = f"{folder / _CUDA}:{folder / _RUNTIME}"
+    added = {"PATH": str(folder / "bin"), "LD_PRELOAD": preloaded, "LD_LIBRARY_PATH": str(folder)}
+    joined = {name: ":".join(filter(None, (value, os.environ.get(name)))) for name, value in added.items()}
+    return {
+        **os.environ,
+        **joined,
+        "ANOLE_CUDA_COMPILER": str(folder / "bin" / "compile-emulated"),
+        "ANOLE_EMULATED_ARCH": arch,
+    }
+
+
+def _built() -> Path:
+    """Returns the folder of the emulated GPU, which is kept for the next time."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = caches / "anole" / f"emulated-gpu-{_key()}"
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as made:
+        _build(Path(made))
+        Path(made).chmod(0o755)
+        try:
+            os.rename(made, folder)
+        except OSError:
+            if not folder.exists():  # otherwise another process was faster
+                raise
+        Path(made).mkdir(exist_ok=True)
+    return folder
+
+
+def _key() -> str:
+    """Returns what the build depends on, as a short name."""
+    texts = [path.read_bytes() for path in sorted(DEVICE.rglob("*")) if path.is_file()]
+    texts += [Path(__file__).read_bytes(), sys.executable.encode(), str(DEVICE).encode()]
+    return sha256(b"\0".join(texts)).hexdigest()[:16]
+
+
+def _build(folder: Path) -> None:
+    include = Path(compiler_environment()["CUDA_PATH"]) / "include"
+    flags = ("-std=c++17", "-O2", "-fPIC", "-shared", f"-I{DEVICE}", f"-I{include}", "-U_FORTIFY_SOURCE")
+    sources = [str(DEVICE / f"{name}.cpp") for name in ("access", "driver", "grid", "streams")]
+    _run(["g++", *flags, *sources, f"-Wl,-soname,{_CUDA}", "-o", str(folder / _CUDA)])
+    (folder / "others.c").write_text(_other_functions(include.parent / "lib" / _RUNTIME))
+    (folder / "versions").write_text(f"{_RUNTIME} {{ global: *; }};\n")
+    named = (f"-Wl,-soname,{_RUNTIME}", f"-Wl,--version-script={folder / 'versions'}", "-Wl,-rpath,$ORIGIN")
+    parts = (str(DEVICE / "runtime.cpp"), "-x", "c++", str(folder / "others.c"), "-x", "none", str(folder / _CUDA))
+    _run(["g++", *flags, *parts, *named, "-o", str(folder / _RUNTIME)])
+    (folder / "bin").mkdir()
+    compiler = shlex.join([sys.executable, "-m", "anole.testing.emulated_gpu.compiler"])
+    _script(folder / "bin" / "compile-emulated", f'exec {compiler} "$1" "$2" {shlex.quote(str(include))}')
+    asked = 'version=${ANOLE_EMULATED_ARCH#sm_}; echo "${version%?}.${version#${version%?}}, 0, GPU-emulated, ' + MODEL
+    _script(folder / "bin" / "nvidia-smi", f'{asked}"')
+
+
+def _other_functions(runtime: Path) -> str:
+    """Returns C of the runtime's functions that TVM does not call; libraries that name them then load, such as torch's.
+
+    They say that there is no device.
+    """
+    if not runtime.exists():
+        return ""
+    own = (DEVICE / "runtime.cpp").read_text(encoding="utf-8")
+    listed = _run(["nm", "-D", "--defined-only", str(runtime)]).split()
+    names = sorted({name.partition("@")[0] for name in listed if name.startswith(("cuda", "__cuda"))})
+    no_device = "{ return 100; }"
+    return "\n".join(f'extern "C" int {name}() {no_device}' for name in names if f" {name}(" not in own)
+
+
+def _script(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+def _run(command: list[str]) -> str:
+    made = subprocess.run(command, capture_output=True, text=True)
+    if made.returncode:
+        raise MachineError(f"cannot build the emulated GPU: {made.stderr.strip()[-2000:]}")
+    return made.stdout
+
+
+def run(command: list[str], environment: Mapping[str, str]) -> int:
+    """Runs a command on the machine with the emulated GPU and returns its exit status."""
+    return subprocess.run(command, env=environment).returncode

@@ -1,0 +1,142 @@
+"""What runs in a process with the emulated GPU: candidates, functions and networks, compiled there from CUDA C++."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from numpy.typing import NDArray
+from tvm import relax
+
+from anole.record import Config
+from anole.targets.base import Template
+from anole.targets.cuda.device.builder import compile_kernel, cuda_target
+from anole.targets.cuda.device.runtime import prepare_to_compile
+from anole.targets.cuda.device.toolchain import compiler_environment
+from anole.targets.cuda.target import CudaTarget
+from anole.targets.shared.kernel import define
+from anole.targets.shared.reference import Example
+from anole.task import Workload
+from anole.testing.emulated_gpu.compiler import compile_kernels
+
+Arrays = Sequence[NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of CUDA source, by which a check shows that it finds what is wrong.
+
+    Attributes:
+        what: a part of the source.
+        by: what replaces it.
+        which: which of its occurrences is replaced, from 0.
+    """
+
+    what: str
+    by: str
+    which: int = 0
+
+    def __call__(self, source: str) -> str:
+        """Returns the changed source.
+
+        Raises:
+            ValueError: the part does not occur so often.
+        """
+        parts = source.split(self.what)
+        if len(parts) <= self.which + 1:
+            raise ValueError(f"{self.what!r} occurs {len(parts) - 1} times only")
+        at = self.which + 1
+        return self.by.join([self.what.join(parts[:at]), self.what.join(parts[at:])])
+
+
+def candidate_error(
+    description: Mapping[str, Any],
+    workload: Workload,
+    config: Config,
+    edit: Edit | None = None,
+    template: Template | None = None,
+) -> float:
+    """Returns the relative error of a candidate against the reference.
+
+    Args:
+        description: the target's.
+        workload: the candidate's workload.
+        config: the candidate's config.
+        edit: a change of its source.
+        template: the workload's template if it is not that of the target.
+    """
+    template = template or CudaTarget(description).template(workload)
+    func = template.schedule(define(template, workload, config), workload, config)
+    example = Example.draw(workload)
+    packed = template.pack_weight(workload, config, example.weight)
+    with compiling(edit or str):
+        kernel = compile_kernel(func, description)
+    out = run(kernel["main"], [*example.arguments(packed), example.unwritten()])[-1]
+    return example.relative_error(out)
+
+
+def function_results(func: str, description: Mapping[str, Any], arguments: Arrays) -> Arrays:
+    """Returns all arguments of a scheduled function after its run.
+
+    Args:
+        func: the function as TVM's JSON.
+        description: the target's.
+        arguments: what it reads, and arrays for what it writes.
+    """
+    with compiling():
+        return run(compile_kernel(tvm.ir.load_json(func), description)["main"], arguments)
+
+
+def network_results(module: str, description: Mapping[str, Any], inputs: Arrays) -> Arrays:
+    """Returns the results of a network, all of which is on the GPU.
+
+    Args:
+        module: the module as TVM's JSON, with a function ``main``.
+        description: the target's.
+        inputs: the network's inputs.
+    """
+    options = dict(CudaTarget(description).compiler_options)
+    with compiling(), cuda_target(description) as target, tvm.transform.PassContext(config=options):
+        executable = tvm.compile(tvm.ir.load_json(module), target)
+    with TemporaryDirectory(prefix="anole-") as folder:
+        path = Path(folder) / "network.so"
+        executable.export_library(str(path))
+        main = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cuda())["main"]
+    found = main(*(tvm.runtime.tensor(array, tvm.cuda()) for array in inputs))
+    return [each.numpy() for each in ([found] if isinstance(found, tvm.runtime.Tensor) else found)]
+
+
+def run(kernel: Callable[..., Any], arguments: Arrays) -> Arrays:
+    """Returns all arguments of a kernel after its run."""
+    sent = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
+    kernel(*sent)
+    return [each.numpy() for each in sent]
+
+
+@contextmanager
+def compiling(edit: Callable[[str], str] = str) -> Iterator[None]:
+    """Lets TVM compile CUDA C++ for the emulated GPU in this process, after a change."""
+    prepare_to_compile()
+    name = "tvm_callback_cuda_compile"
+    before = tvm_ffi.get_global_func(name)
+    tvm_ffi.register_global_func(name, lambda code: compiled(edit(code)), override=True)
+    try:
+        yield
+    finally:
+        tvm_ffi.register_global_func(name, before, override=True)
+
+
+def compiled(source: str) -> bytearray:
+    """Returns the binary of CUDA C++ for the emulated GPU."""
+    include = Path(compiler_environment()["CUDA_PATH"]) / "include"
+    with TemporaryDirectory(prefix="anole-") as folder:
+        library = Path(folder) / "kernels.so"
+        compile_kernels(source, library, include)
+        return bytearray(library.read_bytes())

@@ -1,0 +1,91 @@
+"""A process with the emulated GPU, which calls functions for another process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+
+from anole.errors import AnoleError
+from anole.testing.emulated_gpu.machine import environment
+
+Result = TypeVar("Result")
+
+
+class EmulationError(AnoleError):
+    """A called function failed; the message is that of its exception, such as a race that the device found."""
+
+
+class EmulatedGpu:
+    """A process on a machine with an emulated GPU.
+
+    Args:
+        arch: the architecture that the GPU says it has.
+    """
+
+    def __init__(self, arch: str = "sm_90") -> None:
+        command = [sys.executable, "-c", "from anole.testing.emulated_gpu.worker import serve; serve()"]
+        self._process = subprocess.Popen(
+            command, env=environment(arch), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Calls a function in the process; it must be importable there, such as those of `programs`.
+
+        Raises:
+            EmulationError: it failed.
+        """
+        into, out = self._process.stdin, self._process.stdout
+        assert into is not None and out is not None
+        try:
+            pickle.dump((function, arguments), into)
+            into.flush()
+            is_good, answer = pickle.load(out)
+        except (EOFError, OSError) as error:
+            raise EmulationError(f"the process of the emulated GPU ended (status {self._process.wait()})") from error
+        if not is_good:
+            raise EmulationError(answer)
+        return answer  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Ends the process."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._process.terminate()
+        self._process.wait()
+
+
+def serve() -> None:
+    """Calls functions as they are asked for on standard input, until that ends."""
+    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # What functions print does not get among the answers.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    with suppress(EOFError):
+        while True:
+            function, arguments = pickle.load(asked)
+            pickle.dump(_answer(function, arguments), answers)
+            answers.flush()
+
+
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+    """Returns whether a call succeeded, and its result or why it failed."""
+    try:
+        return True, function(*arguments)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        # After the message, TVM shows the whole source.
+        message = str(error).partition("// func_name")[0].strip()
+        return False, f"{type(error).__name__}: {message} ({last.filename}:{last.lineno})"

@@ -1,0 +1,83 @@
+"""The emulated GPU notices it when a barrier is missing in a kernel of a template, or an index is one too large."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from anole.record import Config
+from anole.targets.cuda.device.builder import source
+from anole.targets.cuda.settings import describe_cuda
+from anole.targets.cuda.target import CudaTarget
+from anole.targets.shared.kernel import define
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.testing.emulated_gpu.programs import Edit, candidate_error
+from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
+
+TARGET = CudaTarget(describe_cuda("sm_90"))
+ROLLED = {"auto_unroll_max_step": 0, "unroll_explicit": 0}
+SPATIAL = {"tile_y": [2, 1, 2, 1], "tile_x": [1, 2, 2, 1], "tile_f": [1, 1, 8, 1], **ROLLED}
+STEPS = {"tile_rc": [2, 4], "tile_ry": [3, 1], "tile_rx": [1, 3]}
+SAME = (1, 1, 1, 1)
+
+CANDIDATES: dict[str, tuple[Workload, Config]] = {
+    "conv2d": (Conv2d(1, 4, 4, 8, 8, (3, 3), padding=SAME), {"algorithm": "direct", **SPATIAL, **STEPS}),
+    "grouped": (Conv2d(1, 4, 4, 16, 16, (3, 3), padding=SAME, groups=2), {**SPATIAL, **STEPS}),
+    "depthwise": (Conv2d(1, 4, 4, 8, 8, (3, 3), padding=SAME, groups=8), SPATIAL),
+    "winograd": (
+        Conv2d(1, 4, 4, 8, 8, (3, 3), padding=SAME),
+        {
+            **{"algorithm": "winograd", "tile_size": 2, "tile_f": [1, 1, 8, 1], "tile_p": [1, 4, 1]},
+            **{"tile_rc": [2, 4], **ROLLED},
+        },
+    ),
+    "gemm": (Dense(32, 8, 8), {"tile_y": [2, 1, 8, 2], "tile_x": [1, 1, 4, 2], "tile_k": [2, 4], **ROLLED}),
+    "gemv": (Dense(2, 128, 4), {"tile_y": [2, 1], "tile_x": [1, 2, 2], "tile_k": [2, 64, 1], **ROLLED}),
+    "batch_matmul": (
+        BatchMatmul(2, 16, 8, 8),
+        {"tile_y": [2, 1, 8, 1], "tile_x": [1, 1, 4, 2], "tile_k": [2, 4], **ROLLED},
+    ),
+}
+"""A candidate of every template, with several steps of the outer reduction, so that all of its barriers are needed."""
+
+
+def cuda_of(workload: Workload, config: Config) -> str:
+    template = TARGET.template(workload)
+    return source(template.schedule(define(template, workload, config), workload, config), TARGET.description)
+
+
+def is_found(gpu: EmulatedGpu, name: str, edit: Edit) -> bool:
+    """Whether a changed candidate is faulty or computes something else."""
+    try:
+        return gpu.call(candidate_error, TARGET.description, *CANDIDATES[name], edit) > 1e-3
+    except EmulationError as error:
+        assert "main_kernel" in str(error), error
+        return True
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_the_candidate_is_right(name: str, emulated_gpu: EmulatedGpu) -> None:
+    assert emulated_gpu.call(candidate_error, TARGET.description, *CANDIDATES[name]) < 1e-6
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_every_barrier_is_missed(name: str, emulated_gpu: EmulatedGpu) -> None:
+    barrier = "__syncthreads();"
+    n_barriers = cuda_of(*CANDIDATES[name]).count(barrier)
+    assert n_barriers
+    for which in range(n_barriers):
+        assert is_found(emulated_gpu, name, Edit(barrier, "", which)), which
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_an_index_that_is_one_too_large_is_found_in_every_array(name: str, emulated_gpu: EmulatedGpu) -> None:
+    code = cuda_of(*CANDIDATES[name])
+    bodies = code[code.index("{", code.rindex("extern")) :]
+    arrays = sorted(set(re.findall(r"\b((?!red_|mask|t0)\w*?_ptr)(?:\[| \+ )", bodies)))
+    assert len(arrays) >= 4
+    for array in arrays:
+        access = next(each for each in (f"*)({array} + ", f"{array}[") if each in bodies)
+        edit = Edit(access, f"{access}1 + ", code.count(access) - bodies.count(access))
+        if not re.search(rf"alignas\(64\) float {array}\[\d+\];", bodies) or "shared" in array:
+            assert is_found(emulated_gpu, name, edit), array
