@@ -19,7 +19,7 @@ from anole.measure.measurer import Measurer
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
-from protocol import LAYERS, Place, add_place, chosen
+from protocol import Place, add_place, chosen_layers
 
 SAMPLED = 10_000
 
@@ -34,7 +34,7 @@ def main() -> None:
     place, total = Place(arguments.target, arguments.folder), Counter[Status]()
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["layer", "task", "size", "rejected_share", "configs", "ran_share", *Status, "first_error"])
-    for layer in chosen(arguments.layers, LAYERS):
+    for layer in chosen_layers(arguments.layers):
         task = place.task_of(layer)
         target = get_target(task.target)
         space = target.space(task.workload)

@@ -30,6 +30,11 @@ LAYERS = {
     "L8": Conv2d(1, 14, 14, 256, 512, (1, 1), strides=(2, 2)),
 }
 
+SMALL_LAYERS = {"small": Conv2d(1, 6, 6, 8, 16, (3, 3), padding=SAME)}
+"""A layer for trying whole benchmarks quickly, also on an emulated GPU; it is compared only when it is named."""
+
+KNOWN_LAYERS = {**LAYERS, **SMALL_LAYERS}
+
 Variants = Mapping[str, Mapping[str, Any]]
 
 BASELINE = "autotvm"
@@ -148,14 +153,23 @@ class Place:
     def task_of(self, layer: str) -> Task:
         """Returns a layer's task."""
         description = describe_target(TargetSpec(self.kind, self.kind, {"space": self.space}))
-        version = get_target(description).template_version(LAYERS[layer])
-        return Task(LAYERS[layer], description, version)
+        workload = KNOWN_LAYERS[layer]
+        return Task(workload, description, get_target(description).template_version(workload))
 
 
 def add_place(parser: ArgumentParser) -> None:
     """Adds the options that define the place of a comparison."""
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="target of this machine")
     parser.add_argument("--folder", type=Path, default=Path("db/tuners"), help="folder of all measurements")
+
+
+def chosen_layers(names: str) -> list[str]:
+    """Returns the layers in a comma-separated list; for an empty list, those of the paper.
+
+    Raises:
+        SystemExit: a name is unknown.
+    """
+    return chosen(names, KNOWN_LAYERS) if names else list(LAYERS)
 
 
 def chosen(names: str, allowed: Mapping[str, Any]) -> list[str]:

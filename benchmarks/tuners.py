@@ -32,7 +32,7 @@ from anole.search.settings import TunerSettings
 from anole.store.content import ShardContent, read_shard
 from anole.testing.quality import batch_sizes, incumbents
 from anole.tune.stage import tune_task
-from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place, chosen, sized_as, tuner_of
+from protocol import BASELINE, VARIANTS, Place, add_place, chosen, chosen_layers, sized_as, tuner_of
 
 FIRST_TRIAL = 16
 RIVALS = 15
@@ -56,7 +56,7 @@ def main() -> None:
     place = Place(arguments.target, arguments.folder)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     ends_s = time.monotonic() + 60 * arguments.minutes
-    layers = chosen(arguments.layers, LAYERS)
+    layers = chosen_layers(arguments.layers)
     variants = chosen(arguments.variants, VARIANTS)
     for module in ("sklearn.ensemble", "torch", "xgboost"):
         # Otherwise the import would count in the time of the first run that needs it.

@@ -17,7 +17,7 @@ from anole.search.loop import TUNER_VERSION
 from anole.store.content import ShardContent
 from anole.task import Task
 from anole.testing.quality import incumbents
-from protocol import LAYERS, VARIANTS, Place
+from protocol import KNOWN_LAYERS, VARIANTS, Place
 from tuners import latencies_s, read_confirmations, runs_of, settings_of
 
 RUN = ("layer", "variant", "seed")
@@ -33,7 +33,7 @@ Runs = dict[tuple[str, str, int], Rows]
 def export(place: Place, folder: Path) -> None:
     """Writes the raw trials and iterations; a layer without data in the work folder keeps its old rows."""
     trials, iterations, layers, machine = [], [], [], {}
-    for layer in LAYERS:
+    for layer in KNOWN_LAYERS:
         found = list(runs_of(place, layer))
         if not found:
             continue

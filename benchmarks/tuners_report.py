@@ -14,6 +14,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ from numpy.typing import NDArray
 from anole.search.presets import PRESETS
 from anole.testing.quality import Curve, incumbents, quartiles
 from picture import panels
-from protocol import BASELINE, LAYERS, VARIANTS, Place, add_place
+from protocol import BASELINE, KNOWN_LAYERS, VARIANTS, Place, add_place
 from tuners_raw import ITERATIONS, RUN, TRIALS, Rows, Runs, by_run, export, number, read, shown, write
 
 BUDGET = 192
-"""Number of trials that count in every run; longer runs of the baseline are the reference."""
+"""Number of trials that count in every run by default; longer runs of the baseline are the reference."""
 CHECKPOINTS = (64, 128, 192)
 QUALITIES = (0.95, 0.98)
 SAME = 0.99
@@ -57,23 +58,25 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     add_place(parser)
     parser.add_argument("--results", type=Path, default=Path("docs/results/data"), help="folder of the results")
+    parser.add_argument("--budget", type=int, default=BUDGET, help="number of trials that count in every run")
     arguments = parser.parse_args()
     export(Place(arguments.target, arguments.folder), arguments.results)
-    report(arguments.results)
+    report(arguments.results, arguments.budget)
 
 
-def report(folder: Path) -> None:
+def report(folder: Path, budget: int = BUDGET) -> None:
     """Writes the tables and pictures of the raw files in a folder."""
+    checkpoints = sorted({*CHECKPOINTS, budget})
     trials, iterations = by_run(read(folder / TRIALS)), by_run(read(folder / ITERATIONS))
     curves = {key: curve(rows, best_ratio(key[0], trials)) for key, rows in trials.items()}
-    autotvm_s = {layer: _seconds_of_trials(layer, curves) for layer in LAYERS}
+    autotvm_s = {layer: _seconds_of_trials(layer, curves, checkpoints) for layer in KNOWN_LAYERS}
     summaries = {
-        key: summarise(trials[key][:BUDGET], iterations.get(key, []), shortened(curves[key]), autotvm_s[key[0]])
+        key: summarise(trials[key][:budget], iterations.get(key, []), shortened(curves[key], budget), autotvm_s[key[0]])
         for key in trials
     }
     write_runs(summaries, folder / "tuners_runs.csv")
     write_variants(summaries, folder / "tuners_variants.csv")
-    write_reference(curves, folder / "tuners_reference.csv")
+    write_reference(curves, folder / "tuners_reference.csv", budget)
     draw(summaries, "trials", list(PRESETS), folder / "tuners_by_trials.svg")
     draw(summaries, "seconds", list(PRESETS), folder / "tuners_by_seconds.svg")
     parts = (BASELINE, *(variant for variant in VARIANTS if variant not in PRESETS))
@@ -91,15 +94,15 @@ def curve(rows: Rows, best: float) -> Curve:
     return Curve(np.array([float(row["elapsed_s"]) for row in rows]), np.fmax.accumulate(quality))
 
 
+def shortened(whole: Curve, budget: int) -> Curve:
+    """Returns the part of a curve within a budget."""
+    return Curve(whole.elapsed_s[:budget], whole.quality[:budget])
+
+
 def best_ratio(layer: str, trials: Runs) -> float:
     """Returns a layer's best confirmed ratio to the yardstick."""
     ratios = [number(row["ratio"]) for key, rows in trials.items() if key[0] == layer for row in rows]
     return float(np.nanmin([*ratios, np.inf]))
-
-
-def shortened(whole: Curve) -> Curve:
-    """Returns the part of a curve within the budget."""
-    return Curve(whole.elapsed_s[:BUDGET], whole.quality[:BUDGET])
 
 
 def summarise(rows: Rows, iterations: Rows, own: Curve, autotvm_s: Mapping[int, float]) -> Summary:
@@ -109,15 +112,15 @@ def summarise(rows: Rows, iterations: Rows, own: Curve, autotvm_s: Mapping[int, 
         rows: the run's trials.
         iterations: the figures of its search.
         own: its curve.
-        autotvm_s: the seconds that the baseline took on this layer, by number of trials.
+        autotvm_s: the seconds that the baseline took on this layer, by number of trials; NaN if it had fewer.
     """
     reached = {quality: own.reached(quality) or (math.inf, math.inf) for quality in QUALITIES}
     used = [row for row in iterations if int(row["iteration"]) <= int(rows[-1]["iteration"])]
     figures = {
         "trials": len(rows),
         "elapsed_s": own.elapsed_s[-1],
-        **{f"quality_at_{n}": own.at_trials(n) for n in CHECKPOINTS},
-        **{f"quality_in_autotvm_s_of_{n}": own.at_seconds(autotvm_s.get(n, math.nan)) for n in CHECKPOINTS},
+        **{f"quality_at_{n}": own.at_trials(n) for n in autotvm_s},
+        **{f"quality_in_autotvm_s_of_{n}": own.at_seconds(seconds) for n, seconds in autotvm_s.items()},
         "iterations": len(used),
         **_quartiles("batch", Counter(row["iteration"] for row in rows).values()),
         **_quartiles("repeats", [int(row["repeats"]) for row in rows if row["status"] == "ok"]),
@@ -183,14 +186,14 @@ def write_variants(summaries: Mapping[Key, Summary], path: Path) -> None:
         write(path, tuple(rows[0]), rows)
 
 
-def write_reference(curves: Mapping[Key, Curve], path: Path) -> None:
+def write_reference(curves: Mapping[Key, Curve], path: Path, budget: int) -> None:
     """Writes how much sooner each run reached the quality of the baseline's longest run of the layer.
 
     The baseline's own times are that of its whole run, and that when it first reached its quality. A run that never
     reached the quality counts with its whole time, which flatters it; `reached` shows this. The last lines have, over
     all layers, the geometric means of the medians over the seeds.
     """
-    rows = [row for layer in LAYERS for row in _against_longest(layer, curves)]
+    rows = [row for layer in KNOWN_LAYERS for row in _against_longest(layer, curves, budget)]
     for variant in VARIANTS:
         own = [row for row in rows if row["variant"] == variant]
         layers = list(dict.fromkeys(row["layer"] for row in own))
@@ -207,7 +210,7 @@ def write_reference(curves: Mapping[Key, Curve], path: Path) -> None:
         write(path, tuple(rows[0]), [{name: _plain(value) for name, value in row.items()} for row in rows])
 
 
-def _against_longest(layer: str, curves: Mapping[Key, Curve]) -> Iterator[dict[str, Any]]:
+def _against_longest(layer: str, curves: Mapping[Key, Curve], budget: int) -> Iterator[dict[str, Any]]:
     """Yields the comparison of each run of a layer with the baseline's longest run."""
     baselines = [found for key, found in curves.items() if key[:2] == (layer, BASELINE)]
     if not baselines:
@@ -218,7 +221,7 @@ def _against_longest(layer: str, curves: Mapping[Key, Curve]) -> Iterator[dict[s
     if first is None:
         return
     for (_, variant, seed), whole in ((key, found) for key, found in curves.items() if key[0] == layer):
-        own = shortened(whole)
+        own = shortened(whole, budget)
         reached = own.reached(SAME * quality)
         trials, seconds = reached or (len(own.quality), float(own.elapsed_s[-1]))
         yield {
@@ -231,16 +234,18 @@ def _against_longest(layer: str, curves: Mapping[Key, Curve]) -> Iterator[dict[s
 
 
 def draw(summaries: Mapping[Key, Summary], against: str, variants: Sequence[str], path: Path) -> None:
-    """Draws each layer's median quality over the seeds against trials or seconds."""
-    layers = [layer for layer in LAYERS if any(key[0] == layer for key in summaries)]
-    if not layers:
+    """Draws each layer's median quality over the seeds against trials or seconds; nothing where none is known."""
+    curves = defaultdict(list)
+    for (layer, variant, _), summary in summaries.items():
+        curves[layer, variant].append(summary.curve)
+    lines = {key: _median_curve(curves[key], against) for key in product(KNOWN_LAYERS, variants) if key in curves}
+    known = {key: line for key, line in lines.items() if len(line[0])}
+    if not known:
         return
+    layers = list(dict.fromkeys(layer for layer, _ in known))
     with panels(layers, against, "quality: best known latency over own", path) as axes:
-        for layer in layers:
-            for variant in variants:
-                own = [summary.curve for key, summary in summaries.items() if key[:2] == (layer, variant)]
-                if own:
-                    axes.line(layer, variant, *_median_curve(own, against))
+        for (layer, variant), line in known.items():
+            axes.line(layer, variant, *line)
         axes.limit(0.5, 1.02)
 
 
@@ -275,11 +280,11 @@ def _ratios(baseline: Mapping[str, Sequence[float]], own: Mapping[str, Sequence[
     return [mine / other for mine, other in pairs if math.isfinite(mine) and math.isfinite(other) and mine * other > 0]
 
 
-def _seconds_of_trials(layer: str, curves: Mapping[Key, Curve]) -> dict[int, float]:
-    """Returns the seconds that the baseline took on a layer by number of trials, the median over its seeds."""
+def _seconds_of_trials(layer: str, curves: Mapping[Key, Curve], checkpoints: Sequence[int]) -> dict[int, float]:
+    """Returns the seconds that the baseline took on a layer by number of trials, the median over its seeds or NaN."""
     own = [curve.elapsed_s for key, curve in curves.items() if key[:2] == (layer, BASELINE)]
-    taken = {trials: [elapsed_s[trials - 1] for elapsed_s in own if len(elapsed_s) >= trials] for trials in CHECKPOINTS}
-    return {trials: statistics.median(seconds) for trials, seconds in taken.items() if seconds}
+    taken = {trials: [elapsed_s[trials - 1] for elapsed_s in own if len(elapsed_s) >= trials] for trials in checkpoints}
+    return {trials: statistics.median(seconds) if seconds else math.nan for trials, seconds in taken.items()}
 
 
 def _plain(value: Any) -> Any:
