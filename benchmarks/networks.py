@@ -50,12 +50,12 @@ def main() -> None:
     """Prints a line for each network and engine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("builds", nargs="+", type=Path)
-    parser.add_argument("--rivals", default=",".join(PACKAGES), help="comma-separated")
+    parser.add_argument("--rivals", default=",".join(PACKAGES), help="comma-separated; none if empty")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    rivals = chosen(arguments.rivals, PACKAGES)
+    rivals = chosen(arguments.rivals, PACKAGES) if arguments.rivals else []
     writer = csv.DictWriter(sys.stdout, COLUMNS)
     writer.writeheader()
     for folder in arguments.builds:

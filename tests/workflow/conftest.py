@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -60,11 +60,13 @@ class Project:
 
     Attributes:
         packages: a folder of installed packages, beside those of the environment.
+        variables: environment variables in place of this process's.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.packages: Path | None = None
+        self.variables: Mapping[str, str] = {}
 
     def copy(self, folder: Path) -> Project:
         """Returns a copy, with the times of all files."""
@@ -91,7 +93,7 @@ class Project:
         """Starts Snakemake from another folder, in a process group of its own."""
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
         command += ["--directory", str(self.folder), "--cores", "2", *arguments]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | self.variables
         if self.packages is not None:
             environment["PYTHONPATH"] = str(self.packages)
         return subprocess.Popen(

@@ -27,7 +27,7 @@ constexpr size_t alignment = 256;
 // What is known of a word. Tick 0 is before everything.
 struct Cell {
   uint32_t write_tick, read_tick, first_read_tick;
-  uint16_t writer, reader, write_warp_tick, read_warp_tick;
+  uint16_t writer, reader, other_reader, write_warp_tick, read_warp_tick;
   uint8_t is_known : 1, is_written : 1, has_readers : 1, has_warps : 1;  // readers, and warps of them, since `read_tick`
   uint8_t write_bytes, read_bytes;
 };
@@ -106,7 +106,7 @@ void read_word(Cell& cell, uint8_t bytes, const char* place, size_t size) {
     }
   }
   if (cell.read_tick == now.tick) {
-    cell.has_readers |= cell.reader != now.thread;
+    if (cell.reader != now.thread) cell.has_readers = 1, cell.other_reader = cell.reader;
     cell.has_warps |= cell.reader / warp_size != now.thread / warp_size;
     cell.read_bytes |= bytes;
   } else {
@@ -125,7 +125,7 @@ void write_word(Cell& cell, uint8_t bytes, const char* place) {
     if (is_of_another_block(cell.first_read_tick)) race("a read and a write (of two blocks)", place, cell.reader);
     bool is_unordered = cell.has_warps || (cell.has_readers && cell.read_warp_tick == now.warp_tick);
     if ((cell.read_tick == now.tick && is_unordered) || !is_ordered(cell.read_tick, cell.reader, cell.read_warp_tick)) {
-      race("a read and a write", place, cell.reader);
+      race("a read and a write", place, cell.reader == now.thread ? cell.other_reader : cell.reader);
     }
   }
   cell.write_bytes = cell.write_tick == now.tick && cell.writer == now.thread ? cell.write_bytes | bytes : bytes;

@@ -1,0 +1,57 @@
+"""Networks of other people, made for an emulated GPU by the whole workflow, compute what torch computes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from anole.testing.emulated_gpu.machine import absence, environment
+
+pytestmark = [
+    pytest.mark.workflow,
+    pytest.mark.slow,
+    pytest.mark.skipif(absence() is not None, reason=str(absence())),
+]
+
+ENCODER = """
+from torch import nn
+
+
+def encoder():
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, activation="gelu")
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+"""
+
+
+@pytest.fixture
+def project(empty_project: Callable[[str], Any]) -> Any:
+    made = empty_project("emulated")
+    made.variables = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    (made.folder / "transformer.py").write_text(ENCODER)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("source", "shape"),
+    [("torchvision:resnet18", [1, 3, 32, 32]), ("torch:transformer:encoder", [1, 16, 64])],
+    ids=["ResNet-18", "a Transformer's encoder"],
+)
+def test_a_whole_network_is_right(project: Any, source: str, shape: list[int]) -> None:
+    project.write(
+        {"net": {"source": source, "inputs": {"x": shape}}},
+        targets={"gpu": {"kind": "cuda"}},
+        tuning={"preset": "random", "total_trials": 12, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0},
+        builds=[{"model": "net", "target": "gpu"}],
+    )
+    outcome = project.snakemake()
+    assert outcome.code == 0, outcome.output
+    with closing(sqlite3.connect(project.folder / "db/tuning.sqlite")) as database:
+        ((error,),) = database.execute("select max(relative_error) from evaluation").fetchall()
+        assert 0 < error < 1e-5
+        ran = dict(database.execute("select status, count(*) from trial group by status"))
+        # An emulated GPU may take too long for a slow candidate.
+        assert ran["ok"] + ran.get("run_timeout", 0) == 12
