@@ -105,7 +105,7 @@ FAULTS = {
     "one writes what another read": ("y_ptr[t + 64] = y_ptr[t + 1]; y_ptr[t] = 1;", "race: a read and a write"),
     "many read, one writes": (
         "y_ptr[64 + t] = y_ptr[0]; if (t == 63) y_ptr[0] = 1;",
-        "race: a read and a write .* by threads 0 and 1",
+        "race: a read and a write .* by threads 62 and 63",
     ),
     "lanes without a barrier": (
         SHARED + "s_ptr[t] = 1; __syncthreads(); y_ptr[t] = s_ptr[t ^ 1]; s_ptr[t] = 2;",

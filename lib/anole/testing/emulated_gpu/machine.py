@@ -61,7 +61,7 @@ def _built() -> Path:
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent) as made:
+    with TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as made:
         _build(Path(made))
         Path(made).chmod(0o755)
         try:
@@ -69,7 +69,6 @@ def _built() -> Path:
         except OSError:
             if not folder.exists():  # otherwise another process was faster
                 raise
-        Path(made).mkdir(exist_ok=True)
     return folder
 
 

@@ -1,0 +1,61 @@
+"""A machine with an emulated GPU looks like one with a GPU, and where none can be emulated, that is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anole.errors import MachineError
+from anole.testing.emulated_gpu import machine
+
+PROGRAM = """
+import torch
+import tvm
+from anole.targets.cuda.device.gpus import present_gpus
+from anole.targets.cuda.device.runtime import prepare_to_compile
+from anole.targets.cuda.settings import describe_cuda
+prepare_to_compile()
+device = tvm.cuda(0)
+print(*present_gpus(), describe_cuda()["arch"], device.exist, device.compute_version, torch.cuda.is_available())
+"""
+
+
+@pytest.mark.skipif(machine.absence() is not None, reason=str(machine.absence()))
+@pytest.mark.parametrize("arch", ["sm_90", "sm_121"])
+def test_programs_find_a_gpu_and_torch_finds_none(arch: str) -> None:
+    variables = machine.environment(arch)
+    found = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=True)
+    version = f"{arch[3:-1]}.{arch[-1]}"
+    assert found.stdout.strip() == f"{machine.MODEL} ({arch}) {arch} True {version} False"
+
+
+@pytest.mark.skipif(machine.absence() is not None, reason=str(machine.absence()))
+def test_the_exit_status_is_that_of_the_command() -> None:
+    command = [sys.executable, "-m", "anole.testing.emulated_gpu", "sh", "-c", "exit 7"]
+    assert subprocess.run(command).returncode == 7
+
+
+def test_without_a_compiler_no_gpu_is_emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match=r"found no g\+\+, which builds the emulated GPU"):
+        machine.environment()
+
+
+def test_without_cudas_headers_no_gpu_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "compiler_environment", dict)
+    assert machine.absence() == "found no headers of CUDA"
+
+
+def test_what_cannot_be_built_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "bin").mkdir()
+    broken = tmp_path / "bin" / "g++"
+    broken.write_text("#!/bin/sh\necho no space left >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{broken.parent}:/usr/bin:/bin")
+    with pytest.raises(MachineError, match="cannot build the emulated GPU: no space left"):
+        machine.environment()
+    assert not list((tmp_path / "cache" / "anole").iterdir())
