@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.settings import describe_cuda
 from anole.targets.shared.reference import Example
 from anole.task import Workload
 from anole.testing.opencl.launches import Launches
 from anole.testing.opencl.lowering import lower
 
 Array = NDArray[np.float32]
+
+_DESCRIPTION = describe_cuda("sm_90")
+"""Kernels are the same for all architectures, up to the CUDA compiler."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +38,13 @@ class Candidate:
     example: Example
 
     @classmethod
-    def of(cls, template: Template, workload: Workload, config: Config, limits: BlockLimits | None = None) -> Self:
+    def of(cls, template: Template, workload: Workload, config: Config) -> Self:
         """Lowers a candidate and draws its inputs.
 
         Raises:
-            NotCoveredError: OpenCL lowers it to other steps than CUDA.
+            NotCoveredError: TVM lowers it to other steps for OpenCL than for CUDA.
         """
-        launches = lower(template, workload, config, limits or BlockLimits())
+        launches = lower(template, workload, config, _DESCRIPTION)
         example = Example.draw(workload)
         arguments = example.arguments(template.pack_weight(workload, config, example.weight))
         return cls(launches, dict(zip(launches.inputs, arguments, strict=True)), example)

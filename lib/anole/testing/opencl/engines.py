@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Self
 
 from anole.errors import TargetError
@@ -14,9 +15,12 @@ from anole.testing.opencl.candidate import Candidate
 from anole.testing.opencl.lowering import NotCoveredError
 from anole.testing.opencl.pocl import Method, Pocl, PoclError
 
+_MOST_COPIED = 300_000
+"""Characters of source, times threads of a block, that work-items are replicated for: a million take a minute."""
+
 
 class PoclEngine:
-    """Launches candidates by PoCL; finds no races.
+    """Launches candidates by PoCL; finds no races. Replicating work-items covers no large blocks of much code.
 
     Args:
         method: how PoCL makes work-groups.
@@ -24,7 +28,7 @@ class PoclEngine:
     """
 
     def __init__(self, method: Method = Method.AUTO, timeout_s: float = 120.0) -> None:
-        self._pocl = Pocl(method, timeout_s)
+        self._method, self._pocl = method, Pocl(method, timeout_s)
 
     def __enter__(self) -> Self:
         """Starts PoCL in a process of its own."""
@@ -43,6 +47,9 @@ class PoclEngine:
 
     def judge_lowered(self, candidate: Candidate) -> Verdict:
         """Launches a candidate, or a mutant of one, and compares its result."""
+        copied = len(candidate.launches.source) * max(prod(launch.block) for launch in candidate.launches.launches)
+        if self._method is Method.REPLICATED and copied > _MOST_COPIED:
+            return Verdict(Outcome.NOT_COVERED, detail="the block has too many threads to replicate so much code")
         try:
             ran = self._pocl.run(candidate.launches, candidate.inputs)
         except PoclError as failure:

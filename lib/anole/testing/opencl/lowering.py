@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import ir, s_tir, tirx
+from tvm import ir, tirx
 from tvm.tirx.build import codegen_build, split_host_device_mods
 
 from anole.errors import TargetError
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.builder import cuda_target
 from anole.targets.shared.kernel import define
 from anole.task import Workload
 from anole.testing.opencl.launches import Extents, Launch, Launches
 
 _LAUNCH = "tirx.call_ffi_kernel"
-_CROSS_THREAD = "tirx.tvm_thread_allreduce"
 
 
 class NotCoveredError(TargetError):
-    """OpenCL lowers a function to other steps than CUDA, so that running it would show nothing about CUDA."""
+    """TVM lowers a function to other steps for OpenCL than for CUDA, so that running it would show nothing."""
 
 
-def lower(template: Template, workload: Workload, config: Config, limits: BlockLimits) -> Launches:
+def lower(template: Template, workload: Workload, config: Config, description: Mapping[str, Any]) -> Launches:
     """Returns a candidate's kernels in OpenCL C.
 
-    TVM lowers the scheduled function by the same passes as for CUDA, up to the generation of the source. Reductions
-    across threads are the exception: CUDA gets warp shuffles, and OpenCL a tree whose barriers only some threads reach.
+    They are generated from the very functions that CUDA's are generated from, after all of TVM's passes: where TVM
+    places barriers, guards and vectors is the same, and only the last step, which writes them as text, is another.
+
+    Args:
+        template: the workload's template.
+        workload: the candidate's workload.
+        config: the candidate's config.
+        description: the description of the CUDA target.
 
     Raises:
-        NotCoveredError: threads share a reduction, as in a dense layer of few rows.
+        NotCoveredError: the functions are not the same, as where threads share a reduction.
     """
     func = template.schedule(define(template, workload, config), workload, config)
-    target = _opencl_target(limits)
-    module = tirx.transform.BindTarget(target)(tvm.IRModule({"main": func}))
-    if _shares_reductions(module):
+    target = _opencl_target(BlockLimits.from_json(description["limits"]))
+    host, device = _split(func, target)
+    _, on_cuda = _split(func, cuda_target(description))
+    if not _is_same(device, on_cuda):
         raise NotCoveredError(
-            f"{workload.label}: threads share a reduction, which TVM lowers for OpenCL to a tree with barriers that "
-            "only some threads reach, and for CUDA to warp shuffles; run the CUDA source instead"
+            f"{workload.label}: TVM lowers this to other steps for OpenCL than for CUDA, as where threads share a "
+            "reduction, by barriers that only some threads reach and by warp shuffles; execute the CUDA source instead"
         )
-    pipeline, _, finish_device = tirx.get_default_tir_pipeline(target)
-    host, devices = split_host_device_mods(pipeline(module))
-    ((device_target, device),) = devices.items()
-    source = codegen_build(finish_device()(device), device_target).inspect_source()
     (body,) = (function.body for _, function in host.functions_items())
     return Launches(
-        source=str(source),
+        source=str(codegen_build(device, target).inspect_source()),
         parameters={buffer.name: _values(buffer) for buffer in func.params},
         workspaces={node.buffer.name: _values(node.buffer) for node in _found(body, tirx.AllocBuffer)},
         launches=tuple(_launch(call) for call in _found(body, ir.Call) if _name(call) == _LAUNCH),
@@ -68,11 +71,24 @@ def _opencl_target(limits: BlockLimits) -> tvm.target.Target:
     return tvm.target.Target(opencl, host="llvm")
 
 
-def _shares_reductions(module: tvm.IRModule) -> bool:
-    """Returns whether a scheduled function reduces across threads."""
-    for step in (s_tir.transform.CanonicalizeLoop(), s_tir.transform.LowerCrossThreadReduction()):
-        module = step(module)
-    return any(_name(call) == _CROSS_THREAD for call in _found(module["main"].body, ir.Call))
+def _split(func: tirx.PrimFunc, target: tvm.target.Target) -> tuple[tvm.IRModule, tvm.IRModule]:
+    """Returns the host and the device part of a scheduled function, lowered up to the generation of code."""
+    pipeline, _, finish = tirx.get_default_tir_pipeline(target)
+    module = tirx.transform.BindTarget(target)(tvm.IRModule({"main": func}))
+    host, devices = split_host_device_mods(pipeline(module))
+    (device,) = devices.values()
+    return host, finish()(device)
+
+
+def _is_same(one: tvm.IRModule, other: tvm.IRModule) -> bool:
+    """Returns whether two device parts are the same, except for their target."""
+    plain = [
+        {variable.name_hint: func.without_attr("target") for variable, func in module.functions_items()}
+        for module in (one, other)
+    ]
+    return plain[0].keys() == plain[1].keys() and all(
+        tvm_ffi.structural_equal(plain[0][name], plain[1][name]) for name in plain[0]
+    )
 
 
 def _launch(call: Any) -> Launch:
