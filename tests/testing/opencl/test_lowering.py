@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from math import prod
 
-import numpy as np
 import pytest
 
 from anole.errors import TargetError
@@ -70,19 +69,21 @@ def test_winograd_is_three_launches_with_buffers_between(size: int) -> None:
     assert launches.sizes == {**launches.parameters, **launches.workspaces}
 
 
-@pytest.mark.parametrize("batch", [1, 2, 8])
-def test_a_dense_layer_of_few_rows_is_refused(batch: int) -> None:
-    workload = Dense(batch, 32, 8)
-    space = TARGET.space(workload)
-    for vector in space.sample(5, np.random.default_rng(0)):
-        with pytest.raises(NotCoveredError, match=rf"{workload.label}: TVM lowers this to other steps.*warp shuffles"):
-            lowered(workload, space.config(vector))
+@pytest.mark.parametrize("threads", [(1, 32), (2, 8), (1, 64), (1, 48)])
+def test_warp_shuffles_and_what_only_warps_wait_for_are_refused(threads: tuple[int, int]) -> None:
+    along_x, along_k = threads
+    workload = Dense(2, 2 * along_k, 8)
+    config = {**TARGET.default_config(workload), "tile_x": [4 // along_x, along_x, 2], "tile_k": [1, along_k, 2]}
+    with pytest.raises(NotCoveredError, match=r"^dense .*: TVM makes other steps of this.*; execute the CUDA source"):
+        lowered(workload, config)
 
 
-def test_a_dense_layer_of_few_rows_is_lowered_if_one_thread_reduces() -> None:
-    workload = Dense(1, 64, 8)
-    launches = lowered(workload, {**TARGET.default_config(workload), "tile_k": [32, 1, 2]})
-    assert len(launches.launches) == 1 and "barrier(" not in launches.source
+@pytest.mark.parametrize(("threads", "barriers"), [((1, 1), 0), ((2, 3), 2)])
+def test_a_reduction_by_one_thread_or_with_barriers_is_lowered(threads: tuple[int, int], barriers: int) -> None:
+    along_x, along_k = threads
+    workload = Dense(2, 2 * along_k, 8)
+    config = {**TARGET.default_config(workload), "tile_x": [4 // along_x, along_x, 2], "tile_k": [1, along_k, 2]}
+    assert lowered(workload, config).source.count("barrier(") >= barriers
 
 
 def test_only_float32_is_run() -> None:
