@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -16,9 +17,8 @@ from .kernels import INPUT, SIZE, launches_of
 REVERSED = "__local float tile[64]; tile[i] = data_ptr[i]; barrier(CLK_LOCAL_MEM_FENCE); out_ptr[i] = tile[63 - i];"
 
 
-@pytest.fixture(scope="module", params=Method)
-def pocl(request: pytest.FixtureRequest) -> Iterator[Pocl]:
-    pocl = Pocl(request.param, timeout_s=20.0)
+def started(method: Method) -> Iterator[Pocl]:
+    pocl = Pocl(method, timeout_s=20.0)
     try:
         pocl.__enter__()
     except TargetError as error:
@@ -27,10 +27,17 @@ def pocl(request: pytest.FixtureRequest) -> Iterator[Pocl]:
     pocl.__exit__()
 
 
-def test_work_items_meet_at_barriers(pocl: Pocl) -> None:
-    ran = pocl.run(launches_of(REVERSED), INPUT)
-    assert ran.output.tolist() == INPUT["data"][::-1].tolist() and not ran.damaged
-    assert "PoCL" in pocl.version
+@pytest.fixture(scope="module")
+def pocl() -> Iterator[Pocl]:
+    yield from started(Method.AUTO)
+
+
+@pytest.mark.parametrize("method", Method)
+def test_work_items_meet_at_barriers(method: Method) -> None:
+    for pocl in started(method):
+        ran = pocl.run(launches_of(REVERSED), INPUT)
+        assert ran.output.tolist() == INPUT["data"][::-1].tolist() and not ran.damaged
+        assert "PoCL" in pocl.version
 
 
 def test_launches_run_in_order_and_keep_buffers(pocl: Pocl) -> None:
@@ -60,10 +67,9 @@ def test_a_source_that_does_not_compile_is_an_error_with_its_message(pocl: Pocl)
         pocl.run(launches_of("nonsense;"), INPUT)
 
 
-@pytest.mark.parametrize("body", ["*(volatile __global float*)(out_ptr + (1L << 40)) = 0;"])
-def test_a_kernel_that_ends_the_process_is_an_error_and_the_next_runs(pocl: Pocl, body: str) -> None:
+def test_a_kernel_that_ends_the_process_is_an_error_and_the_next_runs(pocl: Pocl) -> None:
     with pytest.raises(PoclError, match="its process exited with -"):
-        pocl.run(launches_of(body), INPUT)
+        pocl.run(launches_of("*(volatile __global float*)(out_ptr + (1L << 40)) = 0;"), INPUT)
     assert not pocl.run(launches_of("out_ptr[i] = 1;"), INPUT).damaged
 
 
@@ -78,4 +84,12 @@ def test_a_kernel_that_does_not_end_is_an_error_and_the_next_runs(pocl: Pocl, mo
 def test_without_pyopencl_the_reason_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(TargetError, match=r"found no pyopencl.*pocl-opencl-icd"):
+        Pocl().__enter__()
+
+
+def test_without_a_pocl_that_runs_the_reason_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("pyopencl") is None:
+        pytest.skip("found no pyopencl")
+    monkeypatch.setenv("POCL_DEVICES", "nonsense")
+    with pytest.raises(TargetError, match=r"PoCL does not run here, see Debian's package pocl-opencl-icd: \w+"):
         Pocl().__enter__()

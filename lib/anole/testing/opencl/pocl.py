@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.errors import TargetError
-from anole.testing.opencl.launches import ITEM_BYTES, Launches
+from anole.testing.opencl.launches import ITEM_BYTES, Launch, Launches
 
 Array = NDArray[np.float32]
 
@@ -35,6 +35,7 @@ _GUARD = 1024
 
 _GUARD_VALUE = np.float32(np.nan)
 _FAREWELL_S = 10.0
+_NOTHING = "__kernel void nothing(__global float* out) { out[0] = 0; }"
 
 
 class Method(StrEnum):
@@ -166,7 +167,8 @@ def _serve(connection: Connection, method: str, cache: Path) -> None:
     try:
         context = _context()
     except Exception as error:
-        connection.send((False, f"PoCL does not load: {type(error).__name__}: {error}"))
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        connection.send((False, f"PoCL does not run here, see Debian's package pocl-opencl-icd: {said}"))
         return
     connection.send((True, context.devices[0].platform.version))
     with suppress(EOFError, BrokenPipeError):
@@ -180,13 +182,18 @@ def _serve(connection: Connection, method: str, cache: Path) -> None:
 
 
 def _context() -> Any:
-    """Returns a context of PoCL's processor, whatever other platforms there are."""
+    """Returns a context of PoCL's processor, whatever other platforms there are, after it ran a kernel.
+
+    An old PoCL finds a new processor and compiles nothing for it.
+    """
     import pyopencl
 
     platforms = [platform for platform in pyopencl.get_platforms() if platform.name == _PLATFORM]
     if not platforms:
-        raise TargetError("found no OpenCL platform of its name; install Debian's package pocl-opencl-icd")
-    return pyopencl.Context(platforms[0].get_devices(pyopencl.device_type.CPU)[:1])
+        raise TargetError("there are only other OpenCL platforms")
+    context = pyopencl.Context(platforms[0].get_devices(pyopencl.device_type.CPU)[:1])
+    _run(context, Launches(_NOTHING, {"out": 1}, {}, (Launch("nothing", ("out",), (1, 1, 1), (1, 1, 1)),)), {})
+    return context
 
 
 def _run(context: Any, launches: Launches, inputs: Mapping[str, Array]) -> Ran:

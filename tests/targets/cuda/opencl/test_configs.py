@@ -10,12 +10,13 @@ from anole.task import Workload
 from anole.testing.gpu_verdict import Engine, Outcome
 
 from ..templates.workloads import TARGET, convolutions, dense_layers, products, winograd_convolutions
-from .small import SMALL, drawn, random_config
+from .small import SMALL, drawn, random_config, staged
 
 ANY = (convolutions() | dense_layers | products).map(lambda workload: (workload, False))
 CASES = ANY | winograd_convolutions.map(lambda workload: (workload, True))
+QUICK = CASES.filter(lambda case: case[0].flop < 50_000)
 SEEDS = st.integers(0, 1 << 30)
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(FEW, max_examples=1000)
 
 
@@ -32,7 +33,7 @@ def test_any_valid_config_is_right_by_pocl(pocl: Engine, case: tuple[Workload, b
 
 
 @FEW
-@given(case=CASES, seed=SEEDS)
+@given(case=QUICK, seed=SEEDS)
 def test_any_valid_config_is_free_of_races(oclgrind: Engine, case: tuple[Workload, bool], seed: int) -> None:
     assert_right(oclgrind, *case, seed)
 
@@ -63,11 +64,15 @@ def test_any_valid_config_is_right_with_replicated_work_items(
 
 
 @pytest.mark.parametrize("kind", SMALL)
-@pytest.mark.parametrize("engine", ["pocl", "replicating_pocl", "oclgrind"])
-def test_a_small_layer_of_every_template_is_right(engine: str, kind: str, request: pytest.FixtureRequest) -> None:
-    judge: Engine = request.getfixturevalue(engine)
+def test_a_small_layer_of_every_template_is_right_by_pocl(kind: str, pocl: Engine) -> None:
     workload = SMALL[kind]
-    for seed in range(2):
-        config = drawn(kind, seed)
-        verdict = judge.judge(TARGET.template(workload), workload, config)
+    for config in (drawn(kind, 0), drawn(kind, 1)):
+        verdict = pocl.judge(TARGET.template(workload), workload, config)
         assert verdict.outcome is Outcome.RIGHT, (config, verdict)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SMALL if kind != "winograd"])
+def test_a_small_layer_of_a_template_is_right_with_replicated_work_items(kind: str, replicating_pocl: Engine) -> None:
+    workload, config = SMALL[kind], staged(kind)
+    verdict = replicating_pocl.judge(TARGET.template(workload), workload, config)
+    assert verdict.outcome is Outcome.RIGHT, (config, verdict)
