@@ -34,15 +34,15 @@ _GUARD = 1024
 """Values before and after every buffer, which no kernel may write; a multiple of the alignment of sub-buffers."""
 
 _GUARD_VALUE = np.float32(np.nan)
-_FAREWELL_S = 10.0
 _NOTHING = "__kernel void nothing(__global float* out) { out[0] = 0; }"
 
 
 class Method(StrEnum):
     """How PoCL turns a kernel into a function of a whole work-group, by the name that it has in PoCL.
 
-    In PoCL 3.0, ``auto`` runs loops over the work-items between barriers, unless a group is tiny. ``workitemrepl``
-    copies the code for every work-item instead, so that it shares none of the code that makes those loops.
+    ``auto`` runs loops over the work-items between barriers, unless a group is tiny. ``workitemrepl`` copies the code
+    for every work-item instead, so that it shares none of the code that makes those loops. PoCL 3.0 and 3.1 have no
+    third one: they take any other name, such as ``cbs``, for ``auto``.
     """
 
     AUTO = "auto"
@@ -92,7 +92,7 @@ class Pocl:
         try:
             self._start()
         except BaseException:
-            self._cache.cleanup()
+            self.__exit__()
             raise
         return self
 
@@ -132,7 +132,6 @@ class Pocl:
         theirs.close()
         loaded, said = self._receive()
         if not loaded:
-            self._end()
             raise TargetError(said)
         self.version = said
 
@@ -147,13 +146,14 @@ class Pocl:
 
     def _end(self) -> None:
         self._connection.close()
-        self._process.join(0 if self._process.exitcode is None else _FAREWELL_S)
         self._process.kill()
         self._process.join()
 
 
 def _serve(connection: Connection, method: str, cache: Path) -> None:
     """Loads PoCL, sends whether it loaded, and runs each candidate that is received."""
+    # Standard output is the parent's, which may be a table.
+    os.dup2(2, 1)
     if _INSTALLED.exists():
         # Loads no other OpenCL platform, which may be broken, and not a second PoCL with an LLVM of its own.
         os.environ["OCL_ICD_VENDORS"] = _INSTALLED.read_text(encoding="utf-8").strip()
