@@ -1,4 +1,4 @@
-"""Lowers a scheduled CUDA function for OpenCL, and reads the launches from the lowered host part."""
+"""Lowers a scheduled CUDA function for OpenCL, and reads its launches from CUDA's host part."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def lower(template: Template, workload: Workload, config: Config, description: M
     """Returns a candidate's kernels in OpenCL C.
 
     They are generated from the very functions that CUDA's are generated from, after all of TVM's passes: where TVM
-    places barriers, guards and vectors is the same, and only the last step, which writes them as text, is another.
+    places barriers, guards and vectors is the same, and only the last step, which writes them as text, is another. The
+    launches are those of CUDA's host part.
 
     Args:
         template: the workload's template.
@@ -45,8 +46,8 @@ def lower(template: Template, workload: Workload, config: Config, description: M
     """
     func = template.schedule(define(template, workload, config), workload, config)
     target = _opencl_target(BlockLimits.from_json(description["limits"]))
-    host, device = _split(func, target)
-    _, on_cuda = _split(func, cuda_target(description))
+    _, device = _split(func, target)
+    host, on_cuda = _split(func, cuda_target(description))
     if not _is_same(device, on_cuda) or _synchronises_warps(device):
         raise NotCoveredError(
             f"{workload.label}: TVM makes other steps of this for OpenCL than for CUDA, as where threads share a "
