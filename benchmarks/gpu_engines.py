@@ -1,10 +1,12 @@
 """Executes random valid CUDA configs without a GPU, by every engine there is, as CSV.
 
     python benchmarks/gpu_engines.py --configs 100 --minutes 30 > gpu_engines.csv
+    python benchmarks/gpu_engines.py --large --engines pocl --configs 20 > gpu_engines_large.csv
 
-Templates take turns, and half of the configs are of a fixed layer, half of random small ones. Every config is judged by
-every engine: a row for each says whether it is right, wrong, racy or invalid, or why it is none of these. The counts,
-by template and engine, are printed last, to standard error.
+Templates take turns. Half of the configs are of a fixed layer, half of random small ones; with --large, all are of a
+layer of a known network, which takes an interpreter too long. Every config is judged by every engine: a row for each
+says whether it is right, wrong, racy or invalid, or why it is none of these. The counts, by template and engine, are
+printed last, to standard error.
 """
 
 from __future__ import annotations
@@ -54,6 +56,18 @@ FIXED: Mapping[str, Workload] = {
 }
 """A layer of every template; Oclgrind interprets each within seconds."""
 
+LARGE: Mapping[str, Workload] = {
+    "conv2d": Conv2d(1, 56, 56, 64, 64, (3, 3), padding=_PADDED),
+    "grouped": Conv2d(1, 28, 28, 256, 256, (3, 3), padding=_PADDED, groups=32),
+    "depthwise": Conv2d(1, 112, 112, 32, 32, (3, 3), padding=_PADDED, groups=32),
+    "winograd": Conv2d(1, 28, 28, 128, 128, (3, 3), padding=_PADDED),
+    "gemm": Dense(128, 768, 3072),
+    "gemv": Dense(1, 512, 1000),
+    "batch_matmul": BatchMatmul(12, 128, 128, 64),
+    "transposed": BatchMatmul(12, 128, 64, 128, transpose_right=True),
+}
+"""Layers of ResNet-18, ResNeXt-50, MobileNet v2 and a Transformer encoder of 128 tokens."""
+
 
 def main() -> None:
     """Prints a line for each config and engine, and the counts."""
@@ -62,6 +76,7 @@ def main() -> None:
     parser.add_argument("--templates", default=",".join(FIXED), help="comma-separated; all by default")
     parser.add_argument("--configs", type=int, default=100, help="number of configs of each template")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no config begins after so many minutes")
+    parser.add_argument("--large", action="store_true", help="layers of known networks, in place of small ones")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     until_s = time.monotonic() + 60 * arguments.minutes
@@ -70,7 +85,7 @@ def main() -> None:
     writer.writerow(["template", "workload", "config", "engine", "error", "outcome", "seconds", "detail"])
     with ExitStack() as running:
         engines = {name: running.enter_context(ENGINES[name]()) for name in arguments.engines.split(",")}
-        drawn = draw(arguments.templates.split(","), arguments.configs, arguments.seed)
+        drawn = draw(arguments.templates.split(","), arguments.configs, arguments.seed, large=arguments.large)
         for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, drawn):
             for name, engine in engines.items():
                 began_s = time.perf_counter()
@@ -84,11 +99,12 @@ def main() -> None:
     report(counts)
 
 
-def draw(kinds: list[str], configs: int, seed: int) -> Iterator[tuple[str, Workload, Config]]:
+def draw(kinds: list[str], configs: int, seed: int, *, large: bool = False) -> Iterator[tuple[str, Workload, Config]]:
     """Yields templates in turns, each with a workload and a random valid config of it."""
     for turn, kind in itertools.product(range(configs), kinds):
         rng = np.random.default_rng([seed, turn, *kind.encode()])
-        workload = FIXED[kind] if turn % 2 == 0 else random_workload(kind, rng)
+        small = FIXED[kind] if turn % 2 == 0 else random_workload(kind, rng)
+        workload = LARGE[kind] if large else small
         space = winograd_space(TARGET.limits, workload) if kind == "winograd" else TARGET.space(workload)
         (vector,) = space.sample(1, rng)
         config = space.config(vector)

@@ -13,7 +13,7 @@ import pytest
 import gpu_engines
 from anole.space import ALGORITHM
 from anole.testing.gpu_verdict import Outcome, Verdict
-from gpu_engines import FIXED, TARGET, draw
+from gpu_engines import FIXED, LARGE, TARGET, draw
 
 
 def test_every_template_takes_turns_with_valid_configs_of_fixed_and_random_layers() -> None:
@@ -24,6 +24,12 @@ def test_every_template_takes_turns_with_valid_configs_of_fixed_and_random_layer
         assert kind != "winograd" or config[ALGORITHM] == "winograd"
         assert (workload == FIXED[kind]) == (at // len(FIXED) % 2 == 0)
     assert drawn == list(draw(list(FIXED), 4, 0)) != list(draw(list(FIXED), 4, 1))
+
+
+def test_layers_of_networks_take_the_place_of_all_others() -> None:
+    drawn = list(draw(list(LARGE), 2, 0, large=True))
+    assert [workload for _, workload, _ in drawn] == 2 * list(LARGE.values())
+    assert all(TARGET.space(workload).rejection(config) is None for _, workload, config in drawn)
 
 
 class Doubtful:
