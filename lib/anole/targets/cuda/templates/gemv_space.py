@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.space import Space, option_knob, split_knob
+from anole.space import Constraint, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
@@ -39,7 +39,23 @@ def gemv_space(limits: BlockLimits, w: Dense) -> Space:
         option_knob("auto_unroll_max_step", (0, 512, 1500)),
         option_knob("unroll_explicit", (0, 1)),
     ]
-    return limited_space(limits, knobs, _usage, lambda columns: _nest(w, columns), _merit)
+    waiting = Constraint(
+        "the last warp adds up partial sums without waiting for its lanes",
+        lambda columns: _waits(columns, limits.warp_size),
+        hard=True,
+    )
+    return limited_space(limits, knobs, _usage, lambda columns: _nest(w, columns), _merit, [waiting])
+
+
+def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
+    """Returns whether threads that share a reduction wait for each other in all of its steps, shape (n,).
+
+    TVM makes warp shuffles of a reduction by whole warps, or by a single one, and otherwise a tree in shared memory. If
+    the tree is all that a block has, its last steps rely on the lanes of a warp running in lockstep, which no GPU since
+    Volta guarantees.
+    """
+    features, k = columns["tile_x"][:, 1], columns["tile_k"][:, 1]
+    return np.asarray((features > 1) | (k <= warp) | (k % warp == 0))
 
 
 def _merit(columns: Columns) -> NDArray[np.float64]:

@@ -64,6 +64,7 @@ def limited_space(
     measure: UsageOf,
     describe: Callable[[Columns], Description],
     merit: Callable[[Columns], NDArray[np.float64]],
+    others: Sequence[Constraint] = (),
 ) -> Space:
     """Returns the space of all configs within a device's limits whose warps have no needlessly idle lanes.
 
@@ -73,8 +74,9 @@ def limited_space(
         measure: returns the usage of configs.
         describe: returns the loop nests of configs.
         merit: returns how promising configs are, by rules of thumb; see `anole.targets.cuda.templates.tiling.merit`.
+        others: conditions of the template's own.
     """
-    hard = limit_constraints(limits, measure)
+    hard = [*limit_constraints(limits, measure), *others]
     least = min(limits.warp_size, _most_threads(knobs, hard, measure))
     lanes = Constraint(
         f"a block has fewer than {least} threads, and a warp's lanes idle",

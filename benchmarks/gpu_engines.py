@@ -1,0 +1,151 @@
+"""Executes random valid CUDA configs without a GPU, by every engine there is, as CSV.
+
+    python benchmarks/gpu_engines.py --configs 100 --minutes 30 > gpu_engines.csv
+    python benchmarks/gpu_engines.py --large --engines pocl --configs 20 > gpu_engines_large.csv
+
+Templates take turns. Half of the configs are of a fixed layer, half of random small ones; with --large, all are of a
+layer of a known network, which takes an interpreter too long. Every config is judged by every engine: a row for each
+says whether it is right, wrong, racy or invalid, or why it is none of these. The counts, by template and engine, are
+printed last, to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+
+import numpy as np
+
+from anole.keys import canonical_json
+from anole.record import Config
+from anole.space import ALGORITHM
+from anole.targets.cuda.settings import describe_cuda
+from anole.targets.cuda.target import CudaTarget
+from anole.targets.cuda.templates.winograd_space import winograd_space
+from anole.targets.shared.algorithm_names import WINOGRAD
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.testing.gpu_verdict import Engine, Outcome
+from anole.testing.opencl.engines import OclgrindEngine, PoclEngine
+from anole.testing.opencl.pocl import Method
+
+TARGET = CudaTarget(describe_cuda("sm_90"))
+
+ENGINES: Mapping[str, Callable[[], Engine]] = {
+    "pocl": PoclEngine,
+    "pocl-replicated": lambda: PoclEngine(Method.REPLICATED),
+    "oclgrind": OclgrindEngine,
+}
+
+_PADDED = (1, 1, 1, 1)
+
+FIXED: Mapping[str, Workload] = {
+    "conv2d": Conv2d(1, 7, 7, 16, 32, (3, 3), padding=_PADDED),
+    "grouped": Conv2d(1, 7, 7, 16, 32, (3, 3), padding=_PADDED, groups=4),
+    "depthwise": Conv2d(1, 14, 14, 32, 32, (3, 3), padding=_PADDED, groups=32),
+    "winograd": Conv2d(1, 8, 8, 16, 32, (3, 3), padding=_PADDED),
+    "gemm": Dense(64, 48, 40),
+    "gemv": Dense(1, 128, 40),
+    "batch_matmul": BatchMatmul(3, 32, 16, 40),
+    "transposed": BatchMatmul(3, 32, 16, 40, transpose_right=True),
+}
+"""A layer of every template; Oclgrind interprets each within seconds."""
+
+LARGE: Mapping[str, Workload] = {
+    "conv2d": Conv2d(1, 56, 56, 64, 64, (3, 3), padding=_PADDED),
+    "grouped": Conv2d(1, 28, 28, 256, 256, (3, 3), padding=_PADDED, groups=32),
+    "depthwise": Conv2d(1, 112, 112, 32, 32, (3, 3), padding=_PADDED, groups=32),
+    "winograd": Conv2d(1, 28, 28, 128, 128, (3, 3), padding=_PADDED),
+    "gemm": Dense(128, 768, 3072),
+    "gemv": Dense(1, 512, 1000),
+    "batch_matmul": BatchMatmul(12, 128, 128, 64),
+    "transposed": BatchMatmul(12, 128, 64, 128, transpose_right=True),
+}
+"""Layers of ResNet-18, ResNeXt-50, MobileNet v2 and a Transformer encoder of 128 tokens."""
+
+
+def main() -> None:
+    """Prints a line for each config and engine, and the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engines", default=",".join(ENGINES), help="comma-separated; all by default")
+    parser.add_argument("--templates", default=",".join(FIXED), help="comma-separated; all by default")
+    parser.add_argument("--configs", type=int, default=100, help="number of configs of each template")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no config begins after so many minutes")
+    parser.add_argument("--large", action="store_true", help="layers of known networks, in place of small ones")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    until_s = time.monotonic() + 60 * arguments.minutes
+    counts: Counter[tuple[str, str, Outcome]] = Counter()
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["template", "workload", "config", "engine", "error", "outcome", "seconds", "detail"])
+    with ExitStack() as running:
+        engines = {name: running.enter_context(ENGINES[name]()) for name in arguments.engines.split(",")}
+        drawn = draw(arguments.templates.split(","), arguments.configs, arguments.seed, large=arguments.large)
+        for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, drawn):
+            for name, engine in engines.items():
+                began_s = time.perf_counter()
+                verdict = engine.judge(TARGET.template(workload), workload, config)
+                seconds = f"{time.perf_counter() - began_s:.3f}"
+                what = [kind, workload.label, canonical_json(config), name]
+                told = "" if verdict.outcome is Outcome.RIGHT else verdict.detail.split("\n", 1)[0]
+                writer.writerow([*what, f"{verdict.error:.3g}", verdict.outcome, seconds, told])
+                sys.stdout.flush()
+                counts[kind, name, verdict.outcome] += 1
+    report(counts)
+
+
+def draw(kinds: list[str], configs: int, seed: int, *, large: bool = False) -> Iterator[tuple[str, Workload, Config]]:
+    """Yields templates in turns, each with a workload and a random valid config of it."""
+    for turn, kind in itertools.product(range(configs), kinds):
+        rng = np.random.default_rng([seed, turn, *kind.encode()])
+        small = FIXED[kind] if turn % 2 == 0 else random_workload(kind, rng)
+        workload = LARGE[kind] if large else small
+        space = winograd_space(TARGET.limits, workload) if kind == "winograd" else TARGET.space(workload)
+        (vector,) = space.sample(1, rng)
+        config = space.config(vector)
+        yield kind, workload, {ALGORITHM: WINOGRAD, **config} if kind == "winograd" else config
+
+
+def random_workload(kind: str, rng: np.random.Generator) -> Workload:
+    """Returns a small layer of a template, with odd sizes, strides, paddings and dilations."""
+
+    def number(least: int, most: int) -> int:
+        return int(rng.integers(least, most + 1))
+
+    def pair(least: int, most: int) -> tuple[int, int]:
+        return number(least, most), number(least, most)
+
+    if kind == "gemm":
+        return Dense(number(32, 50), number(1, 48), number(1, 72))
+    if kind == "gemv":
+        return Dense(number(1, 8), number(1, 200), number(1, 72))
+    if kind in ("batch_matmul", "transposed"):
+        return BatchMatmul(number(1, 3), number(1, 40), number(1, 32), number(1, 48), kind == "transposed")
+    padding = (*pair(0, 2), *pair(0, 2))
+    if kind == "winograd":
+        return Conv2d(number(1, 2), *pair(4, 13), number(1, 14), number(2, 24), (3, 3), padding=padding)
+    groups = {"conv2d": 1, "grouped": number(2, 3), "depthwise": number(2, 24)}[kind]
+    each = (1, 1) if kind == "depthwise" else (number(1, 12), number(1, 24))
+    kernel, dilation = pair(1, 4), pair(1, 2)
+    # Without padding, the data must be as large as what a kernel reaches over.
+    height, width = (max((k - 1) * d + 1, size) for k, d, size in zip(kernel, dilation, pair(1, 13), strict=True))
+    channels = (groups * each[0], groups * each[1])
+    return Conv2d(number(1, 2), height, width, *channels, kernel, pair(1, 3), padding, dilation, groups)
+
+
+def report(counts: Mapping[tuple[str, str, Outcome], int]) -> None:
+    """Prints the number of configs of each outcome, by template and engine, to standard error."""
+    width = max((len(name) for kind, engine, _ in counts for name in (kind, engine)), default=8)
+    print(f"{'template':{width}}  {'engine':{width}}  {'  '.join(Outcome)}", file=sys.stderr)
+    for kind, engine in dict.fromkeys((kind, engine) for kind, engine, _ in counts):
+        numbers = "  ".join(f"{counts.get((kind, engine, outcome), 0):{len(outcome)}}" for outcome in Outcome)
+        print(f"{kind:{width}}  {engine:{width}}  {numbers}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

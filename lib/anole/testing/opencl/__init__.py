@@ -1,0 +1,1 @@
+"""Runs CUDA candidates without a GPU, as OpenCL kernels with real work-groups, local memory and barriers."""
