@@ -1,12 +1,12 @@
 """Executes random valid CUDA configs without a GPU, by every engine there is, as CSV.
 
-    python benchmarks/gpu_engines.py --configs 100 --minutes 30 > gpu_engines.csv
+    python benchmarks/gpu_engines.py --configs 100 --minutes 30 --counts docs/results/data/gpu_engines.csv > rows.csv
     python benchmarks/gpu_engines.py --large --engines pocl --configs 20 > gpu_engines_large.csv
 
 Templates take turns. Half of the configs are of a fixed layer, half of random small ones; with --large, all are of a
 layer of a known network, which takes an interpreter too long. Every config is judged by every engine: a row for each
 says whether it is right, wrong, racy or invalid, or why it is none of these. The counts, by template and engine, are
-printed last, to standard error.
+printed last, to standard error, and written to a file of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.targets.shared.algorithm_names import WINOGRAD
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.testing.emulated_gpu.engine import EmulatedGpuEngine
 from anole.testing.gpu_verdict import Engine, Outcome
 from anole.testing.opencl.engines import OclgrindEngine, PoclEngine
 from anole.testing.opencl.pocl import Method
@@ -37,6 +39,7 @@ from anole.testing.opencl.pocl import Method
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
 ENGINES: Mapping[str, Callable[[], Engine]] = {
+    "emulated": EmulatedGpuEngine,
     "pocl": PoclEngine,
     "pocl-replicated": lambda: PoclEngine(Method.REPLICATED),
     "oclgrind": OclgrindEngine,
@@ -78,6 +81,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no config begins after so many minutes")
     parser.add_argument("--large", action="store_true", help="layers of known networks, in place of small ones")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--counts", type=Path, help="file of the counts, as CSV")
     arguments = parser.parse_args()
     until_s = time.monotonic() + 60 * arguments.minutes
     counts: Counter[tuple[str, str, Outcome]] = Counter()
@@ -97,6 +101,8 @@ def main() -> None:
                 sys.stdout.flush()
                 counts[kind, name, verdict.outcome] += 1
     report(counts)
+    if arguments.counts is not None:
+        write_counts(counts, arguments.counts)
 
 
 def draw(kinds: list[str], configs: int, seed: int, *, large: bool = False) -> Iterator[tuple[str, Workload, Config]]:
@@ -145,6 +151,16 @@ def report(counts: Mapping[tuple[str, str, Outcome], int]) -> None:
     for kind, engine in dict.fromkeys((kind, engine) for kind, engine, _ in counts):
         numbers = "  ".join(f"{counts.get((kind, engine, outcome), 0):{len(outcome)}}" for outcome in Outcome)
         print(f"{kind:{width}}  {engine:{width}}  {numbers}", file=sys.stderr)
+
+
+def write_counts(counts: Mapping[tuple[str, str, Outcome], int], path: Path) -> None:
+    """Writes the number of configs of each outcome, by template and engine, as CSV."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["template", "engine", "configs", *Outcome])
+        for kind, engine in dict.fromkeys((kind, engine) for kind, engine, _ in counts):
+            numbers = [counts.get((kind, engine, outcome), 0) for outcome in Outcome]
+            writer.writerow([kind, engine, sum(numbers), *numbers])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from io import StringIO
+from pathlib import Path
 
 import pytest
 
@@ -50,10 +51,13 @@ class Doubtful:
 
 
 def test_every_verdict_is_a_row_and_is_counted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    path = tmp_path / "counts.csv"
     monkeypatch.setattr(gpu_engines, "ENGINES", {"first": Doubtful, "second": Doubtful})
-    monkeypatch.setattr(sys, "argv", ["gpu_engines.py", "--configs", "3", "--templates", "gemm,gemv"])
+    monkeypatch.setattr(
+        sys, "argv", ["gpu_engines.py", "--configs", "3", "--templates", "gemm,gemv", "--counts", str(path)]
+    )
     gpu_engines.main()
     printed = capsys.readouterr()
     rows = list(csv.DictReader(StringIO(printed.out)))
@@ -69,6 +73,9 @@ def test_every_verdict_is_a_row_and_is_counted(
     counted = {tuple(line.split()[:2]): line.split()[2:] for line in printed.err.splitlines()[1:]}
     assert [int(counted["gemm", "first"][at]) for at in (wrong, right)] == [3, 0]
     assert [int(counted["gemv", "second"][at]) for at in (wrong, right)] == [0, 3]
+    written = {(row["template"], row["engine"]): row for row in csv.DictReader(path.open())}
+    assert len(written) == 4
+    assert [written["gemm", "first"][name] for name in ("configs", "wrong", "right")] == ["3", "3", "0"]
 
 
 def test_nothing_begins_after_the_time_is_up(

@@ -39,7 +39,7 @@ class CudaTarget:
     cpp_runtime = CppRuntime("kDLCUDA", ("tvm_runtime", "tvm_runtime_cuda"))
     threads = 1
     max_relative_error = MAX_RELATIVE_ERROR
-    template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 1}
+    template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 2}
     # Parts with fixed shapes are recorded once as a CUDA graph and then launched by a single call.
     compiler_options: Mapping[str, Any] = {"relax.backend.use_cuda_graph": True}
 

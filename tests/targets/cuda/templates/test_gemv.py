@@ -15,6 +15,8 @@ from anole.record import Config
 from anole.targets.cuda.device.builder import cuda_target
 from anole.targets.shared.kernel import define
 from anole.task import Dense
+from anole.testing.emulated_gpu.programs import candidate_error
+from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from .workloads import TARGET
 
@@ -51,6 +53,13 @@ def test_exactly_the_configs_that_rely_on_lockstep_are_rejected(along_x: int) ->
         workload, config = config_of(along_x, along_k)
         rejected = REASON in (TARGET.space(workload).rejection(config) or "")
         assert rejected == relies_on_lockstep(workload, config), (along_x, along_k)
+
+
+@pytest.mark.parametrize("along_k", [33, 48, 100])
+def test_what_is_rejected_is_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> None:
+    with pytest.raises(EmulationError, match="race: a read and a write"):
+        emulated_gpu.call(candidate_error, TARGET.description, *config_of(1, along_k))
+    assert emulated_gpu.call(candidate_error, TARGET.description, *config_of(2, along_k)) < 1e-6
 
 
 @settings(max_examples=40, deadline=None)
