@@ -34,8 +34,11 @@ def test_programs_find_a_gpu_and_torch_finds_none(arch: str) -> None:
 
 @pytest.mark.skipif(machine.absence() is not None, reason=str(machine.absence()))
 def test_the_exit_status_is_that_of_the_command() -> None:
-    command = [sys.executable, "-m", "anole.testing.emulated_gpu", "sh", "-c", "exit 7"]
-    assert subprocess.run(command).returncode == 7
+    emulated = [sys.executable, "-m", "anole.testing.emulated_gpu"]
+    assert subprocess.run([*emulated, "sh", "-c", "exit 7"]).returncode == 7
+    missing = subprocess.run([*emulated, "no-such-program"], capture_output=True, text=True)
+    assert missing.returncode == 127 and "no-such-program cannot be started" in missing.stderr
+    assert "usage: " in subprocess.run(emulated, capture_output=True, text=True).stderr
 
 
 def test_without_a_compiler_no_gpu_is_emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

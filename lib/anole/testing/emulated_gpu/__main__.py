@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import sys
 
+from anole.errors import MachineError
 from anole.testing.emulated_gpu.machine import environment, run
 
+
+def main() -> None:
+    """Runs the command of the arguments and exits with its status."""
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m anole.testing.emulated_gpu COMMAND [ARGUMENTS]")
+    try:
+        variables = environment()
+    except MachineError as error:
+        sys.exit(f"anole: {error}")
+    sys.exit(run(sys.argv[1:], variables))
+
+
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:], environment()))
+    main()

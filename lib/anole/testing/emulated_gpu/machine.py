@@ -122,6 +122,10 @@ def _run(command: list[str]) -> str:
     return made.stdout
 
 
-def run(command: list[str], environment: Mapping[str, str]) -> int:
-    """Runs a command on the machine with the emulated GPU and returns its exit status."""
-    return subprocess.run(command, env=environment).returncode
+def run(command: list[str], variables: Mapping[str, str]) -> int:
+    """Runs a command in an environment and returns its exit status; 127 if there is no such program."""
+    try:
+        return subprocess.run(command, env=variables).returncode
+    except OSError as error:
+        print(f"anole: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        return 127
