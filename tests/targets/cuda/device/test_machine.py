@@ -135,13 +135,16 @@ def test_an_architecture_that_the_compiler_has_given_up_is_said_before_anything_
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(toolchain, "compiled_architectures", lambda: ("sm_75", "sm_90"))
-    monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
+    for name in ("TVM_CUDA_COMPILE_MODE", toolchain.OWN_COMPILER):
+        monkeypatch.delenv(name, raising=False)
     target = CudaTarget(describe_cuda("sm_70"))
     for ask in (target.compiler_target, lambda: target.build(DENSE, target.default_config(DENSE), tmp_path / "x.so")):
         with pytest.raises(TargetError, match=r"cuda sm_70: NVRTC .* compiles for sm_75, sm_90 only"):
             ask()
-    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
-    toolchain.check_architecture("sm_70")
+    for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (toolchain.OWN_COMPILER, "/usr/bin/own")):
+        with monkeypatch.context() as other:
+            other.setenv(name, value)
+            toolchain.check_architecture("sm_70")
 
 
 def test_the_compiler_says_what_it_compiles_for() -> None:

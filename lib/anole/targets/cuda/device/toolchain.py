@@ -13,6 +13,9 @@ from pathlib import Path
 
 from anole.errors import TargetError
 
+OWN_COMPILER = "ANOLE_CUDA_COMPILER"
+"""The environment variable that names a program which compiles in the place of NVRTC."""
+
 _TIMEOUT_S = 20.0
 
 
@@ -60,14 +63,14 @@ def compiled_architectures() -> tuple[str, ...]:
 
 
 def check_architecture(arch: str) -> None:
-    """Checks that the compiler which TVM calls knows an architecture, before anything is built in vain.
+    """Checks that the compiler which is used knows an architecture, before anything is built in vain.
 
     Raises:
         TargetError: NVRTC does not; it has given up old ones.
     """
     known = compiled_architectures()
-    # TVM calls NVRTC unless this variable says otherwise.
-    if not known or arch in known or os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc").lower() != "nvrtc":
+    is_nvrtc = os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc").lower() == "nvrtc" and OWN_COMPILER not in os.environ
+    if not known or arch in known or not is_nvrtc:
         return
     raise TargetError(
         f"cuda {arch}: NVRTC {nvrtc_version()} compiles for {', '.join(known)} only, so nothing can be built; CUDA 12 "
