@@ -111,7 +111,7 @@ def draw(kinds: list[str], configs: int, seed: int, *, large: bool = False) -> I
         rng = np.random.default_rng([seed, turn, *kind.encode()])
         small = FIXED[kind] if turn % 2 == 0 else random_workload(kind, rng)
         workload = LARGE[kind] if large else small
-        space = winograd_space(TARGET.limits, workload) if kind == "winograd" else TARGET.space(workload)
+        space = winograd_space(TARGET.limits, TARGET.gpu, workload) if kind == "winograd" else TARGET.space(workload)
         (vector,) = space.sample(1, rng)
         config = space.config(vector)
         yield kind, workload, {ALGORITHM: WINOGRAD, **config} if kind == "winograd" else config

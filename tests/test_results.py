@@ -306,3 +306,43 @@ def test_what_is_stale_is_called_so_where_it_is_quoted(page: Path) -> None:
 def test_pages_quote_every_file() -> None:
     quoted = {name for page in PAGES for name in re.findall(r"\(data/([^)]+)\)", page.read_text())}
     assert quoted - {"README.md"} == set(described())
+
+
+def test_the_tables_of_the_gpu_model_are_those_of_its_files() -> None:
+    lines = lines_of("gpu-model.md")
+    for row in rows("gpu_model_logs.csv"):
+        figures = [row[f"{name}_spearman"] for name in ("model", "rules")]
+        figures += [row[f"{name}_best_of_5"] for name in ("model", "rules", "random")]
+        layer = f"{row['log']}, {row['layer'].removeprefix('conv2d ')}"
+        assert [layer, row["which"], row["configs"], *figures] in lines
+    kernels = rows("gpu_resources.csv")
+    for template in {row["template"] for row in kernels}:
+        own = [row for row in kernels if row["template"] == template]
+        ratios = [int(row["model_registers"]) / int(row["registers"]) for row in own]
+        (line,) = (line for line in lines if line[0] == template)
+        assert line[1] == str(len(own)) and line[2].startswith(f"{statistics.median(ratios):.2f} (")
+        assert line[-2:] == [
+            str(sum(row["local_bytes"] != "0" for row in own)),
+            str(max(int(row["local_bytes"]) for row in own)),
+        ]
+
+
+def test_what_is_said_of_the_best_known_gpu_kernels_is_what_the_file_says() -> None:
+    page = " ".join((RESULTS / "gpu-model.md").read_text().split())
+    found = rows("gpu_model_tophub.csv")
+    shares = [100 * statistics.median(float(row[f"better_by_{name}"]) for row in found) for name in ("model", "rules")]
+    assert f"{len(found)} layers" in page and f"| {shares[0]:.1f} % | {shares[1]:.1f} % |" in page
+    slow = [float(row["model_us"]) / float(row["measured_us"]) for row in found]
+    assert f"median (quartiles) | {statistics.median(slow):.2f} (" in page
+    both = [
+        tuple(float(row[name]) for name in ("direct_over_winograd", "model_direct_over_winograd"))
+        for row in found
+        if row["winograd_us"]
+    ]
+    agreeing = sum((measured > 1) == (modelled > 1) for measured, modelled in both)
+    assert f"| {agreeing} of {len(both)} |" in page
+    gains = [measured for measured, modelled in both if modelled >= 1.5]
+    assert (
+        f"({len(gains)} layers), the least and the median | {min(gains):.2f}x, {statistics.median(gains):.2f}x |"
+        in page
+    )

@@ -46,7 +46,8 @@ def by_winograd(size: int, workload: Workload) -> Choice:
     """Winograd wherever it can be."""
     if not (isinstance(workload, Conv2d) and can_winograd(workload)):
         return by_default(workload)
-    return Choice(WinogradTemplate(), {**winograd_space(TARGET.limits, workload).best_drawn, "tile_size": size})
+    space = winograd_space(TARGET.limits, TARGET.gpu, workload)
+    return Choice(WinogradTemplate(), {**space.best_drawn, "tile_size": size})
 
 
 def functions(module: tvm.IRModule) -> dict[Any, tirx.PrimFunc]:

@@ -282,6 +282,11 @@ class Space:
             return 1.0
         return float(self.worths(self.vector(config)[None, :], np.array([latency_s]))[0])
 
+    def merit_of(self, config: Config) -> float:
+        """Returns the merit of one config; requires a merit."""
+        assert self.merit is not None
+        return float(self.merit(self.columns(self.vector(config)[None, :]))[0])
+
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
         """Returns the surrogate's features, shape (n, n_features): the description, then the knobs' features."""
         plain = self.canonical(vectors)

@@ -1,17 +1,23 @@
-"""The resources of compiled kernels, as the CUDA assembler (ptxas) reports them; needs nvcc and no GPU."""
+"""The resources of compiled kernels, read from the binaries that NVRTC makes; needs neither nvcc nor a GPU."""
 
 from __future__ import annotations
 
-import re
-import subprocess
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from anole.errors import TargetError
-from anole.targets.cuda.device.toolchain import find_nvcc
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
+from anole.targets.cuda.device.runtime import prepare_to_compile
 
-_TIMEOUT_S = 300.0
+_REGISTERS, _FRAME = 0x2F, 0x11
+"""Attributes in an ELF file's ``.nv.info``; their value is a kernel's symbol, and its registers or stack bytes."""
+
+_SHARED, _RESERVED, _RESERVED_BYTES = ".nv.shared.", ".nv.shared.reserved.", 1 << 10
+"""Names of the sections whose size is the shared memory of a kernel, and of the system; and how much the latter is."""
+
+_SIZED = 4
+"""The format of an attribute whose value has as many bytes as its header says."""
 
 
 @dataclass(frozen=True)
@@ -21,34 +27,73 @@ class Resources:
     Attributes:
         registers: the registers of one thread.
         shared_bytes: the shared memory of one block, allocated statically.
-        spilled_bytes: bytes that one thread stores to memory for lack of registers.
+        local_bytes: bytes of memory that one thread has besides: what is spilled for lack of registers, and arrays that
+            an index selects from.
     """
 
     registers: int
     shared_bytes: int
-    spilled_bytes: int
+    local_bytes: int
+
+    def occupancy(self, arch: str, threads: int) -> float:
+        """Returns the share of a multiprocessor's warps that are resident with blocks of so many threads."""
+        multiprocessor = Multiprocessor.of(arch)
+        blocks = multiprocessor.resident_blocks(threads, self.registers, self.shared_bytes)
+        return float(blocks * -(-threads // multiprocessor.warp) / multiprocessor.warps)
 
 
 def resources(source: str, arch: str) -> Resources:
-    """Compiles CUDA C++ for an architecture and returns the resources of its kernels.
+    """Compiles CUDA C++ for an architecture, as candidates are compiled, and returns the resources of its kernels.
 
     Raises:
-        TargetError: there is no nvcc, or it refuses the source; the message includes its output.
+        TargetError: NVRTC refuses the source or the architecture; the message includes its output.
     """
-    nvcc = find_nvcc()
-    if nvcc is None:
-        raise TargetError("found no nvcc, which is needed to report a kernel's resources")
-    with TemporaryDirectory() as folder:
-        (Path(folder) / "kernel.cu").write_text(source, encoding="utf-8")
-        command = [nvcc, "-cubin", f"-arch={arch}", "-Xptxas", "-v", "-o", "kernel.cubin", "kernel.cu"]
-        made = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S)
-    if made.returncode:
-        raise TargetError(f"nvcc refuses the source: {made.stderr.strip()[-2000:]}")
-    return _parse(made.stderr)
+    prepare_to_compile()
+    from tvm.support.nvcc import compile_cuda
+
+    try:
+        binary = bytes(compile_cuda(source, "cubin", arch, compiler="nvrtc"))
+    except RuntimeError as error:
+        raise TargetError(f"NVRTC refuses the source: {str(error).strip()[-2000:]}") from error
+    return read_resources(binary)
 
 
-def _parse(report: str) -> Resources:
-    def number(pattern: str) -> int:
-        return max((int(found) for found in re.findall(pattern, report)), default=0)
+def read_resources(binary: bytes) -> Resources:
+    """Returns the resources of the kernels of a binary, an ELF file as NVIDIA's assembler writes it.
 
-    return Resources(number(r"Used (\d+) registers"), number(r"(\d+) bytes smem"), number(r"(\d+) bytes spill stores"))
+    The sections' meaning is as cuobjdump and open disassemblers read it; NVIDIA does not document it.
+    """
+    sections = list(_sections(binary))
+    found = [pair for name, data, _ in sections if name == ".nv.info" for pair in _attributes(data)]
+
+    def most(attribute: int) -> int:
+        values = [struct.unpack("<II", value)[1] for kind, value in found if kind == attribute]
+        return max(values, default=0)
+
+    shared = {name: size for name, _, size in sections if name.startswith(_SHARED)}
+    # From Hopper on, binaries have a section for what the system reserves, and count it in each kernel's.
+    reserved = _RESERVED_BYTES if any(name.startswith(_RESERVED) for name in shared) else 0
+    own = [size - reserved for name, size in shared.items() if not name.startswith(_RESERVED)]
+    return Resources(most(_REGISTERS), max(own, default=0), most(_FRAME))
+
+
+def _sections(binary: bytes) -> Iterator[tuple[str, bytes, int]]:
+    """Yields the name, the content and the size of each section of a 64-bit ELF file; some have a size only."""
+    (table,) = struct.unpack_from("<Q", binary, 0x28)
+    entry_bytes, n_sections, names_at = struct.unpack_from("<HHH", binary, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", binary, table + entry_bytes * at) for at in range(n_sections)]
+    names = headers[names_at][4]
+    for name, _, _, _, begin, size in headers:
+        end = binary.index(b"\0", names + name)
+        yield binary[names + name : end].decode(), binary[begin : begin + size], size
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields the kind and the value of each attribute of a section ``.nv.info`` that has its own size."""
+    at = 0
+    while at < len(data):
+        form, kind, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form == _SIZED:
+            yield kind, data[at : at + size]
+            at += size

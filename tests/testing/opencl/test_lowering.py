@@ -56,7 +56,7 @@ def test_kernels_take_their_buffers_in_their_own_order(workload: Workload) -> No
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_winograd_is_three_launches_with_buffers_between(size: int) -> None:
-    config = {ALGORITHM: "winograd", **winograd_space(TARGET.limits, CONV).best_drawn, "tile_size": size}
+    config = {ALGORITHM: "winograd", **winograd_space(TARGET.limits, TARGET.gpu, CONV).best_drawn, "tile_size": size}
     launches = lowered(CONV, config)
     data, products, outputs = launches.launches
     assert data.arguments == ("data", "winograd_data")

@@ -12,7 +12,8 @@ from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.gpus import Gpu, present_gpus
-from anole.targets.cuda.device.toolchain import compiler_environment
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
+from anole.targets.cuda.device.toolchain import check_architecture, compiler_environment
 from anole.targets.cuda.templates import algorithms, batch_matmul_space, gemm_space, gemv_space, open_spaces
 from anole.targets.shared.space_setting import is_open
 from anole.task import BatchMatmul, Conv2d, Workload
@@ -46,6 +47,7 @@ class CudaTarget:
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
         self.limits = BlockLimits.from_json(description["limits"])
+        self.gpu = Multiprocessor.of(description["arch"])
         self.open = is_open(description)
         if self.open:
             self.template_versions = {**self.template_versions, "open": open_spaces.VERSION}
@@ -85,19 +87,19 @@ class CudaTarget:
         if (opened := self._opened(workload)) is not None:
             return opened.space
         if isinstance(workload, Conv2d):
-            return algorithms.convolution_space(self.limits, workload)
+            return algorithms.convolution_space(self.limits, self.gpu, workload)
         if isinstance(workload, BatchMatmul):
-            return batch_matmul_space.batch_matmul_space(self.limits, workload)
+            return batch_matmul_space.batch_matmul_space(self.limits, self.gpu, workload)
         if workload.batch <= gemv_space.MOST_ROWS:
-            return gemv_space.gemv_space(self.limits, workload)
-        return gemm_space.gemm_space(self.limits, workload)
+            return gemv_space.gemv_space(self.limits, self.gpu, workload)
+        return gemm_space.gemm_space(self.limits, self.gpu, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
         if (opened := self._opened(workload)) is not None:
             return opened.constrained.best_drawn
         if isinstance(workload, Conv2d):
-            return algorithms.convolution_default(self.limits, workload)
+            return algorithms.convolution_default(self.limits, self.gpu, workload)
         return self.space(workload).best_drawn
 
     def template(self, workload: Workload) -> Template:
@@ -108,7 +110,7 @@ class CudaTarget:
 
     def _opened(self, workload: Workload) -> open_spaces.Opened | None:
         """Returns the open space of a workload, if that is what its configs are drawn from."""
-        return open_spaces.opened(self.limits, workload) if self.open else None
+        return open_spaces.opened(self.limits, self.gpu, workload) if self.open else None
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""
@@ -125,6 +127,7 @@ class CudaTarget:
         from anole.targets.cuda.device.builder import cuda_target
         from anole.targets.cuda.device.runtime import prepare_to_compile
 
+        check_architecture(self.description["arch"])
         prepare_to_compile()
         return cuda_target(self.description)
 

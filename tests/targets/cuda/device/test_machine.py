@@ -16,7 +16,6 @@ from anole.targets.cuda.device.gpus import present_gpus
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.task import Dense
-from anole.testing.gpu_resources import resources
 
 DENSE = Dense(1, 8, 8)
 
@@ -132,10 +131,24 @@ def test_the_doctor_says_that_there_are_no_compilers(monkeypatch: pytest.MonkeyP
     assert toolchain.compilers().startswith("MISSING: neither NVRTC (cuda-bindings) nor nvcc")
 
 
-def test_resources_without_nvcc_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anole.testing.gpu_resources.find_nvcc", lambda: None)
-    with pytest.raises(TargetError, match="found no nvcc"):
-        resources("", "sm_90")
+def test_an_architecture_that_the_compiler_has_given_up_is_said_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(toolchain, "compiled_architectures", lambda: ("sm_75", "sm_90"))
+    for name in ("TVM_CUDA_COMPILE_MODE", toolchain.OWN_COMPILER):
+        monkeypatch.delenv(name, raising=False)
+    target = CudaTarget(describe_cuda("sm_70"))
+    for ask in (target.compiler_target, lambda: target.build(DENSE, target.default_config(DENSE), tmp_path / "x.so")):
+        with pytest.raises(TargetError, match=r"cuda sm_70: NVRTC .* compiles for sm_75, sm_90 only"):
+            ask()
+    for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (toolchain.OWN_COMPILER, "/usr/bin/own")):
+        with monkeypatch.context() as other:
+            other.setenv(name, value)
+            toolchain.check_architecture("sm_70")
+
+
+def test_the_compiler_says_what_it_compiles_for() -> None:
+    assert "sm_90" in toolchain.compiled_architectures()
 
 
 def test_gpus_of_one_architecture_are_told_apart_by_their_model(machine: Path) -> None:

@@ -35,7 +35,7 @@ def drawn(kind: str, seed: int) -> Config:
 
 def random_config(workload: Workload, seed: int, *, winograd: bool = False) -> Config:
     """A random valid config of a workload, direct or Winograd's."""
-    space = winograd_space(LIMITS, workload) if winograd else TARGET.space(workload)
+    space = winograd_space(LIMITS, TARGET.gpu, workload) if winograd else TARGET.space(workload)
     (vector,) = space.sample(1, np.random.default_rng(seed))
     return {ALGORITHM: WINOGRAD, **space.config(vector)} if winograd else space.config(vector)
 

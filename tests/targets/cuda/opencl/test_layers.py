@@ -45,4 +45,4 @@ def test_a_layer_of_a_network_is_right(pocl: Engine, workload: Workload) -> None
 
 @pytest.mark.parametrize("workload", [RESNET[0], *(pytest.param(each, marks=pytest.mark.slow) for each in RESNET[1:])])
 def test_a_layer_of_resnet_is_right_by_winograd(pocl: Engine, workload: Conv2d) -> None:
-    assert_right(pocl, workload, {ALGORITHM: WINOGRAD, **winograd_space(LIMITS, workload).best_drawn})
+    assert_right(pocl, workload, {ALGORITHM: WINOGRAD, **winograd_space(LIMITS, TARGET.gpu, workload).best_drawn})

@@ -31,7 +31,10 @@ OPEN = CudaTarget(describe_cuda("sm_90", space="open"))
 LAYER = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME)
 GREEDY = {
     "threads": ({"tile_f": [1, 1, 64, 1], "tile_y": [2, 1, 28, 1]}, "too many threads; the limit is 1024"),
-    "threads along z": ({"tile_y": [1, 1, 112, 1]}, "too many threads along z; the limit is 64"),
+    "threads along z": (
+        {"tile_f": [4, 1, 1, 1], "tile_y": [1, 1, 112, 1], "tile_x": [112, 1, 1, 1]},
+        "too many threads along z; the limit is 64",
+    ),
     "shared memory": ({"tile_y": [1, 1, 1, 56], "tile_x": [1, 1, 1, 56]}, "bytes of shared memory; the limit is 49152"),
 }
 
@@ -62,7 +65,7 @@ def test_any_open_config_that_may_run_is_right(workload: Workload, seed: int, em
 
 def runnable(workload: Workload, seed: int = 0) -> Iterator[Config]:
     """Drawn configs of which a block has what they take."""
-    space, opened = OPEN.space(workload), open_spaces.opened(LIMITS, workload)
+    space, opened = OPEN.space(workload), open_spaces.opened(LIMITS, TARGET.gpu, workload)
     constrained = space if opened is None else opened.constrained
     drawn = (space.config(vector) for vector in space.sample(200, np.random.default_rng(seed)))
     return (config for config in drawn if constrained.refusal(config) is None)

@@ -50,11 +50,11 @@ EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(H
     ids=lambda value: getattr(value, "label", str(value)),
 )
 def test_convolutions_have_as_many_configs_as_in_autotvm(workload: Conv2d, size: int) -> None:
-    assert len(conv2d_space(TARGET.limits, workload)) == size
+    assert len(conv2d_space(TARGET.limits, TARGET.gpu, workload)) == size
 
 
 def test_knobs_have_the_papers_names_and_agents() -> None:
-    space = conv2d_space(TARGET.limits, ONE_OF_EACH["conv2d"])
+    space = conv2d_space(TARGET.limits, TARGET.gpu, ONE_OF_EACH["conv2d"])
     assert space.names_of("spatial") == ["tile_f", "tile_y", "tile_x"]
     assert space.names_of("reduction") == ["tile_rc", "tile_ry", "tile_rx"]
     assert space.names_of("") == ["auto_unroll_max_step", "unroll_explicit"]
@@ -63,7 +63,8 @@ def test_knobs_have_the_papers_names_and_agents() -> None:
 def test_a_convolution_of_three_by_three_is_tuned_with_all_of_its_algorithms() -> None:
     workload = Conv2d(1, 28, 28, 128, 128, (3, 3), padding=PADDED)
     space = TARGET.space(workload)
-    assert len(space) == len(conv2d_space(TARGET.limits, workload)) + len(winograd_space(TARGET.limits, workload))
+    parts = [make(TARGET.limits, TARGET.gpu, workload) for make in (conv2d_space, winograd_space)]
+    assert len(space) == sum(map(len, parts))
     assert set(space.columns(space.sample(64, np.random.default_rng(0)))[ALGORITHM]) == {"direct", "winograd"}
 
 
@@ -121,7 +122,7 @@ def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Workload, see
 
 def test_every_limit_rejects_something() -> None:
     target = CudaTarget({**TARGET.description, "limits": replace(SMALL, grid_y=40).to_json()})
-    space = conv2d_space(target.limits, Conv2d(2, 14, 14, 32, 64, (3, 3), padding=PADDED))
+    space = conv2d_space(target.limits, TARGET.gpu, Conv2d(2, 14, 14, 32, 64, (3, 3), padding=PADDED))
     columns = space.columns(space.vectors(np.random.default_rng(0).integers(0, space.size, 4096)))
     share = {constraint.reason: float(constraint.holds(columns).mean()) for constraint in space.constraints}
     assert len(share) == 9

@@ -19,7 +19,7 @@ from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 
 from .kernels import kernels_of, source_of
-from .workloads import LIMITS, WINOGRAD, winograd_convolutions
+from .workloads import LIMITS, TARGET, WINOGRAD, winograd_convolutions
 
 PADDED = (1, 1, 1, 1)
 TEMPLATE = WinogradTemplate()
@@ -48,7 +48,7 @@ SMALL = BlockLimits(
     ids=lambda value: getattr(value, "label", str(value)),
 )
 def test_spaces_are_large(workload: Conv2d, size: int) -> None:
-    assert len(winograd_space(LIMITS, workload)) == size
+    assert len(winograd_space(LIMITS, TARGET.gpu, workload)) == size
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_every_tile_has_a_number_and_a_place(batch: int, size: int) -> None:
 @settings(max_examples=25, deadline=None)
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 def test_the_features_describe_every_config_alike(workload: Conv2d, seed: int) -> None:
-    space = winograd_space(LIMITS, workload)
+    space = winograd_space(LIMITS, TARGET.gpu, workload)
     vectors = space.sample(5, np.random.default_rng(seed))
     features = space.features(vectors)
     assert features.shape == (len(vectors), len(space.feature_names))
@@ -93,13 +93,14 @@ def test_the_features_describe_every_config_alike(workload: Conv2d, seed: int) -
 @given(workload=winograd_convolutions)
 def test_the_default_is_valid_on_any_device(workload: Conv2d) -> None:
     for limits in (LIMITS, replace(SMALL, grid_x=1 << 20, grid_y=1 << 10)):
-        assert winograd_space(limits, workload).rejection(winograd_space(limits, workload).best_drawn) is None
+        space = winograd_space(limits, TARGET.gpu, workload)
+        assert space.rejection(space.best_drawn) is None
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, seed: int) -> None:
-    space = winograd_space(SMALL, workload)
+    space = winograd_space(SMALL, TARGET.gpu, workload)
     config = space.config(space.vectors(np.random.default_rng(seed).integers(0, space.size, 1))[0])
     reason = space.rejection(config)
     data, products, outputs = taken_by(workload, config, SMALL)
@@ -118,7 +119,7 @@ def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, seed:
 
 def test_every_limit_that_can_be_broken_rejects_something() -> None:
     limits = replace(SMALL, grid_x=60, grid_y=40)
-    space = winograd_space(limits, Conv2d(2, 14, 14, 32, 64, (3, 3), padding=PADDED))
+    space = winograd_space(limits, TARGET.gpu, Conv2d(2, 14, 14, 32, 64, (3, 3), padding=PADDED))
     columns = space.columns(space.vectors(np.random.default_rng(0).integers(0, space.size, 4096)))
     share = {constraint.reason: float(constraint.holds(columns).mean()) for constraint in space.constraints}
     assert len(share) == 8 + 8 + 2

@@ -13,6 +13,7 @@ from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.runtime import prepare_to_compile, source_only
+from anole.targets.cuda.device.toolchain import check_architecture
 from anole.targets.shared.kernel import define, link
 from anole.task import Workload
 
@@ -49,5 +50,6 @@ def build(
     template: Template, workload: Workload, config: Config, description: Mapping[str, Any], artifact: Path
 ) -> None:
     """Builds one candidate into a shared library."""
+    check_architecture(description["arch"])
     func = template.schedule(define(template, workload, config), workload, config)
     compile_kernel(func, description).export_library(str(artifact), fcompile=link)

@@ -21,10 +21,9 @@ import tvm_ffi
 from tvm import te
 
 from anole.errors import MachineError, TargetError
-from anole.targets.cuda.device.toolchain import compiler_environment
+from anole.targets.cuda.device.toolchain import OWN_COMPILER, compiler_environment
 
 _COMPILER = "tvm_callback_cuda_compile"
-_OWN_COMPILER = "ANOLE_CUDA_COMPILER"
 _DRIVER = "libcuda.so.1"
 _LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
 
@@ -42,7 +41,7 @@ def prepare_to_compile() -> None:
     """
     for name, value in compiler_environment().items():
         os.environ.setdefault(name, value)
-    if compiler := os.environ.get(_OWN_COMPILER):
+    if compiler := os.environ.get(OWN_COMPILER):
         tvm_ffi.register_global_func(_COMPILER, partial(_compile, compiler), override=True)
     if tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True) is not None:
         return

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+
+from anole.errors import TargetError
+
+OWN_COMPILER = "ANOLE_CUDA_COMPILER"
+"""The environment variable that names a program which compiles in the place of NVRTC."""
 
 _TIMEOUT_S = 20.0
 
@@ -41,6 +48,34 @@ def nvrtc_version() -> str | None:
         return None
     bindings = metadata.version("cuda-bindings")
     return f"{major}.{minor} (cuda-bindings {bindings})" if error == nvrtc.nvrtcResult.NVRTC_SUCCESS else None
+
+
+@cache
+def compiled_architectures() -> tuple[str, ...]:
+    """Returns the architectures that NVRTC compiles for; nothing if it cannot be loaded."""
+    try:
+        from cuda.bindings import nvrtc
+
+        error, numbers = nvrtc.nvrtcGetSupportedArchs()
+    except (ImportError, RuntimeError):
+        return ()
+    return tuple(f"sm_{number}" for number in numbers) if error == nvrtc.nvrtcResult.NVRTC_SUCCESS else ()
+
+
+def check_architecture(arch: str) -> None:
+    """Checks that the compiler which is used knows an architecture, before anything is built in vain.
+
+    Raises:
+        TargetError: NVRTC does not; it has given up old ones.
+    """
+    known = compiled_architectures()
+    is_nvrtc = os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc").lower() == "nvrtc" and OWN_COMPILER not in os.environ
+    if not known or arch in known or not is_nvrtc:
+        return
+    raise TargetError(
+        f"cuda {arch}: NVRTC {nvrtc_version()} compiles for {', '.join(known)} only, so nothing can be built; CUDA 12 "
+        f"was the last to compile for Volta (with its nvcc on PATH and TVM_CUDA_COMPILE_MODE=nvcc, TVM calls that)"
+    )
 
 
 def compiler_environment() -> dict[str, str]:

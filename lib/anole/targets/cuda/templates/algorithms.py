@@ -7,11 +7,16 @@ from functools import cache
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates.conv2d_space import conv2d_space
 from anole.targets.cuda.templates.depthwise_space import depthwise_space, is_depthwise
 from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
 from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
 from anole.task import Conv2d
+
+_GAIN = 1.5
+"""How many times as fast Winograd has to be by the model to be the default. The best kernels known for 19 layers on a
+V100 agree with the model where it gains so much, and where it loses (docs/results/gpu-model.md)."""
 
 
 def has_choice(w: Conv2d) -> bool:
@@ -20,16 +25,21 @@ def has_choice(w: Conv2d) -> bool:
 
 
 @cache
-def convolution_space(limits: BlockLimits, w: Conv2d) -> Space:
+def convolution_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
     """Returns the space of a convolution: depthwise, or direct and, where applicable, Winograd."""
     if is_depthwise(w):
-        return depthwise_space(limits, w)
-    direct = conv2d_space(limits, w)
-    return union({DIRECT: direct, WINOGRAD: winograd_space(limits, w)}) if has_choice(w) else direct
-
-
-def convolution_default(limits: BlockLimits, w: Conv2d) -> Config:
-    """Returns a valid config of most merit; where there is a choice, a direct one until something is measured."""
+        return depthwise_space(limits, gpu, w)
+    direct = conv2d_space(limits, gpu, w)
     if not has_choice(w):
-        return convolution_space(limits, w).best_drawn
-    return {ALGORITHM: DIRECT, **conv2d_space(limits, w).best_drawn}
+        return direct
+    return union({DIRECT: direct, WINOGRAD: winograd_space(limits, gpu, w)}, merit_is_speed=True)
+
+
+def convolution_default(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Config:
+    """Returns a valid config of most merit; where there is a choice, Winograd's only if it is clearly faster."""
+    if not has_choice(w):
+        return convolution_space(limits, gpu, w).best_drawn
+    spaces = {DIRECT: conv2d_space(limits, gpu, w), WINOGRAD: winograd_space(limits, gpu, w)}
+    speeds = {name: space.merit_of(space.best_drawn) for name, space in spaces.items()}
+    chosen = WINOGRAD if speeds[WINOGRAD] >= _GAIN * speeds[DIRECT] else DIRECT
+    return {ALGORITHM: chosen, **spaces[chosen].best_drawn}

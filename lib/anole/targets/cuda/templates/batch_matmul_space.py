@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from anole.space import Space
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.gemm_space import product_knobs, product_merit, product_usage
-from anole.targets.cuda.templates.usage import limited_space
+from anole.targets.cuda.templates.gemm_space import PRODUCT_AXES, product_knobs, product_usage
+from anole.targets.cuda.templates.roofline import Kernel, speed
+from anole.targets.cuda.templates.staged import product_kernel
+from anole.targets.cuda.templates.usage import FLOAT_BYTES, limited_space
 from anole.task import BatchMatmul
 
 
 @cache
-def batch_matmul_space(limits: BlockLimits, w: BatchMatmul) -> Space:
+def batch_matmul_space(limits: BlockLimits, gpu: Multiprocessor, w: BatchMatmul) -> Space:
     """Returns the space of products of two computed tensors.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the columns into (block, virtual thread, thread, inner),
@@ -30,8 +35,19 @@ def batch_matmul_space(limits: BlockLimits, w: BatchMatmul) -> Space:
         knobs,
         lambda columns: product_usage(columns, w.batch),
         lambda columns: _nest(w, columns),
-        lambda columns: product_merit(columns, w.batch),
+        lambda columns: speed(gpu, batch_matmul_kernel(w, columns)),
     )
+
+
+def batch_matmul_kernel(w: BatchMatmul, columns: Columns) -> Kernel:
+    """Returns what the kernels of n configs do."""
+    x, steps = columns["tile_x"], columns["tile_k"][:, 1]
+    wide = x[:, 1:].prod(axis=1)
+    run = steps if w.transpose_right else np.where(x[:, 0] == 1, wide * steps, wide)
+    fresh = FLOAT_BYTES * w.batch * (w.rows * w.inner + w.inner * w.columns + w.rows * w.columns)
+    usage = product_usage(columns, w.batch)
+    bytes_of_all = fresh * np.ones(len(steps))
+    return product_kernel(usage, columns, PRODUCT_AXES, run, bytes_of_all, transposed=w.transpose_right)
 
 
 def _nest(w: BatchMatmul, columns: Columns) -> LoopNest:

@@ -9,21 +9,25 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
+from anole.targets.cuda.templates.memory import widths
+from anole.targets.cuda.templates.roofline import Kernel, speed
+from anole.targets.cuda.templates.staged import Operand, Reduction, staged_kernel
 from anole.targets.cuda.templates.usage import Usage, limited_space, shared_bytes
+from anole.targets.cuda.templates.windows import PADDING, convolution_bytes, window_reads, windows
 from anole.task import Conv2d
 
 VERSION = 1
 
 
 @cache
-def conv2d_space(limits: BlockLimits, w: Conv2d) -> Space:
+def conv2d_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
     """Returns the space of a convolution.
 
     Knobs, with the papers' names (Chameleon, Table 1) and AutoTVM's values: ``tile_f``, ``tile_y``, ``tile_x`` split
@@ -44,26 +48,45 @@ def conv2d_space(limits: BlockLimits, w: Conv2d) -> Space:
     return limited_space(
         limits,
         knobs,
-        lambda columns: _usage(w, columns),
+        lambda columns: conv2d_usage(w, columns),
         lambda columns: _nest(w, columns),
-        lambda columns: _merit(w, columns),
+        lambda columns: speed(gpu, conv2d_kernel(w, columns)),
     )
 
 
-def _merit(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    f, y, x = (columns[name] for name in ("tile_f", "tile_y", "tile_x"))
-    filters, pixels = f[:, 1:].prod(axis=1), y[:, 1:].prod(axis=1) * x[:, 1:].prod(axis=1)
-    merit = tiling.merit(_usage(w, columns), f[:, 2], filters, pixels)
-    steps = columns["tile_rc"][:, 1] * columns["tile_ry"][:, 1] * columns["tile_rx"][:, 1]
-    merit += tiling.merit_of_stage(steps, columns["tile_rc"][:, 1])
-    return np.asarray(merit + tiling.merit_of_unrolling(columns))
+def conv2d_kernel(w: Conv2d, columns: Columns) -> Kernel:
+    """Returns what the kernels of n configs do."""
+    f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
+    rc, ry, rx = (columns[f"tile_{name}"] for name in ("rc", "ry", "rx"))
+    steps, panel = rc[:, 1] * ry[:, 1] * rx[:, 1], f[:, 1:].prod(axis=1)
+    unrolled = steps * f[:, 3] * y[:, 3] * x[:, 3] <= columns["auto_unroll_max_step"]
+    rows, row_columns = windows(w, y, x, ry[:, 1], rx[:, 1])
+    pixels, filters = y[:, 1] * y[:, 3] * x[:, 1] * x[:, 3], f[:, 1] * f[:, 3]
+    none, channels = np.zeros_like(steps), rc[:, 1]
+    data = Operand(
+        rows * row_columns * channels,
+        np.where(rc[:, 0] * w.groups == 1, row_columns * channels, channels),
+        widths(channels),
+        np.where(unrolled, window_reads(w, y, x, ry[:, 1], rx[:, 1]) * channels, pixels * steps),
+        np.where(unrolled, widths(channels), 1),
+        (none, x[:, 3] * w.strides[1] * channels, y[:, 3] * w.strides[0] * row_columns * channels),
+        checks=PADDING if any(w.padding) else 0,
+    )
+    weight = Operand(
+        panel * steps, channels * panel, widths(panel), filters * steps, widths(f[:, 3]), (f[:, 3], none, none)
+    )
+    reduction = Reduction(rc[:, 0] * ry[:, 0] * rx[:, 0], steps, unrolled)
+    threads = (f[:, 2], x[:, 2], y[:, 2])
+    run = f[:, 2] * f[:, 3]
+    fresh = convolution_bytes(w) * np.ones(len(steps))
+    return staged_kernel(conv2d_usage(w, columns), threads, pixels * filters, (data, weight), reduction, run, fresh)
 
 
-def _usage(w: Conv2d, columns: Columns) -> Usage:
+def conv2d_usage(w: Conv2d, columns: Columns) -> Usage:
+    """Returns the usage of n configs."""
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = (columns[f"tile_{name}"][:, 1] for name in ("rc", "ry", "rx"))
-    rows = tiling.window(y[:, 1:].prod(axis=1), w.strides[0], ry, w.dilation[0])
-    row_columns = tiling.window(x[:, 1:].prod(axis=1), w.strides[1], rx, w.dilation[1])
+    rows, row_columns = windows(w, y, x, ry, rx)
     data, weight = rows * row_columns * rc, f[:, 1:].prod(axis=1) * ry * rx * rc
     return tiling.usage((y, x, f), w.batch * w.groups, shared_bytes(data, weight))
 

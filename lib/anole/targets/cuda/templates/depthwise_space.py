@@ -9,14 +9,18 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.usage import Usage, limited_space, shared_bytes
+from anole.targets.cuda.templates.memory import widths
+from anole.targets.cuda.templates.roofline import Kernel, speed
+from anole.targets.cuda.templates.staged import Operand, Reduction, staged_kernel
+from anole.targets.cuda.templates.usage import Counts, Usage, limited_space, shared_bytes
+from anole.targets.cuda.templates.windows import PADDING, convolution_bytes, window_reads, windows
 from anole.task import Conv2d
 
 
@@ -26,7 +30,7 @@ def is_depthwise(w: Conv2d) -> bool:
 
 
 @cache
-def depthwise_space(limits: BlockLimits, w: Conv2d) -> Space:
+def depthwise_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
     """Returns the space of a depthwise convolution.
 
     Knobs, as in AutoTVM's ``depthwise_conv2d_nchw.cuda``: ``tile_f``, ``tile_y``, ``tile_x`` split into (block, virtual
@@ -44,24 +48,46 @@ def depthwise_space(limits: BlockLimits, w: Conv2d) -> Space:
         knobs,
         lambda columns: _usage(w, columns),
         lambda columns: _nest(w, columns),
-        lambda columns: _merit(w, columns),
+        lambda columns: speed(gpu, depthwise_kernel(w, columns)),
     )
 
 
-def _merit(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    f, y, x = (columns[name] for name in ("tile_f", "tile_y", "tile_x"))
-    filters, pixels = f[:, 1:].prod(axis=1), y[:, 1:].prod(axis=1) * x[:, 1:].prod(axis=1)
-    merit = tiling.merit(_usage(w, columns), f[:, 2], filters, pixels) + np.log2(np.gcd(filters, 8))
-    return np.asarray(merit + tiling.merit_of_unrolling(columns))
+def depthwise_kernel(w: Conv2d, columns: Columns) -> Kernel:
+    """Returns what the kernels of n configs do."""
+    f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
+    ry, rx = _taps(w, len(f))
+    panel, filters, steps = f[:, 1:].prod(axis=1), f[:, 1] * f[:, 3], ry * rx
+    unrolled = steps * f[:, 3] * y[:, 3] * x[:, 3] <= columns["auto_unroll_max_step"]
+    rows, row_columns = windows(w, y, x, ry, rx)
+    pixels, none, width = y[:, 1] * y[:, 3] * x[:, 1] * x[:, 3], np.zeros_like(steps), widths(f[:, 3])
+    data = Operand(
+        rows * row_columns * panel,
+        np.where(f[:, 0] == 1, row_columns * panel, panel),
+        widths(panel),
+        filters * np.where(unrolled, window_reads(w, y, x, ry, rx), pixels * steps),
+        width,
+        (f[:, 3], x[:, 3] * w.strides[1] * panel, y[:, 3] * w.strides[0] * row_columns * panel),
+        checks=PADDING if any(w.padding) else 0,
+    )
+    weight = Operand(panel * steps, panel, widths(panel), filters * steps, width, (f[:, 3], none, none))
+    threads = (f[:, 2], x[:, 2], y[:, 2])
+    reduction = Reduction(np.ones_like(steps), steps, unrolled)
+    run = f[:, 2] * f[:, 3]
+    fresh = convolution_bytes(w) * np.ones(len(steps))
+    return staged_kernel(_usage(w, columns), threads, pixels * filters, (data, weight), reduction, run, fresh)
+
+
+def _taps(w: Conv2d, n: int) -> list[Counts]:
+    """Returns the rows and columns of the kernel, shape (n,) each."""
+    return [np.full(n, length) for length in w.kernel]
 
 
 def _usage(w: Conv2d, columns: Columns) -> Usage:
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
-    taps = [np.full(len(f), length) for length in w.kernel]
-    rows = tiling.window(y[:, 1:].prod(axis=1), w.strides[0], taps[0], w.dilation[0])
-    row_columns = tiling.window(x[:, 1:].prod(axis=1), w.strides[1], taps[1], w.dilation[1])
+    ry, rx = _taps(w, len(f))
+    rows, row_columns = windows(w, y, x, ry, rx)
     channels = f[:, 1:].prod(axis=1)
-    staged = shared_bytes(rows * row_columns * channels, taps[0] * taps[1] * channels)
+    staged = shared_bytes(rows * row_columns * channels, ry * rx * channels)
     return tiling.usage((y, x, f), w.batch, staged)
 
 

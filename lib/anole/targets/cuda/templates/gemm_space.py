@@ -9,26 +9,37 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.usage import Usage, limited_space, shared_bytes
+from anole.targets.cuda.templates.roofline import Kernel, speed
+from anole.targets.cuda.templates.staged import product_kernel
+from anole.targets.cuda.templates.usage import FLOAT_BYTES, Usage, limited_space, shared_bytes
 from anole.task import Dense
+
+PRODUCT_AXES = ("tile_y", "tile_x", "tile_k")
+"""The knobs of a product's rows, columns and reduction."""
 
 
 @cache
-def gemm_space(limits: BlockLimits, w: Dense) -> Space:
+def gemm_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
     """Returns the space of a dense layer of many rows.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
     ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
     """
     knobs = product_knobs(w.batch, w.out_features, w.in_features)
-    return limited_space(limits, knobs, product_usage, lambda columns: _nest(w, columns), product_merit)
+    return limited_space(
+        limits,
+        knobs,
+        product_usage,
+        lambda columns: _nest(w, columns),
+        lambda columns: speed(gpu, gemm_kernel(w, columns)),
+    )
 
 
 def product_knobs(rows: int, columns: int, inner: int) -> list[Knob]:
@@ -42,12 +53,11 @@ def product_knobs(rows: int, columns: int, inner: int) -> list[Knob]:
     ]
 
 
-def product_merit(columns: Columns, batch: int = 1) -> NDArray[np.float64]:
-    """Returns how promising the tiles of a batch of products are, shape (n,)."""
-    rows, features = columns["tile_y"][:, 1:].prod(axis=1), columns["tile_x"][:, 1:].prod(axis=1)
-    merit = tiling.merit(product_usage(columns, batch), columns["tile_x"][:, 2], features, rows)
-    steps = columns["tile_k"][:, 1]
-    return np.asarray(merit + tiling.merit_of_stage(steps, steps) + tiling.merit_of_unrolling(columns))
+def gemm_kernel(w: Dense, columns: Columns) -> Kernel:
+    """Returns what the kernels of n configs do."""
+    packed = columns["tile_x"][:, 1:].prod(axis=1) * columns["tile_k"][:, 1]
+    fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
+    return product_kernel(product_usage(columns), columns, PRODUCT_AXES, packed, fresh * np.ones(len(packed)))
 
 
 def product_usage(columns: Columns, batch: int = 1) -> Usage:

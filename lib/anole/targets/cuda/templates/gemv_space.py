@@ -16,16 +16,22 @@ from anole.space import Constraint, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.usage import Counts, Usage, limited_space, shared_bytes
+from anole.targets.cuda.templates.memory import sectors, widths
+from anole.targets.cuda.templates.roofline import Kernel, most_registers, speed
+from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
 from anole.task import Dense
 
 MOST_ROWS = 31
 """With more rows, staging the weights pays off; AutoTVM draws the same line."""
 
+_STEPPING, _AHEAD = 4, 4
+"""Instructions of a step of the outer reduction, and the most of its steps that are under way at once."""
+
 
 @cache
-def gemv_space(limits: BlockLimits, w: Dense) -> Space:
+def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
     """Returns the space of a dense layer of few rows.
 
     Knobs: ``tile_y`` splits the rows into (block, inner), ``tile_x`` the features into (block, thread, inner),
@@ -44,7 +50,14 @@ def gemv_space(limits: BlockLimits, w: Dense) -> Space:
         lambda columns: _waits(columns, limits.warp_size),
         hard=True,
     )
-    return limited_space(limits, knobs, _usage, lambda columns: _nest(w, columns), _merit, [waiting])
+    return limited_space(
+        limits,
+        knobs,
+        _usage,
+        lambda columns: _nest(w, columns),
+        lambda columns: speed(gpu, gemv_kernel(w, columns)),
+        [waiting],
+    )
 
 
 def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
@@ -58,12 +71,35 @@ def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
     return np.asarray((features > 1) | (k <= warp) | (k % warp == 0))
 
 
-def _merit(columns: Columns) -> NDArray[np.float64]:
-    taken, k = _usage(columns), columns["tile_k"]
-    score = 2.0 * np.minimum(np.log2(taken.blocks), 8.0) - np.abs(np.log2(taken.threads) - 7.5)
-    score += np.log2(np.gcd(k[:, 1], 32)) + np.log2(np.gcd(k[:, 2], 4)) - 0.5 * np.log2(k[:, 2])
-    score += np.log2(columns["tile_y"][:, 1])
-    return np.asarray(score + tiling.merit_of_unrolling(columns))
+def gemv_kernel(w: Dense, columns: Columns) -> Kernel:
+    """Returns what the kernels of n configs do."""
+    y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+    usage, rows, features = _usage(columns), y[:, 1], x[:, 2]
+    sums, body = rows * features, rows * features * k[:, 2]
+    loads, run = (rows + features) / widths(k[:, 2]) * k[:, 2], k[:, 1] * k[:, 2]
+    # Threads add up what they have, half of them in each step.
+    adding = sums * np.ceil(np.log2(k[:, 1]))
+    ahead = np.clip(columns["auto_unroll_max_step"] // body, 1, _AHEAD)
+    read = sectors((features * x[:, 1] + rows) * w.in_features, run) + sectors(rows * features * x[:, 1], features)
+    fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
+    # Fitted to the assembler's numbers, as `wanted_registers` of the staged kernels.
+    wanted = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
+    held = np.minimum(wanted, most_registers(usage.threads))
+    return Kernel(
+        blocks=usage.blocks,
+        threads=usage.threads,
+        registers=held,
+        shared_bytes=usage.shared_bytes,
+        multiply_adds=np.asarray(k[:, 0] * body, dtype=np.float64),
+        independent=sums,
+        instructions=k[:, 0] * (loads + _STEPPING) + 2.0 * adding,
+        shared_cycles=adding,
+        shared_waits=adding,
+        sectors=read,
+        stages=np.ceil(k[:, 0] / ahead) + 1.0,
+        fresh_bytes=fresh * np.ones(len(run)),
+        reused_bytes=FLOAT_BYTES * w.batch * w.in_features * np.ones(len(run)),
+    )
 
 
 def _usage(columns: Columns) -> Usage:

@@ -9,6 +9,7 @@ from anole.errors import ConfigError
 from anole.record import Config
 from anole.space import Space
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates.batch_matmul_space import batch_matmul_space
 from anole.targets.cuda.templates.conv2d_space import conv2d_space
 from anole.targets.cuda.templates.depthwise_space import depthwise_space, is_depthwise
@@ -42,16 +43,16 @@ class Opened:
 
 
 @cache
-def opened(limits: BlockLimits, w: Workload) -> Opened | None:
+def opened(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Opened | None:
     """Returns the open space of a workload, or None if it has none, as dense layers of few rows."""
-    space = _constrained(limits, w)
+    space = _constrained(limits, gpu, w)
     return None if space is None else Opened(space, space.opened())
 
 
-def _constrained(limits: BlockLimits, w: Workload) -> Space | None:
+def _constrained(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space | None:
     """Returns the constrained space of one algorithm, the direct one for convolutions."""
     if isinstance(w, Conv2d):
-        return depthwise_space(limits, w) if is_depthwise(w) else conv2d_space(limits, w)
+        return depthwise_space(limits, gpu, w) if is_depthwise(w) else conv2d_space(limits, gpu, w)
     if isinstance(w, BatchMatmul):
-        return batch_matmul_space(limits, w)
-    return None if w.batch <= MOST_ROWS else gemm_space(limits, w)
+        return batch_matmul_space(limits, gpu, w)
+    return None if w.batch <= MOST_ROWS else gemm_space(limits, gpu, w)

@@ -1,4 +1,4 @@
-"""The four-way tiled nest common to the CUDA templates, in numbers: its usage, its loops and its merit."""
+"""The four-way tiled nest common to the CUDA templates, in numbers: its usage and its loops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.space.loops import Annotation, Ints, Loop
-from anole.space.space import Columns
 from anole.targets.cuda.templates.usage import Counts, Usage
 
 _SPLIT = ("block", "virtual", "thread", "inner")
@@ -18,13 +17,6 @@ _THREAD_AXES = (Annotation.THREAD_Z, Annotation.THREAD_Y, Annotation.THREAD_X)
 
 ADDRESSING = 8
 """Registers of each thread besides its values: addresses and counters."""
-
-# Base-two logarithms of values that work well on most layers by rule of thumb.
-_GOOD_THREADS = 7.5
-_GOOD_ACCUMULATORS = 5.0
-_GOOD_BLOCKS = 8.0
-_GOOD_STEPS = 4.0
-_GOOD_NEIGHBOURS = 4.0
 
 
 def panel_width(split: Sequence[int]) -> int:
@@ -82,33 +74,6 @@ def loops(
         Loop(name, axis, extent, level, annotation)
         for level, (name, axis, extent, annotation) in enumerate([*made, *unrolled(body, max_step)])
     )
-
-
-def merit(taken: Usage, along: Counts, columns: Counts, rows: Counts) -> NDArray[np.float64]:
-    """Returns how promising tiles are, shape (n,), by rules of thumb only, without any measurement.
-
-    Args:
-        taken: the usage of the configs.
-        along: threads along the contiguous axis.
-        columns: outputs of a block along the contiguous axis.
-        rows: outputs of a block along all other axes.
-    """
-    threads, blocks = np.log2(taken.threads), np.log2(taken.blocks)
-    accumulators = np.log2(columns * rows / taken.threads)
-    reuse = np.log2(columns * rows / (columns + rows))
-    score = 2.0 * np.minimum(blocks, _GOOD_BLOCKS) - np.abs(threads - _GOOD_THREADS)
-    score += -np.abs(accumulators - _GOOD_ACCUMULATORS) + reuse + np.minimum(np.log2(along), _GOOD_NEIGHBOURS)
-    return np.asarray(score - 0.25 * np.log2(taken.virtual_threads))
-
-
-def merit_of_stage(steps: Counts, contiguous: Counts) -> NDArray[np.float64]:
-    """Returns how promising a shared-memory stage is, shape (n,): long enough, and fetched in whole vectors."""
-    return np.asarray(-np.abs(np.log2(steps) - _GOOD_STEPS) + np.log2(np.gcd(contiguous, 8)))
-
-
-def merit_of_unrolling(columns: Columns) -> NDArray[np.float64]:
-    """Returns how promising the unrolling knobs are, shape (n,): some unrolling, preferably by the CUDA compiler."""
-    return np.asarray(0.2 * (columns["auto_unroll_max_step"] == 512) - 0.1 * columns["unroll_explicit"])
 
 
 def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:

@@ -12,7 +12,7 @@ from anole.space import Constraint, Knob, Space
 from anole.space.space import Columns, Description
 from anole.targets.cuda.device.architecture import BlockLimits
 
-_FLOAT_BYTES = 4
+FLOAT_BYTES = 4
 _ALIGNMENT_BYTES = 64
 """Alignment of every buffer that TVM allocates in shared memory."""
 
@@ -22,8 +22,8 @@ Counts = NDArray[np.int64]
 
 def shared_bytes(*buffers: Counts) -> Counts:
     """Returns the bytes of shared memory of buffers with these numbers of float32 values, each aligned."""
-    whole = [-(-_FLOAT_BYTES * values // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for values in buffers]
-    return np.asarray(sum(whole[:-1], _FLOAT_BYTES * buffers[-1]))
+    whole = [-(-FLOAT_BYTES * values // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for values in buffers]
+    return np.asarray(sum(whole[:-1], FLOAT_BYTES * buffers[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ def limited_space(
     knobs: Sequence[Knob],
     measure: UsageOf,
     describe: Callable[[Columns], Description],
-    merit: Callable[[Columns], NDArray[np.float64]],
+    speed: Callable[[Columns], NDArray[np.float64]],
     others: Sequence[Constraint] = (),
 ) -> Space:
     """Returns the space of all configs within a device's limits whose warps have no needlessly idle lanes.
@@ -73,7 +73,7 @@ def limited_space(
         knobs: the workload's knobs.
         measure: returns the usage of configs.
         describe: returns the loop nests of configs.
-        merit: returns how promising configs are, by rules of thumb; see `anole.targets.cuda.templates.tiling.merit`.
+        speed: returns the speed of configs by a model; see `anole.targets.cuda.templates.roofline`.
         others: conditions of the template's own.
     """
     hard = [*limit_constraints(limits, measure), *others]
@@ -83,7 +83,7 @@ def limited_space(
         lambda columns: np.asarray(measure(columns).threads >= least),
     )
     core = {knob.name: knob.values for knob in _plainest(knobs)}
-    return Space(knobs, [*hard, lanes], describe, merit=merit, core=core)
+    return Space(knobs, [*hard, lanes], describe, merit=speed, core=core, merit_is_speed=True)
 
 
 def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:

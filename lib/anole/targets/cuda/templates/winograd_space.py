@@ -19,8 +19,19 @@ from anole.space import Constraint, Knob, Space, option_knob, split_knob
 from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.usage import Usage, limit_constraints, limited_space, shared_bytes
+from anole.targets.cuda.templates.memory import sectors
+from anole.targets.cuda.templates.roofline import Kernel, Numbers, lost_share, speed
+from anole.targets.cuda.templates.staged import product_kernel
+from anole.targets.cuda.templates.usage import (
+    FLOAT_BYTES,
+    Counts,
+    Usage,
+    limit_constraints,
+    limited_space,
+    shared_bytes,
+)
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
@@ -31,6 +42,7 @@ THREADS = 64
 """Threads in a block of the transforms: few, so that even a small layer has many blocks. Memory bounds them anyway."""
 
 _SIZES = (2, 4)
+_AXES = ("tile_p", "tile_f", "tile_rc")
 _MOST_TILES = 256
 
 
@@ -63,14 +75,14 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
 
 
 @cache
-def winograd_space(limits: BlockLimits, w: Conv2d) -> Space:
+def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
     """Returns the space of a convolution for which `can_winograd` holds; `winograd_knobs` describes its knobs."""
     space = limited_space(
         limits,
         winograd_knobs(w),
         lambda columns: _usage(w, columns),
         lambda columns: _nest(w, columns),
-        lambda columns: _merit(w, columns),
+        lambda columns: speed(gpu, *winograd_kernels(gpu, w, columns)),
     )
     transforms = [
         replace(constraint, reason=f"the transforms: {constraint.reason}")
@@ -81,7 +93,7 @@ def winograd_space(limits: BlockLimits, w: Conv2d) -> Space:
         lambda columns: np.asarray(columns["tile_p"].prod(axis=1) < 2 * tile_count(w, columns["tile_size"])),
     )
     constraints = [*space.constraints, *transforms, filled]
-    return Space(space.knobs, constraints, space.describe, merit=space.merit, core=space.core)
+    return Space(space.knobs, constraints, space.describe, merit=space.merit, core=space.core, merit_is_speed=True)
 
 
 def _tile_knob(w: Conv2d) -> Knob:
@@ -104,12 +116,52 @@ def _split(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
     return np.column_stack([blocks, columns["tile_p"]])
 
 
-def _merit(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    p, f, steps = _split(w, columns), columns["tile_f"], columns["tile_rc"][:, 1]
-    merit = tiling.merit(_usage(w, columns), f[:, 2], f[:, 1:].prod(axis=1), p[:, 1:].prod(axis=1))
-    merit += tiling.merit_of_stage(steps, steps) + tiling.merit_of_unrolling(columns)
-    # Multiplications and memory traffic both grow with the number of points of all tiles.
-    return np.asarray(merit - 2.0 * np.log2(_points(columns) ** 2 * p.prod(axis=1)))
+def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[Kernel, Kernel, Kernel]:
+    """Returns what the three kernels of n configs do, in the order in which they run."""
+    points, split = _points(columns), _split(w, columns)
+    tiles, panel = split.prod(axis=1), columns["tile_f"][:, 1:].prod(axis=1)
+    transformed, product = (FLOAT_BYTES * points**2 * tiles * of for of in (w.in_channels, w.out_channels))
+    weights = FLOAT_BYTES * points**2 * w.in_channels * w.out_channels
+    # What one kernel writes and the next reads is in the memory as far as the L2 cache has no room for it.
+    between = (transformed + product) * lost_share(gpu, transformed + product)
+    packed = panel * columns["tile_rc"][:, 1]
+    products = product_kernel(_usage(w, columns), {**columns, "tile_p": split}, _AXES, packed, weights + between)
+    data = FLOAT_BYTES * w.batch * w.height * w.width * w.in_channels
+    outputs = FLOAT_BYTES * w.batch * w.out_height * w.out_width * w.out_channels
+    lost = [values * lost_share(gpu, values) for values in (transformed, product)]
+    first = _transform(points, tiles, w.in_channels, points**2, data + lost[0])
+    last = _transform(points, tiles, w.out_channels, columns["tile_size"] ** 2, outputs + lost[1])
+    return first, products, last
+
+
+def _transform(points: Counts, tiles: Counts, channels: int, others: Counts, fresh_bytes: Numbers) -> Kernel:
+    """Returns what a transform does, which gives each thread one tile of one channel.
+
+    Args:
+        points: points along a side of a tile.
+        tiles: tiles of all images.
+        channels: channels, or filters.
+        others: values of a tile that are not its transformed ones: read in one transform, written in the other.
+        fresh_bytes: bytes that it reads from the memory and writes to it.
+    """
+    ones = np.ones_like(points)
+    moved = points**2 + others
+    return Kernel(
+        blocks=-(-tiles * channels // THREADS),
+        threads=THREADS * ones,
+        registers=points**2 + 2 * tiling.ADDRESSING,
+        shared_bytes=0 * ones,
+        # Two products with a matrix that has few values besides 0 and 1.
+        multiply_adds=2.0 * points**2,
+        independent=points,
+        instructions=4.0 * moved,
+        shared_cycles=0.0 * ones,
+        shared_waits=0.0 * ones,
+        sectors=sectors(moved * THREADS, np.minimum(channels, THREADS) * ones),
+        stages=2.0 * ones,
+        fresh_bytes=fresh_bytes,
+        reused_bytes=fresh_bytes,
+    )
 
 
 def _points(columns: Columns) -> NDArray[np.int64]:

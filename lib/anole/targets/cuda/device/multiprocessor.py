@@ -1,0 +1,101 @@
+"""What a multiprocessor of each architecture has, and a well-known GPU of it; facts of NVIDIA's, not measurements.
+
+They are no part of a target's description: a model of speed may change with them, and no measurement would be lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_KIB, _MIB = 1 << 10, 1 << 20
+
+Count = int | NDArray[np.int64]
+"""A number, or one for each of n configs, shape (n,)."""
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """One multiprocessor, and the GPU that has many of them.
+
+    Attributes:
+        gpu: the name of the GPU that stands for its architecture.
+        multiprocessors: their number in that GPU.
+        clock_hz: cycles per second, boosted.
+        memory_bytes_per_s: bandwidth of the GPU's memory.
+        l2_bytes: size of the L2 cache.
+        lanes: multiply-adds in float32 that start in each cycle.
+        warps: the most resident warps.
+        blocks: the most resident blocks.
+        shared_bytes: shared memory for all resident blocks.
+        reserved_bytes: shared memory of each block that the system takes.
+        shared_unit_bytes: shared memory is given to a block in multiples of this.
+        registers: registers of 32 bits.
+        register_unit: registers are given to a warp in multiples of this.
+        schedulers: instructions of different warps that start in each cycle.
+        warp: threads of a warp.
+    """
+
+    gpu: str
+    multiprocessors: int
+    clock_hz: float
+    memory_bytes_per_s: float
+    l2_bytes: int
+    lanes: int
+    warps: int
+    blocks: int
+    shared_bytes: int
+    reserved_bytes: int = _KIB
+    shared_unit_bytes: int = 128
+    registers: int = 1 << 16
+    register_unit: int = 256
+    schedulers: int = 4
+    warp: int = 32
+
+    @classmethod
+    def of(cls, arch: str) -> Multiprocessor:
+        """Returns that of an architecture, such as ``sm_90``."""
+        return _KNOWN[arch]
+
+    @property
+    def peak_flops(self) -> float:
+        """Floating-point operations of the whole GPU per second."""
+        return 2.0 * self.multiprocessors * self.lanes * self.clock_hz
+
+    def resident_blocks(self, threads: Count, registers: Count, shared_bytes: Count) -> Count:
+        """Returns how many blocks a multiprocessor holds at once, as NVIDIA's occupancy calculator counts.
+
+        Args:
+            threads: threads of a block.
+            registers: registers of a thread.
+            shared_bytes: shared memory of a block.
+        """
+        warps = -(-np.asarray(threads) // self.warp)
+        of_warp = -(-np.asarray(registers) * self.warp // self.register_unit) * self.register_unit
+        # A warp's registers lie in the part of one scheduler.
+        warps_by_registers = self.registers // self.schedulers // np.maximum(of_warp, 1) * self.schedulers
+        taken = -(-(np.asarray(shared_bytes) + self.reserved_bytes) // self.shared_unit_bytes) * self.shared_unit_bytes
+        by_shared = self.shared_bytes // np.maximum(taken, 1)
+        held = np.minimum(np.minimum(self.warps, warps_by_registers) // warps, np.minimum(self.blocks, by_shared))
+        return held if held.ndim else int(held)
+
+
+# Multiprocessors: CUDA C++ Programming Guide 13, "Technical Specifications per Compute Capability" and "Throughput of
+# Native Arithmetic Instructions", the former as in CCCL's cuda/__device/arch_traits.h; allocation units: NVIDIA's
+# occupancy calculator; GPUs: NVIDIA's data sheets and white papers.
+_KNOWN = {
+    "sm_70": Multiprocessor("V100 SXM2", 80, 1.53e9, 900e9, 6 * _MIB, 64, 64, 32, 96 * _KIB, 0, 256),
+    "sm_72": Multiprocessor("Jetson AGX Xavier", 8, 1.377e9, 137e9, _MIB // 2, 64, 64, 32, 96 * _KIB, 0, 256),
+    "sm_75": Multiprocessor("T4", 40, 1.59e9, 320e9, 4 * _MIB, 64, 32, 16, 64 * _KIB, 0, 256),
+    "sm_80": Multiprocessor("A100 SXM4", 108, 1.41e9, 1555e9, 40 * _MIB, 64, 64, 32, 164 * _KIB),
+    "sm_86": Multiprocessor("RTX 3090", 82, 1.695e9, 936e9, 6 * _MIB, 128, 48, 16, 100 * _KIB),
+    "sm_87": Multiprocessor("Jetson AGX Orin", 16, 1.3e9, 205e9, 4 * _MIB, 128, 48, 16, 164 * _KIB),
+    "sm_89": Multiprocessor("RTX 4090", 128, 2.52e9, 1008e9, 72 * _MIB, 128, 48, 24, 100 * _KIB),
+    "sm_90": Multiprocessor("H100 SXM5", 132, 1.98e9, 3350e9, 50 * _MIB, 128, 64, 32, 228 * _KIB),
+    "sm_100": Multiprocessor("B200", 148, 1.965e9, 7700e9, 126 * _MIB, 128, 64, 32, 228 * _KIB),
+    "sm_103": Multiprocessor("B300", 148, 1.92e9, 7700e9, 126 * _MIB, 128, 64, 32, 228 * _KIB),
+    "sm_120": Multiprocessor("RTX 5090", 170, 2.407e9, 1792e9, 96 * _MIB, 128, 48, 24, 100 * _KIB),
+    "sm_121": Multiprocessor("GB10", 48, 2.418e9, 273e9, 24 * _MIB, 128, 48, 24, 100 * _KIB),
+}
