@@ -30,7 +30,8 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 	snakemake --cores all
 	@sqlite-utils query db/tuning.sqlite 'select * from model_latency' --table
 
-PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# More processes than the two cores of the machine that this is for: tests of the workflow mostly wait.
+PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Lint runs beside the tests: where nothing is cached, mypy takes one core for half a minute.
 test: env  ## everything that .ci/run checks: lint, and all tests but the slow ones and those that need a GPU

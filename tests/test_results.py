@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -240,6 +242,20 @@ def test_the_table_of_tuning_times_is_that_of_its_files() -> None:
         for name, row in xeon.items()
     }
     assert {tuple(line[2:]) for line in lines_of("tuning-time.md") if len(line) == 5 and line[1].isdigit()} == expected
+
+
+def test_the_table_of_executed_cuda_kernels_is_that_of_its_file() -> None:
+    found = {(row["template"], row["engine"]): row for row in rows("gpu_engines.csv")}
+    totals = Counter[int]()
+    for kind in {kind for kind, _ in found}:
+        own = [found[kind, engine] for engine in ("emulated", "pocl", "oclgrind")]
+        faulty = [sum(int(row[outcome]) for outcome in ("failed", "racy", "invalid", "wrong")) for row in own]
+        right = [int(row["right"]) for row in own]
+        numbers = [int(own[0]["configs"]), *chain(*zip(right, faulty, strict=True)), int(own[2]["not covered"])]
+        assert [kind, *map(str, numbers)] in lines_of("gpu-execution.md"), kind
+        totals.update(dict(enumerate(numbers)))
+    assert ["all", *(str(totals[at]) for at in range(8))] in lines_of("gpu-execution.md")
+    assert totals[0] > 300 and totals[2] == totals[4] == totals[6] == 0
 
 
 def test_the_table_of_servers_is_that_of_its_file() -> None:

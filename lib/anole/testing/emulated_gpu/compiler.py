@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from anole.errors import TargetError
+
 DEVICE = Path(__file__).parent / "device"
 
 SHARED_BYTES = 48 << 10
@@ -23,10 +25,6 @@ _DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\)|alignas\(\d+\))? ?
 _VECTOR = re.compile(r"\*\((\w+[234])\*\)\(")
 _KERNEL = re.compile(r'^extern "C" __global__ .*?(\w+)\((?:[^()]|\([^()]*\))*\) \{', re.MULTILINE)
 _ACCESS_CHECKS = ("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0")
-
-
-class RefusedError(Exception):
-    """The source cannot be compiled."""
 
 
 def translated(source: str) -> str:
@@ -48,11 +46,11 @@ def compile_kernels(source: str, library: Path, include: Path) -> None:
         include: folder of CUDA's headers.
 
     Raises:
-        RefusedError: a kernel has too much shared memory, or the compiler refuses it.
+        TargetError: a kernel has too much shared memory, or the compiler refuses it.
     """
     for kernel in source.split('extern "C" __global__')[1:]:
         if (shared_bytes := _shared_bytes(kernel)) > SHARED_BYTES:
-            raise RefusedError(f"a kernel has {shared_bytes} bytes of shared memory; at most {SHARED_BYTES}")
+            raise TargetError(f"a kernel has {shared_bytes} bytes of shared memory; at most {SHARED_BYTES}")
     with TemporaryDirectory(prefix="anole-") as folder:
         (Path(folder) / "kernels.cpp").write_text(translated(source), encoding="utf-8")
         flags = ("-std=c++17", "-O1", "-fPIC", "-w", f"-I{DEVICE}", f"-I{include}", *_ACCESS_CHECKS)
@@ -72,7 +70,7 @@ def _shared_bytes(kernel: str) -> int:
 def _run(command: list[str], folder: str) -> None:
     made = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if made.returncode:
-        raise RefusedError(made.stderr.strip()[-4000:])
+        raise TargetError(made.stderr.strip()[-4000:])
 
 
 def main() -> None:
@@ -80,7 +78,7 @@ def main() -> None:
     source, library, include = map(Path, sys.argv[1:])
     try:
         compile_kernels(source.read_text(encoding="utf-8"), library, include)
-    except RefusedError as error:
+    except TargetError as error:
         sys.exit(str(error))
 
 

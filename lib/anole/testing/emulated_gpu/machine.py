@@ -84,7 +84,7 @@ def _build(folder: Path) -> None:
     flags = ("-std=c++17", "-O2", "-fPIC", "-shared", f"-I{DEVICE}", f"-I{include}", "-U_FORTIFY_SOURCE")
     sources = [str(DEVICE / f"{name}.cpp") for name in ("access", "driver", "grid", "streams")]
     _run(["g++", *flags, *sources, f"-Wl,-soname,{_CUDA}", "-o", str(folder / _CUDA)])
-    (folder / "others.c").write_text(_other_functions(include.parent / "lib" / _RUNTIME))
+    (folder / "others.c").write_text(_other_functions(include.parent))
     (folder / "versions").write_text(f"{_RUNTIME} {{ global: *; }};\n")
     named = (f"-Wl,-soname,{_RUNTIME}", f"-Wl,--version-script={folder / 'versions'}", "-Wl,-rpath,$ORIGIN")
     parts = (str(DEVICE / "runtime.cpp"), "-x", "c++", str(folder / "others.c"), "-x", "none", str(folder / _CUDA))
@@ -96,12 +96,13 @@ def _build(folder: Path) -> None:
     _script(folder / "bin" / "nvidia-smi", f'{asked}"')
 
 
-def _other_functions(runtime: Path) -> str:
+def _other_functions(toolkit: Path) -> str:
     """Returns C of the runtime's functions that TVM does not call; libraries that name them then load, such as torch's.
 
     They say that there is no device.
     """
-    if not runtime.exists():
+    runtime = next((path for name in ("lib", "lib64") if (path := toolkit / name / _RUNTIME).exists()), None)
+    if runtime is None:
         return ""
     own = (DEVICE / "runtime.cpp").read_text(encoding="utf-8")
     listed = _run(["nm", "-D", "--defined-only", str(runtime)]).split()
