@@ -20,7 +20,7 @@ pytestmark = pytest.mark.workflow
 TRIALS = 48
 """The budget of each of the two tasks."""
 
-LONG, SHORT = (6, 5), (2, 2)
+LONG, SHORT = (6, 5), (1, 1)
 """How often the stages of tuning are killed in a project's life, and how often Snakemake is."""
 
 KILLS = 31

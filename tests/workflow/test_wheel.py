@@ -88,6 +88,7 @@ def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
     assert not {name for name in names if not name.startswith(("anole/", "anole-"))}
 
 
+@pytest.mark.slow
 def test_a_project_is_begun_and_built_without_the_checkout(
     installed: Installation, onnx_writer: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_then_nothing_is_left_to_do(whole: Any) -> None:
     assert (outcome.code, outcome.jobs) == (0, {})
 
 
+@pytest.mark.slow
 def test_a_changed_layer_leaves_other_models_alone(whole: Any, onnx_writer: Callable[..., None]) -> None:
     onnx_writer(whole.folder / "chain.onnx", [16, 40])
     steps = json.loads(whole.anole("plan", "--json").stdout)["steps"]

@@ -17,7 +17,7 @@ CASES = ANY | winograd_convolutions.map(lambda workload: (workload, True))
 QUICK = CASES.filter(lambda case: case[0].flop < 50_000)
 SEEDS = st.integers(0, 1 << 30)
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(FEW, max_examples=1000)
+MANY = settings(FEW, max_examples=150)
 
 
 def assert_right(engine: Engine, workload: Workload, winograd: bool, seed: int) -> None:

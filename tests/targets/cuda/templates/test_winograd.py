@@ -48,7 +48,7 @@ def test_any_valid_config_is_right(workload: Conv2d, seed: int, emulated_gpu: Em
 
 
 @pytest.mark.slow
-@settings(SLOW_EXAMPLES, max_examples=1000)
+@settings(SLOW_EXAMPLES, max_examples=400)
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 def test_any_valid_config_of_many_more_is_right(workload: Conv2d, seed: int, emulated_gpu: EmulatedGpu) -> None:
     config = drawn(workload, seed)
