@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
@@ -42,16 +43,27 @@ def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pri
 
 
 def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
-    """Returns the function as scheduled by one rule, or None if the rule does not apply."""
+    """Returns the function as scheduled by one rule, or None if the rule does not apply to all of it."""
     with target:
         scheduled = dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func}))["main"]
-    if not scheduled.attrs.get("tirx.is_scheduled"):
+    if not scheduled.attrs.get("tirx.is_scheduled") or not _is_on_gpu(scheduled):
         return None
     with source_only():
         tvm.tirx.build(scheduled.with_attr("global_symbol", "main"), target)
     return scheduled
 
 
-def _name(func: tirx.PrimFunc) -> str:
+def _is_on_gpu(func: tirx.PrimFunc) -> bool:
+    """Returns whether threads run every block; what a rule forgets, such as a second result, is a loop of the host."""
     blocks = s_tir.Schedule(func)
-    return ", ".join(str(blocks.get(rv).name_hint) for rv in blocks.get_child_blocks(blocks.get_sblock("root")))
+    loops = [[blocks.get(loop) for loop in blocks.get_loops(block)] for block in _blocks(blocks)]
+    return all(any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in own) for own in loops)
+
+
+def _blocks(sch: s_tir.Schedule) -> list[Any]:
+    return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def _name(func: tirx.PrimFunc) -> str:
+    sch = s_tir.Schedule(func)
+    return ", ".join(str(sch.get(block).name_hint) for block in _blocks(sch))

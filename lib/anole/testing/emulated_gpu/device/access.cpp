@@ -32,8 +32,8 @@ struct Cell {
   uint8_t write_bytes, read_bytes;
 };
 
-char* reserve(size_t size_bytes) {
-  void* place = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+char* reserve(size_t size_bytes, int protection = PROT_READ | PROT_WRITE) {
+  void* place = mmap(nullptr, size_bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (place == MAP_FAILED) {
     std::perror("the emulated GPU cannot reserve its memory");
     std::abort();
@@ -42,9 +42,10 @@ char* reserve(size_t size_bytes) {
 }
 
 struct Global {
-  char* begin = reserve(most_bytes);
+  char* begin = reserve(most_bytes, PROT_NONE);
   Cell* cells = reinterpret_cast<Cell*>(reserve(most_bytes / word * sizeof(Cell)));
   std::map<size_t, size_t> used;  // offset to size
+  size_t most_used = 0;           // the end of all that was ever used
 
   bool has(const char* place) const { return size_t(place - begin) < most_bytes; }
   Cell* cell(const char* place) const { return cells + (place - begin) / word; }
@@ -176,6 +177,7 @@ void* allocate(size_t size_bytes) {
   }
   if (at + size + alignment > most_bytes) return nullptr;
   global().used[at] = size;
+  global().most_used = std::max(global().most_used, at + size);
   char* place = global().begin + at;
   Cell known{};
   known.is_known = 1;
@@ -190,6 +192,9 @@ bool release(void* place) {
   global().used.erase(found);
   return true;
 }
+
+Opened::Opened() { mprotect(global().begin, global().most_used, PROT_READ | PROT_WRITE); }
+Opened::~Opened() { mprotect(global().begin, global().most_used, PROT_NONE); }
 
 bool is_global(const void* place) { return global().has(static_cast<const char*>(place)); }
 

@@ -34,7 +34,11 @@ struct Launch {
 // Runs all threads of a launch. Returns what went wrong, nothing if all is well.
 std::string run(const Launch& launch);
 
-// Global memory.
+// Global memory. As on a GPU, a program that touches it itself is killed; kernels and copies have it open.
+struct Opened {
+  Opened();
+  ~Opened();
+};
 void* allocate(size_t size_bytes);
 bool release(void* place);
 // Says that the host wrote to global memory.

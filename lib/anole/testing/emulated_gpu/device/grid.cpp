@@ -195,6 +195,7 @@ void fail(const std::string& what) {
 }
 
 std::string run(const Launch& launch) {
+  Opened memory;
   running.launch = &launch;
   running.arguments.clear();
   for (auto& argument : launch.arguments) running.arguments.push_back(const_cast<char*>(argument.data()));

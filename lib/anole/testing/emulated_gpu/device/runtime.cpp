@@ -26,6 +26,7 @@ int capability() {
 }
 
 std::string copy(void* to, const void* from, size_t size_bytes) {
+  Opened memory;
   std::memmove(to, from, size_bytes);
   if (is_global(to) && is_global(from)) copied(to, from, size_bytes);
   else if (is_global(to)) written_by_host(to, size_bytes);
