@@ -6,9 +6,12 @@ import csv
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from load_latency import COLUMNS
 
 
+@pytest.mark.slow
 def test_builds_and_rivals_are_timed_beside_neighbours(benchmark: Callable[..., Any]) -> None:
     short = ("--rounds", "1", "--turn", "0")
     run = benchmark("load_latency", "net", "elsewhere", "--neighbours", "0,1", "--rivals", "onnxruntime", *short)

@@ -12,6 +12,7 @@ from anole.errors import AnoleError
 from quota import COLUMNS, limited_group
 
 
+@pytest.mark.slow
 def test_engines_are_compared_within_a_quota(benchmark: Callable[..., Any]) -> None:
     try:
         with limited_group(1.0) as group:

@@ -93,6 +93,7 @@ def test_a_line_tells_both_and_their_ratios(caplog: pytest.LogCaptureFixture) ->
     ]
 
 
+@pytest.mark.slow
 def test_a_build_is_evaluated_beside_a_neighbour(tiny_project: Path) -> None:
     before = sorted((tiny_project / "net").rglob("*"))
     assert run_python(tiny_project, "-c", SCRIPT).stdout.splitlines() == ["neighbours 1"]

@@ -52,6 +52,29 @@ def test_what_is_between_kernels_is_a_result_that_none_reads(emulated_gpu: Emula
     np.testing.assert_array_equal(found, 4 * data + 3)
 
 
+def test_a_function_of_two_results_keeps_both(emulated_gpu: EmulatedGpu) -> None:
+    data = te.placeholder((SIZE,), name="data")
+    double = te.compute((SIZE,), lambda i: data[i] * 2.0, name="double")
+    one = te.compute((SIZE,), lambda i: double[i] + 1.0, name="one_more")
+    two = te.compute((SIZE,), lambda i: double[i] + 2.0, name="two_more")
+    sch = s_tir.Schedule(te.create_prim_func([data, one, two]))
+    for name in ("double", "one_more", "two_more"):
+        (loop,) = sch.get_loops(sch.get_sblock(name))
+        sch.bind(loop, "threadIdx.x")
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([SIZE], "float32"))
+    with builder.function("main", [x]):
+        variable = builder.add_func(sch.mod["main"].without_attr("global_symbol"), "two_results")
+        with builder.dataflow():
+            both = builder.emit(relax.call_tir(variable, [x], [x.ty, x.ty]))
+            out = builder.emit_output(relax.Tuple([relax.TupleGetItem(both, 1), relax.TupleGetItem(both, 0)]))
+        builder.emit_func_output(out)
+    module = lift_workspaces(builder.get())
+    values = np.arange(SIZE, dtype=np.float32)
+    found = emulated_gpu.call(network_results, tvm.ir.save_json(module), describe_cuda("sm_90"), [values])
+    np.testing.assert_array_equal(found, [2 * values + 2, 2 * values + 1])
+
+
 def test_functions_of_the_host_stay_as_they_are() -> None:
     module = network(two_steps(bound=False))
     assert tvm_ffi.structural_equal(lift_workspaces(module), module)

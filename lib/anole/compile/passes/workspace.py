@@ -55,7 +55,7 @@ def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFu
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    """Adds the workspaces of called functions as further results, and takes the first result."""
+    """Adds the workspaces of called functions as further results, and takes the function's own ones."""
 
     def __init__(self, module: tvm.IRModule, workspaces: Mapping[ir.GlobalVar, Sequence[Any]]) -> None:
         super().__init__(module)
@@ -69,10 +69,15 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return call
         func = _with_parameters(self._module[call.args[0]], buffers)
         variable = self.builder_.add_func(func, call.args[0].name_hint)
-        results = [*call.ty_args, *(relax.TensorType(list(each.shape), each.dtype) for each in buffers)]
+        (given,) = call.ty_args
+        own = list(given.fields) if isinstance(given, ir.TupleType) else [given]
+        results = [*own, *(relax.TensorType(list(each.shape), each.dtype) for each in buffers)]
         if name == _CALL_TIR:
             made = relax.call_tir(variable, call.args[1], results)
         else:
             places = [*map(int, call.attrs.inplace_indices), *(-1 for _ in buffers)]
             made = relax.op.call_tir_inplace(variable, call.args[1], places, results)
-        return relax.TupleGetItem(self.builder_.emit(made), 0)
+        tensors = self.builder_.emit(made)
+        if not isinstance(given, ir.TupleType):
+            return relax.TupleGetItem(tensors, 0)
+        return relax.Tuple([relax.TupleGetItem(tensors, index) for index in range(len(own))])
