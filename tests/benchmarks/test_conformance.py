@@ -39,6 +39,7 @@ def test_at_least_95_percent_of_the_cases_are_right_and_none_is_wrong() -> None:
     assert all(result.reason for result in known().values() if result.outcome != "right")
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_suite() -> None:
     inside = sorted(name for name, result in known().items() if result.outcome != "outside")
     check(inside[::45])

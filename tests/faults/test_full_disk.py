@@ -88,7 +88,7 @@ STAGES = {
     "merge": Stage("npu", lambda _: ["merge"], "db/tuning.sqlite", partial(tune_more, "npu")),
     "import": Stage("npu", lambda _: ["import", "elsewhere"], "db/shards", lambda project: move_shards(project)),
 }
-QUICK, LONG = ("tune", "merge", "import"), ("refine", "compile (cpu)", "evaluate (cpu)")
+QUICK, LONG = ("tune", "import"), ("refine", "compile (cpu)", "evaluate (cpu)")
 
 
 def move_shards(project: Path) -> None:

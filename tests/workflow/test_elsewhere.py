@@ -82,6 +82,7 @@ def test_what_is_not_required_is_skipped_with_a_notice(project: Any, onnx_writer
     assert "skips chain-gpu-random" in project.anole("plan").stdout
 
 
+@pytest.mark.slow
 def test_a_build_is_compiled_from_a_database_that_was_filled_elsewhere(project: Any, tmp_path_factory: Any) -> None:
     other = tmp_path_factory.mktemp("elsewhere")
     labels = tune_elsewhere(project, other / "shards", 2)

@@ -24,7 +24,7 @@ print(*present_gpus(), describe_cuda()["arch"], device.exist, device.compute_ver
 
 
 @pytest.mark.skipif(machine.absence() is not None, reason=str(machine.absence()))
-@pytest.mark.parametrize("arch", ["sm_90", "sm_121"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_90", marks=pytest.mark.slow), "sm_121"])
 def test_programs_find_a_gpu_and_torch_finds_none(arch: str) -> None:
     variables = machine.environment(arch)
     found = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=True)
