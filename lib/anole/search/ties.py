@@ -90,7 +90,7 @@ def prefer_merit(space: Space, default: Config | None) -> Prefer:
 
     def key(config: Config) -> tuple[bool, int, float, bool, int]:
         vectors = space.vector(config)[None, :]
-        merit = 0.0 if space.merit is None else float(space.merit(space.columns(vectors))[0])
+        merit = 0.0 if space.merit is None else space.merit_of(config)
         algorithm = config.get(ALGORITHM, "")
         is_other = default is None or algorithm != default.get(ALGORITHM, "")
         place, index = space.algorithms.index(algorithm), int(space.indices(vectors)[0])

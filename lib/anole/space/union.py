@@ -16,13 +16,12 @@ from anole.space.knob import ALGORITHM, Knob, option_knob
 from anole.space.space import Columns, Description, Space
 
 
-def union(spaces: Mapping[str, Space], *, agent: str = "", merit_is_speed: bool = False) -> Space:
+def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
     """Returns a space with a knob `ALGORITHM` and the knobs of every algorithm's own space.
 
     Args:
         spaces: each algorithm's space, by the algorithm's name.
         agent: the agent that moves the knob `ALGORITHM`.
-        merit_is_speed: whether every algorithm's merit is a speed, in the same unit.
 
     Raises:
         ConfigError: two algorithms have knobs of the same name with different values.
@@ -44,8 +43,9 @@ def union(spaces: Mapping[str, Space], *, agent: str = "", merit_is_speed: bool 
     describe = _Describe.each(describes, names) if describes else None
     merits = {algorithm: space.merit for algorithm, space in spaces.items() if space.merit is not None}
     merit = partial(_merits, merits) if len(merits) == len(spaces) else None
+    is_speed = all(space.merit_is_speed for space in spaces.values())
     chosen = option_knob(ALGORITHM, list(spaces), agent=agent, balanced=True)
-    return Space([chosen, *knobs.values()], constraints, describe, merit=merit, merit_is_speed=merit_is_speed)
+    return Space([chosen, *knobs.values()], constraints, describe, merit=merit, merit_is_speed=is_speed)
 
 
 def _merits(merits: Mapping[str, Callable[[Columns], NDArray[np.float64]]], columns: Columns) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """The compiler of the emulated GPU: CUDA C++, as TVM generates it, into a shared library of checked kernels.
 
-    python -m anole.testing.emulated_gpu.compiler kernels.cu kernels.so
+    python -m anole.testing.emulated_gpu.compiler kernels.cu kernels.so /usr/local/cuda/include
 
 It is a program of its own, since `anole.targets.cuda.device.runtime` starts it in place of NVRTC.
 """
@@ -14,10 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.errors import TargetError
+from anole.targets.cuda.device.architecture import BlockLimits
 
 DEVICE = Path(__file__).parent / "device"
 
-SHARED_BYTES = 48 << 10
+SHARED_BYTES = BlockLimits().shared_bytes_per_block
 """Static shared memory that a block of threads may have; the CUDA assembler refuses more."""
 
 _SHARED = re.compile(r"__shared__ (alignas\(\d+\)) (\w+) (\w+)\[(\d+)\];")

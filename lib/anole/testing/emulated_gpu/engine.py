@@ -12,7 +12,7 @@ from anole.targets.cuda.settings import describe_cuda
 from anole.task import Workload
 from anole.testing.emulated_gpu.programs import candidate_error
 from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
-from anole.testing.gpu_verdict import MOST_ERROR, Outcome, Verdict
+from anole.testing.gpu_verdict import Outcome, Verdict, by_error
 
 _DESCRIPTION = describe_cuda("sm_90")
 
@@ -48,4 +48,4 @@ class EmulatedGpuEngine:
         except EmulationError as fault:
             found = (outcome for outcome, words in _OUTCOMES.items() if re.search(words, str(fault)))
             return Verdict(next(found, Outcome.FAILED), detail=str(fault))
-        return Verdict(Outcome.RIGHT if error < MOST_ERROR else Outcome.WRONG, error)
+        return Verdict(by_error(error), error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from math import prod
 from typing import Self
 
@@ -9,7 +10,7 @@ from anole.errors import TargetError
 from anole.record import Config
 from anole.targets.base import Template
 from anole.task import Workload
-from anole.testing.gpu_verdict import MOST_ERROR, Outcome, Verdict
+from anole.testing.gpu_verdict import Outcome, Verdict, by_error
 from anole.testing.opencl import oclgrind
 from anole.testing.opencl.candidate import Candidate
 from anole.testing.opencl.lowering import NotCoveredError
@@ -19,7 +20,22 @@ _MOST_COPIED = 300_000
 """Characters of source, times threads of a block, that work-items are replicated for: a million take a minute."""
 
 
-class PoclEngine:
+class _OpenClEngine(ABC):
+    """An engine that executes what a candidate is lowered to."""
+
+    def judge(self, template: Template, workload: Workload, config: Config) -> Verdict:
+        """Lowers a candidate, executes it and compares its result."""
+        try:
+            return self.judge_lowered(Candidate.of(template, workload, config))
+        except NotCoveredError as refusal:
+            return Verdict(Outcome.NOT_COVERED, detail=str(refusal))
+
+    @abstractmethod
+    def judge_lowered(self, candidate: Candidate) -> Verdict:
+        """Executes a candidate, or a mutant of one, and compares its result."""
+
+
+class PoclEngine(_OpenClEngine):
     """Launches candidates by PoCL; finds no races. Replicating work-items covers no large blocks of much code.
 
     Args:
@@ -38,13 +54,6 @@ class PoclEngine:
     def __exit__(self, *raised: object) -> None:
         self._pocl.__exit__(*raised)
 
-    def judge(self, template: Template, workload: Workload, config: Config) -> Verdict:
-        """Launches a candidate and compares its result."""
-        try:
-            return self.judge_lowered(Candidate.of(template, workload, config))
-        except NotCoveredError as refusal:
-            return Verdict(Outcome.NOT_COVERED, detail=str(refusal))
-
     def judge_lowered(self, candidate: Candidate) -> Verdict:
         """Launches a candidate, or a mutant of one, and compares its result."""
         copied = len(candidate.launches.source) * max(prod(launch.block) for launch in candidate.launches.launches)
@@ -57,10 +66,10 @@ class PoclEngine:
         error = candidate.relative_error(ran.output)
         if ran.damaged:
             return Verdict(Outcome.INVALID, error, f"changed what it must not: {', '.join(ran.damaged)}")
-        return Verdict(_by_error(error), error)
+        return Verdict(by_error(error), error)
 
 
-class OclgrindEngine:
+class OclgrindEngine(_OpenClEngine):
     """Interprets candidates by Oclgrind.
 
     Args:
@@ -79,13 +88,6 @@ class OclgrindEngine:
     def __exit__(self, *raised: object) -> None:
         """Does nothing: every launch is a process of its own."""
 
-    def judge(self, template: Template, workload: Workload, config: Config) -> Verdict:
-        """Interprets a candidate and compares its result."""
-        try:
-            return self.judge_lowered(Candidate.of(template, workload, config))
-        except NotCoveredError as refusal:
-            return Verdict(Outcome.NOT_COVERED, detail=str(refusal))
-
     def judge_lowered(self, candidate: Candidate) -> Verdict:
         """Interprets a candidate, or a mutant of one, and compares its result."""
         try:
@@ -96,8 +98,4 @@ class OclgrindEngine:
         detail = "\n\n".join(report.first)
         if report.races or report.divergences:
             return Verdict(Outcome.RACY, error, detail)
-        return Verdict(_by_error(error) if report.is_clean else Outcome.INVALID, error, detail)
-
-
-def _by_error(error: float) -> Outcome:
-    return Outcome.RIGHT if error < MOST_ERROR else Outcome.WRONG
+        return Verdict(by_error(error) if report.is_clean else Outcome.INVALID, error, detail)

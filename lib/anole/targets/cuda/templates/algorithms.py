@@ -32,7 +32,7 @@ def convolution_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Sp
     direct = conv2d_space(limits, gpu, w)
     if not has_choice(w):
         return direct
-    return union({DIRECT: direct, WINOGRAD: winograd_space(limits, gpu, w)}, merit_is_speed=True)
+    return union({DIRECT: direct, WINOGRAD: winograd_space(limits, gpu, w)})
 
 
 def convolution_default(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Config:

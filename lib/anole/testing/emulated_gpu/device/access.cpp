@@ -259,8 +259,6 @@ ACCESSES(16)
 void __tsan_read_range(void* place, size_t size) { check(place, size, Kind::read, false); }
 void __tsan_write_range(void* place, size_t size) { check(place, size, Kind::write, false); }
 void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
 
 void emulated_atomic(void* place, size_t size_bytes) { check(place, size_bytes, Kind::atomic); }
 void emulated_check_alignment(const void* place, size_t size_bytes) {
