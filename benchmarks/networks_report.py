@@ -15,7 +15,8 @@ from rivals import OWN
 
 RIVALS = {
     "onnxruntime": "ONNX Runtime",
-    "openvino": "OpenVINO",
+    "openvino": "OpenVINO in fp32",
+    "openvino.default": "OpenVINO in its default precision",
     "torch": "torch eager",
     "torch.compile": "torch.compile",
     "untuned": "default configs",

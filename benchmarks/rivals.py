@@ -20,6 +20,7 @@ OWN = "anole"
 PACKAGES = {
     "onnxruntime": "onnxruntime",
     "openvino": "openvino",
+    "openvino.default": "openvino",
     "torch": "torch",
     "torch.compile": "torch",
     "untuned": "anole",
@@ -45,8 +46,9 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
             return onnxruntime_engine(onnx_file(model, inputs, scratch), inputs, threads or device.threads)
         case "torch":
             return start_reference(name, folder, scratch)
-        case "openvino":
-            return _openvino(onnx_file(model, inputs, scratch), inputs, threads or device.threads)
+        case "openvino" | "openvino.default":
+            precision = {"INFERENCE_PRECISION_HINT": "f32"} if name == "openvino" else {}
+            return _openvino(onnx_file(model, inputs, scratch), inputs, threads or device.threads, precision)
         case "torch.compile":
             return _torch_compile(model, inputs, device)
         case "untuned":
@@ -73,10 +75,10 @@ def _torch_compile(model: ModelSpec, inputs: list[NDArray[Any]], device: Device)
     return torch_engine(torch.compile(network, mode="max-autotune"), arguments, "torch.compile")
 
 
-def _openvino(path: Path, inputs: list[NDArray[Any]], threads: int) -> Engine:
+def _openvino(path: Path, inputs: list[NDArray[Any]], threads: int, precision: dict[str, str]) -> Engine:
     import openvino
 
-    options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", **precision}
     core = openvino.Core()
     request = core.compile_model(core.read_model(path), "CPU", options).create_infer_request()
     for position, array in enumerate(inputs):
