@@ -8,7 +8,7 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test test-all tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
+.PHONY: help env demo test guard test-all tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
 	zoo clean
 .DEFAULT_GOAL := help
 
@@ -34,17 +34,20 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Lint runs beside the tests: where nothing is cached, mypy takes one core for half a minute.
-test: env  ## everything that .ci/run checks: lint, and all tests but the slow ones and those that need a GPU
+test: env  ## lint, and the tests of every module, every stage and every promise of README: at most six minutes on two cores
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
-test-all: env  ## the same and the slow tests, which repeat the others on more examples
+guard: env  ## what .ci/run checks after `make test`: faults, clusters, emulated GPUs, benchmarks, properties on more examples
+	$(PYTEST) -m "(guard or property) and not slow and not gpu" --hypothesis-profile=more
+
+test-all: env  ## all of this, and the slow tests, which repeat the others on more examples
 	@$(MAKE) --no-print-directory --jobs 2 lint tests-all
 
 tests: env
 	$(PYTEST)
 
 tests-all: env
-	$(PYTEST) -m "not gpu"
+	$(PYTEST) -m "not gpu" --hypothesis-profile=more
 
 fuzz: env  ## look for counterexamples: property tests with new examples, and FUZZ_SECONDS (60) of fuzzing for each reader
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \

@@ -10,7 +10,7 @@ from shutil import copy
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from anole.documents.build import Build
 from anole.documents.receipt import Receipts
@@ -25,11 +25,12 @@ pytest.register_assert_rewrite(
     *(f"anole.testing.{role}_contract" for role in ("explorer", "sampler", "surrogate", "evaluator", "target"))
 )
 
-# The same examples in every run, so that only a change of the code can break a build; `make fuzz` looks for new ones.
-# Neither has a limit of time, because the machine may be busy.
-settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("new", print_blob=True, deadline=None)
-settings.load_profile("same")
+# The same examples in every run, so that only a change of the code can break a build; `make guard` draws more of them, and
+# `make fuzz` new ones. None has a limit of time, because the machine may be busy.
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=25)
+settings.register_profile("more", derandomize=True, deadline=None, max_examples=100)
+settings.register_profile("new", print_blob=True, deadline=None, max_examples=100)
+settings.load_profile("few")
 
 # Read when torch comes in: its threads sleep when idle, instead of taking the cores from the other workers' tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -38,9 +39,23 @@ _LONGEST = ("faults", "workflow", "search")
 """Folders whose files begin first, so that no worker is at a long one when the others have nothing left."""
 
 
+_GUARDS = ("benchmarks", "faults", "fuzz")
+"""Folders whose tests all guard the project beyond its promises."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    folder = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(folder).parts[0] not in _LONGEST)
+    """Marks tests by what they are, before they are chosen by their marks, and brings them into order."""
+
+    def folder(item: pytest.Item) -> str:
+        return item.path.relative_to(Path(__file__).parent).parts[0]
+
+    for item in items:
+        if folder(item) in _GUARDS:
+            item.add_marker("guard")
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("property")
+    items.sort(key=lambda item: folder(item) not in _LONGEST)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,7 +20,11 @@ from anole.store.shard import read_shard
 from .slurm import FEATURE, NODES, PARTITION, Slurm, absence, until
 
 pytest.importorskip("snakemake_executor_plugin_slurm")
-pytestmark = [pytest.mark.workflow, pytest.mark.skipif(absence() is not None, reason=absence() or "")]
+pytestmark = [
+    pytest.mark.workflow,
+    pytest.mark.guard,
+    pytest.mark.skipif(absence() is not None, reason=absence() or ""),
+]
 
 ROOT = Path(__file__).parents[2]
 N_TRIALS = 40

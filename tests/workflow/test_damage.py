@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
 
 def only(folder: Any, pattern: str) -> Any:

@@ -72,6 +72,7 @@ def test_nothing_is_started_for_hardware_that_is_not_here(project: Any) -> None:
     assert "build chain-gpu-random lacks the records of any task" in line and "`required: false`" in line
 
 
+@pytest.mark.guard
 def test_what_is_not_required_is_skipped_with_a_notice(project: Any, onnx_writer: Callable[..., None]) -> None:
     onnx_writer(project.folder / "chain.onnx", [16])
     write(project, {"kind": "cuda", "required": False}, {"model": "chain", "target": "cpu"})
@@ -106,6 +107,7 @@ def test_a_build_is_compiled_from_a_database_that_was_filled_elsewhere(project: 
     assert (said.returncode, "Traceback" in said.stderr) == (2, False)
 
 
+@pytest.mark.guard
 def test_records_that_are_short_of_the_budget_are_refused_by_name(project: Any) -> None:
     labels = tune_elsewhere(project, project.folder / "db/shards", 1)
     outcome = project.snakemake()
@@ -115,6 +117,7 @@ def test_records_that_are_short_of_the_budget_are_refused_by_name(project: Any) 
     )
 
 
+@pytest.mark.guard
 def test_a_build_without_trials_needs_no_hardware(project: Any) -> None:
     project.edit("models.yaml", "trials: 2", "trials: 0")
     outcome = project.snakemake("builds/chain-gpu-random")

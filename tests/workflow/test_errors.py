@@ -46,6 +46,7 @@ def test_another_file_than_models_yaml_may_be_named(one: Any) -> None:
     assert "anole: nothing.yaml: there is no such file in " in outcome.output
 
 
+@pytest.mark.guard
 def test_a_file_of_another_folder_is_refused(one: Any) -> None:
     (one.folder / "elsewhere").mkdir()
     (one.folder / "models.yaml").rename(one.folder / "elsewhere" / "models.yaml")
@@ -66,6 +67,7 @@ def half_broken(empty: Any, onnx_writer: Callable[..., None]) -> Any:
 DAMAGED = "model bad: bad.onnx is not an ONNX file, or is damaged: "
 
 
+@pytest.mark.guard
 def test_a_broken_model_stops_nobody_else(half_broken: Any) -> None:
     outcome = half_broken.snakemake()
     assert outcome.code == 1
@@ -104,6 +106,7 @@ def test_a_broken_model_ends_a_run_that_does_not_keep_going(half_broken: Any) ->
     assert outcome.output.splitlines()[-1].startswith(f"anole: left out: bad-cpu-random: extract failed: {DAMAGED}")
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(
     ("operator", "entry", "message"),
     [
@@ -125,6 +128,7 @@ def test_what_cannot_be_extracted_is_told_in_one_line(
     assert not (empty.folder / "work").exists()
 
 
+@pytest.mark.guard
 def test_a_stale_manifest_is_noticed_without_snakemakes_memory(one: Any) -> None:
     shutil.rmtree(one.folder / ".snakemake/metadata")
     one.edit("models.yaml", "threads: 1", "threads: 1\n    mcpu: x86-64-v3")
@@ -135,6 +139,7 @@ def test_a_stale_manifest_is_noticed_without_snakemakes_memory(one: Any) -> None
     assert line.endswith("; `snakemake --forcerun extract` writes it again")
 
 
+@pytest.mark.guard
 def test_a_task_that_was_deleted_is_made_again_as_told(one: Any) -> None:
     shutil.rmtree(one.folder / "work/tasks")
     shutil.rmtree(one.folder / "work/tuned")
@@ -146,6 +151,7 @@ def test_a_task_that_was_deleted_is_made_again_as_told(one: Any) -> None:
     assert [len(content.trials) for content in one.shards().values()] == [2]
 
 
+@pytest.mark.guard
 def test_a_second_run_in_the_folder_is_kept_out(one: Any) -> None:
     shutil.rmtree(one.folder / "work/tuned")
     with open(one.folder / ".snakemake/anole.lock", "w") as lock:

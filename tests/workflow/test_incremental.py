@@ -37,6 +37,7 @@ def test_a_model_of_known_layers_tunes_nothing(two: Any, onnx_writer: Callable[.
     assert (outcome.code, outcome.jobs) == (0, {"extract": ["more-cpu"]})
 
 
+@pytest.mark.guard
 def test_a_changed_layer_of_a_factory_is_the_only_one_tuned(two: Any) -> None:
     two.edit("nets.py", "nn.Conv2d(16, 16, 3, padding=1)", "nn.Conv2d(16, 24, 3, padding=1)")
     outcome = two.snakemake("tuned")
@@ -66,6 +67,7 @@ def test_more_trials_measure_the_difference_and_fewer_nothing(one: Any) -> None:
     assert path.read_bytes() == after
 
 
+@pytest.mark.guard
 def test_another_target_tunes_everything_anew(one: Any) -> None:
     one.edit("models.yaml", "threads: 1", "threads: 1\n    mcpu: x86-64-v2")
     outcome = one.snakemake("tuned")
@@ -74,6 +76,7 @@ def test_another_target_tunes_everything_anew(one: Any) -> None:
     assert one.tuned_labels(outcome) == [SHARED]
 
 
+@pytest.mark.guard
 def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Any) -> None:
     plain = yaml.safe_load((two.folder / "models.yaml").read_text())
     del plain["tuning"]["trials"]
@@ -88,6 +91,7 @@ def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Any) -> No
     assert "Nothing to do" not in (planned := two.anole("plan").stdout) and "of 5 shared" in planned
 
 
+@pytest.mark.guard
 def test_a_factory_may_import_a_package_of_the_callers_path(empty: Any, tmp_path_factory: Any) -> None:
     empty.packages = tmp_path_factory.mktemp("the user's packages")
     (empty.packages / "layers.py").write_text("from torch import nn\n\ndef last():\n    return nn.Flatten()\n")

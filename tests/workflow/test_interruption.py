@@ -63,6 +63,7 @@ def test_tuning_goes_on_where_it_was_killed(one: Any, kill: Callable[[subprocess
     assert len({str(trial.config) for trial in trials}) == TRIALS
 
 
+@pytest.mark.guard
 def test_extraction_is_done_again_when_it_was_killed(empty: Any, onnx_writer: Callable[..., None]) -> None:
     onnx_writer(empty.folder / "chain.onnx", [16])
     empty.write({"chain": {"source": "onnx:chain.onnx"}})

@@ -24,7 +24,7 @@ from anole.documents.evaluation import read_evaluation
 from anole.store.shard import read_shard
 
 pytest.importorskip("snakemake_executor_plugin_cluster_generic")
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
 ROOT = Path(__file__).parents[2]
 N_TRIALS = 3

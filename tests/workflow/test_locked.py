@@ -150,6 +150,7 @@ def test_only_the_tasks_that_a_lock_lacks_are_tuned(project: Any, onnx_writer: A
     ]
 
 
+@pytest.mark.guard
 def test_a_bad_lock_file_starts_nothing(two: Any) -> None:
     (two.folder / "anole.lock.json").write_text('{"schema": 2, "builds": {}}')
     outcome = two.snakemake()

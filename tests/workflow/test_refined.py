@@ -11,7 +11,7 @@ import pytest
 from anole.documents.build import read_build
 from anole.documents.receipt import read_receipts
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
 BUILD = "chain-cpu-random"
 FOLDER = f"builds/{BUILD}"

@@ -12,7 +12,7 @@ from anole.targets.cpu.settings import describe_cpu
 
 from ..measure.servers import HOST, server
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
 
 def test_a_network_is_tuned_elsewhere(empty: Any, onnx_writer: Callable[..., None]) -> None:

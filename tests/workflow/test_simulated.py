@@ -67,6 +67,7 @@ def test_what_is_simulated_is_tuned_side_by_side(built: Any) -> None:
     assert [("begin" if began else "end") for began, _ in events] == ["begin", "begin", "end", "end"]
 
 
+@pytest.mark.guard
 def test_a_page_about_it_is_made_and_compared_with_the_page_before(project: Any) -> None:
     outcome = project.snakemake("report.html")
     assert outcome.code == 0, outcome.output
@@ -84,6 +85,7 @@ def test_then_nothing_is_left_to_do(project: Any) -> None:
     assert (outcome.code, outcome.jobs) == (0, {})
 
 
+@pytest.mark.guard
 def test_another_geometry_is_tuned_anew(project: Any) -> None:
     project.edit("models.yaml", "block_out: 16", "block_out: 32")
     outcome = project.snakemake("tuned")
@@ -92,6 +94,7 @@ def test_another_geometry_is_tuned_anew(project: Any) -> None:
     assert len(project.shards()) == 4
 
 
+@pytest.mark.guard
 def test_other_samples_compile_again_and_broken_ones_are_told_in_one_line(project: Any) -> None:
     save_samples(project, 8)
     stages = [step["stage"] for step in json.loads(project.anole("plan", "--json").stdout)["steps"]]

@@ -20,6 +20,7 @@ LOCK = ROOT / "requirements.lock"
 
 pytestmark = [
     pytest.mark.workflow,
+    pytest.mark.guard,
     pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv, which `make env` installs"),
 ]
 

@@ -103,6 +103,7 @@ def is_merged(project: Any) -> bool:
     return query(project, "select count(*) from iteration where number = 99") == [(1,)]
 
 
+@pytest.mark.guard
 def test_a_merge_that_fails_leaves_the_database_byte_for_byte(grown: Any) -> None:
     before, shard = database_of(grown), next(iter(grown.shards()))
     whole = shard.read_bytes()
@@ -120,6 +121,7 @@ def test_a_merge_that_fails_leaves_the_database_byte_for_byte(grown: Any) -> Non
     assert (stamp["merged"]["changed_runs"], stamp["merged"]["trials"]) == (1, 6)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("moment", ["during", pytest.param("after", marks=pytest.mark.slow)])
 def test_a_snakemake_that_is_killed_leaves_the_database_as_a_merge_wrote_it(grown: Any, moment: str) -> None:
     before, log = database_of(grown), grown.folder / "logs/merge.log"
