@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("snakemake_executor_plugin_cluster_generic")
 pytestmark = pytest.mark.workflow
 
-_SUBMIT = "sh -c 'sh \"$1\" >\"$1.out\" 2>&1; echo 1' --"
+_SUBMIT = 'sh -c \'sh "$1" >"$1.out" 2>&1; echo 1\' --'
 """A command that runs a job to its end, and says the number that the cluster gave to it."""
 
 
