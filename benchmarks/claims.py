@@ -2,22 +2,25 @@
 
     python benchmarks/claims.py > docs/results/claims.md
 
-A claim holds if the whole 95 % interval lies on its side, and does not hold if the whole interval lies on the other;
-otherwise it cannot be told. Whether the effect is as large as the paper's is another question: both numbers are given.
+A claim holds if its effect is significant, and does not hold if an effect on the other side is; otherwise it cannot be
+told. Whether the effect is as large as the paper's is another question: both numbers are given.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench_search import FOLDER
 from experiment import read_rows
-from intervals import Estimate, Rows
-from paper_claims import CLAIMS, Claim, Data
+from intervals import Rows
+from paper_claims import CLAIMS, Claim, Data, Kind
 from search_accelerator import network_rows
 from search_report import sections
+from significance import Effect, effect, holm
 
 
 def main() -> None:
@@ -41,34 +44,76 @@ def read_data(folder: Path) -> Data:
 
 def page(data: Data) -> str:
     """Returns the page of all claims."""
-    found = [(claim, claim.estimate(data)) for claim in CLAIMS]
-    told = [(claim, estimate) for claim, estimate in found if estimate is not None]
-    verdicts = [estimate.verdict(claim.claimed_above) for claim, estimate in told]
-    said = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
-    counts = ", ".join(f"{verdicts.count(each)} {plural}" for each, plural in said.items())
-    lines = [_row(claim, estimate) for claim, estimate in told]
-    missing = [f"- {claim.paper}, {claim.where}: {claim.claim}" for claim, estimate in found if estimate is None]
+    found = {claim: effect(claim.compute(data), claim.claimed_above) for claim in CLAIMS}
+    told = [Told(claim, each) for claim, each in found.items() if each is not None]
+    tested = [each for each in told if not each.claim.flaw and each.effect.low is not None]
+    corrected = dict(zip(tested, holm([each.effect.p for each in tested]), strict=True))
+    lines = [_row(each, corrected.get(each)) for each in told]
+    missing = [f"- {claim.paper}, {claim.where}: {claim.claim}" for claim, each in found.items() if each is None]
     rest = ["", "Not measured yet:", "", *missing] if missing else []
-    return "\n".join([_HEAD.format(counts=counts, n=len(told)), *lines, *rest, *sections(data)]) + "\n"
+    return "\n".join([_HEAD.format(**_counts(told, corrected)), *lines, *rest, *sections(data)]) + "\n"
 
 
+@dataclass(frozen=True)
+class Told:
+    """A claim, and what was found."""
+
+    claim: Claim
+    effect: Effect
+
+    def verdict(self, p: float | None) -> str:
+        """Returns whether the claim holds, given its corrected p-value; None if it cannot be tested."""
+        if self.claim.flaw or p is None or p >= _ALPHA:
+            return "cannot be told"
+        return "holds" if self.effect.value > self.claim.claimed_above else "does not hold"
+
+
+def _counts(told: Sequence[Told], corrected: Mapping[Told, float]) -> dict[str, int]:
+    """Returns how many claims were measured, and how many gains and premises hold."""
+    of_kind = {kind: [each for each in told if each.claim.kind is kind] for kind in Kind}
+    verdicts = {kind: [each.verdict(corrected.get(each)) for each in those] for kind, those in of_kind.items()}
+    gains, premises = verdicts[Kind.GAIN], verdicts[Kind.PREMISE]
+    return {
+        "n": len(told),
+        "gains": len(gains),
+        "held": gains.count("holds"),
+        "failed": gains.count("does not hold"),
+        "open": gains.count("cannot be told"),
+        "premises": len(premises),
+        "premises_held": premises.count("holds"),
+        "constants": len(of_kind[Kind.CONSTANT]),
+    }
+
+
+_ALPHA = 0.05
 _HEAD = """# The papers' claims
 
-Of {n} claims that were measured here: {counts}. Fewer than three layers or five pairs settle nothing.
-`make bench-search` adds runs, from which `benchmarks/claims.py` makes this page: on exact tables
-([searches](data/search/tables.csv), [clusters](data/search/clusters.csv), [all layers of
-networks](data/search/accelerator.csv)) and on whole networks ([seconds](data/search/networks_tuned.csv),
-[latencies](data/search/networks_timed.csv)).
+Of {n} claims that were measured here, {gains} are on what a method gains: {held} hold, {failed} do not hold, {open}
+cannot be told. Of {premises} premises {premises_held} hold, which says nothing of a gain. {constants} numbers are
+constants: they follow from the settings.
 
-| paper | where | claim | theirs | here (95 % interval, pairs) | setting | verdict |
-|---|---|---|---|---|---|---|"""
+An interval is Student's, over the means of layers, or of families of networks, which share layers. A claim holds, or
+does not, if p is below 0.05 after Holm's correction for all claims that could have come out otherwise; that takes three
+places and five pairs. "Cannot be told" is no equality: an effect within the interval may be there. `make bench-search`
+adds runs, from which `benchmarks/claims.py` makes this page: on exact tables ([searches](data/search/tables.csv),
+[clusters](data/search/clusters.csv), [all layers of networks](data/search/accelerator.csv)) and on whole networks
+([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)).
+
+| paper | where | claim | theirs | here (95 % interval; pairs, places) | setting | p, corrected | verdict |
+|---|---|---|---|---|---|---|---|"""
 
 
-def _row(claim: Claim, estimate: Estimate) -> str:
-    value, low, high = (claim.shown.format(each) for each in (estimate.value, estimate.low, estimate.high))
-    here = f"{value} ({low} to {high}, n = {estimate.n})"
-    cells = (claim.paper, claim.where, claim.claim, claim.theirs, here, claim.setting)
-    return "| " + " | ".join((*cells, estimate.verdict(claim.claimed_above))) + " |"
+def _row(told: Told, p: float | None) -> str:
+    claim, found = told.claim, told.effect
+    interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}x to {found.high:.2f}x; "
+    here = f"{found.value:.2f}x ({interval}{found.n} pairs, {found.places} {claim.places})"
+    verdict = claim.flaw or (f"{told.verdict(p)} (a premise)" if claim.kind is Kind.PREMISE else told.verdict(p))
+    shown = "" if p is None else f"{p:.2f}" if p >= 0.005 else "< 0.01"
+    return (
+        "| "
+        + " | ".join((claim.paper, claim.where, claim.claim, claim.theirs, here, claim.setting, shown, verdict))
+        + " |"
+    )
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def of_best(source: str) -> Iterable[dict[str, object]]:
         space, winograd_us = conv2d_space(LIMITS, gpu, workload), row["winograd_us"]
         best = columns_of(workload, [config])
         drawn = space.columns(space.sample(DRAWN, np.random.default_rng(0)))
-        model_us, drawn_us = (1e6 * latency_s(gpu, nchw_kernel(workload, each)) for each in (best, drawn))
+        model_us, drawn_us = (1e6 * latency_s(gpu, nchw_kernel(gpu, workload, each)) for each in (best, drawn))
         found = {"winograd_us": winograd_us, "direct_over_winograd": "", "model_direct_over_winograd": ""}
         if winograd_us:
             found["direct_over_winograd"] = f"{float(row['direct_us']) / float(winograd_us):.2f}"
@@ -96,7 +96,7 @@ def of_logs(source: str) -> Iterable[dict[str, object]]:
     for workload, records in read_log(Path(path)).items():
         columns = columns_of(workload, [config for config, _ in records])
         measured_s = np.array([latency for _, latency in records])
-        model_s = latency_s(GPUS[name], nchw_kernel(workload, columns))
+        model_s = latency_s(GPUS[name], nchw_kernel(GPUS[name], workload, columns))
         ruled = -rules(workload, columns)
         space = conv2d_space(LIMITS, GPUS[name], workload)
         valid = np.all([each.holds(columns) for each in space.constraints], axis=0)
@@ -157,7 +157,7 @@ def columns_of(w: Conv2d, configs: Sequence[Mapping[str, Sequence[int]]]) -> Col
     return {**columns, **{name: np.array([config[name][0] for config in configs]) for name in OPTIONS}}
 
 
-def nchw_kernel(w: Conv2d, columns: Columns) -> Kernel:
+def nchw_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
     """Returns what AutoTVM's kernels do: NCHW data and OIHW weights, copied value by value; columns are innermost."""
     f, y, x = (columns[name] for name in SPATIAL)
     rc, ry, rx = (columns[name] for name in REDUCTION)
@@ -176,6 +176,7 @@ def nchw_kernel(w: Conv2d, columns: Columns) -> Kernel:
     )
     stages = rc[:, 0] * ry[:, 0] * rx[:, 0]
     return staged_kernel(
+        gpu,
         conv2d_usage(w, columns),
         (x[:, 2], y[:, 2], f[:, 2]),
         pixels * filters,

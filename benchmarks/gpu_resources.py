@@ -107,12 +107,12 @@ def compare(target: CudaTarget, template: str, config: Config) -> dict[str, obje
 def kernels_of(gpu: Multiprocessor, template: str, workload: Workload, columns: Columns) -> Sequence[Kernel]:
     """Returns what the kernels of configs do, by the model."""
     if isinstance(workload, Dense):
-        return [gemv_kernel(workload, columns) if template == "gemv" else gemm_kernel(workload, columns)]
+        return [(gemv_kernel if template == "gemv" else gemm_kernel)(gpu, workload, columns)]
     if isinstance(workload, BatchMatmul):
-        return [batch_matmul_kernel(workload, columns)]
+        return [batch_matmul_kernel(gpu, workload, columns)]
     if template == "winograd":
         return winograd_kernels(gpu, workload, columns)
-    return [depthwise_kernel(workload, columns) if template == "depthwise" else conv2d_kernel(workload, columns)]
+    return [(depthwise_kernel if template == "depthwise" else conv2d_kernel)(gpu, workload, columns)]
 
 
 def occupancy(gpu: Multiprocessor, kernel: Kernel) -> float:

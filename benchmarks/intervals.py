@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 _RESAMPLES = 1000
 _LEVEL = 0.95
 
-_FEWEST_PLACES, _FEWEST_PAIRS = 3, 5
-"""With fewer, resampling tells next to nothing of what else might have been: of one place, an interval is a point."""
-
 Rows = Sequence[Mapping[str, str]]
+Figure = Callable[[Mapping[str, str]], float]
+"""Computes a figure from a line."""
 
 
 @dataclass(frozen=True)
@@ -25,34 +24,23 @@ class Estimate:
         value: the mean.
         low, high: the interval.
         n: number of pairs.
-        places: number of layers or networks that the pairs are from.
     """
 
     value: float
     low: float
     high: float
     n: int
-    places: int
-
-    def verdict(self, claimed_above: float) -> str:
-        """Returns whether a claim holds that the value is above a number; that takes some places and pairs."""
-        if self.places < _FEWEST_PLACES or self.n < _FEWEST_PAIRS:
-            return "cannot be told"
-        if self.low > claimed_above:
-            return "holds"
-        return "does not hold" if self.high <= claimed_above else "cannot be told"
 
 
-def ratio(
-    rows: Rows,
-    over: str,
-    under: str,
-    column: str | Callable[[Mapping[str, str]], float],
-    *,
-    variant: str = "variant",
-    place: str = "layer",
-) -> Estimate | None:
-    """Returns the geometric mean of a figure of one variant over that of another; None without pairs.
+def ratio(rows: Rows, over: str, under: str, column: str | Figure) -> Estimate | None:
+    """Returns the geometric mean of a figure of one variant over that of another; None without pairs."""
+    return mean(log_ratios(rows, over, under, column), np.exp)
+
+
+def log_ratios(
+    rows: Rows, over: str, under: str, column: str | Figure, *, variant: str = "variant", place: str = "layer"
+) -> dict[tuple[str, str], float]:
+    """Returns the logarithms of a figure of one variant over that of another, by place and seed.
 
     Args:
         rows: lines of an experiment.
@@ -60,7 +48,7 @@ def ratio(
         under: the variant by whose figure it is divided.
         column: the figure's column, or what computes it from a line; a pair counts if both are positive numbers.
         variant: the column of the variants.
-        place: the column of what is resampled as a whole.
+        place: the column of the places.
     """
     read = column if callable(column) else lambda row: float(row[column] or "nan")
     found: dict[str, dict[tuple[str, str], float]] = {over: {}, under: {}}
@@ -68,9 +56,7 @@ def ratio(
         if row[variant] in found:
             found[row[variant]][row[place], row.get("seed", "")] = read(row)
     common = [key for key in found[over] if key in found[under]]
-    return mean(
-        {(name, seed): np.log(found[over][name, seed] / found[under][name, seed]) for name, seed in common}, np.exp
-    )
+    return {key: float(np.log(found[over][key] / found[under][key])) for key in common}
 
 
 def mean(
@@ -102,4 +88,4 @@ def mean(
     # The mean of the groups' means, so that a place with more seeds counts no more than the others.
     middle = float(np.mean([group.mean() for group in groups]))
     middle, low, high = undo(np.array([middle, low, high])).tolist()
-    return Estimate(middle, low, high, sum(map(len, groups)), len(groups))
+    return Estimate(middle, low, high, sum(map(len, groups)))

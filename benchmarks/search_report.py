@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from intervals import Estimate, Rows, mean
+from intervals import Estimate, Rows, log_ratios, mean
 from paper_claims import Data
+from significance import effect
 
 Row = Mapping[str, str]
 
@@ -18,6 +19,15 @@ PRICES_S = (0.01, 0.1, 1.0, 5.0, 60.0)
 _WORST = 100.0
 """The cost over the optimum's that counts at most."""
 
+BY_TRIALS = (
+    ("adaptive sampling over AutoTVM's choice, with annealing", "SA+AS", "autotvm"),
+    ("the same with PPO", "chameleon", "PPO+diverse"),
+    ("AutoTVM in batches of 16 over batches of 64", "SA+greedy batch 16", "autotvm"),
+    ("adaptive sampling over a greedy choice of as many, with annealing", "SA+AS", "SA+greedy sizes of AS"),
+    ("the same with PPO", "chameleon", "PPO+greedy sizes of AS"),
+)
+"""What depends on when one looks: what is compared, the variant, and what it is compared with."""
+
 _BASELINE = "SA+greedy batch 16"
 """What the price of a trial is compared with: AutoTVM's parts in batches of 16."""
 
@@ -25,7 +35,7 @@ _BASELINE = "SA+greedy batch 16"
 def sections(data: Data) -> list[str]:
     """Returns the sections of all tables of which there are lines."""
     tables = [_tables(data, space) for space in ("constrained", "open")]
-    found = (_networks(data), *tables, _prices(data), _accelerated(data), _layers(data))
+    found = (_networks(data), _by_trials(data), *tables, _prices(data), _accelerated(data), _layers(data))
     return [section for section in found if section]
 
 
@@ -43,6 +53,22 @@ def _networks(data: Data) -> str:
     head = ("network", "tuner or engine", "seconds", "trials", "latency (ms)", "beside the fastest")
     lead = "Each tuner began with an empty project, one seed. Latencies of a network were taken in turns."
     return _section("From nothing to a network", lead, head, sorted(rows, key=lambda row: (row[0], float(row[5] or 9))))
+
+
+def _by_trials(data: Data) -> str:
+    """Returns how many times as fast the configs of a variant are as those of another, by the number of trials."""
+    rows, checkpoints = [], (64, 128, 192, 256)
+    for what, one, other in BY_TRIALS:
+        costs = [_cost_at(f"gap_at_{n}") for n in checkpoints]
+        found = [effect(log_ratios(data.get("tables/constrained", ()), other, one, cost)) for cost in costs]
+        if all(each is not None and each.low is not None for each in found):
+            rows.append((what, *(f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for each in found if each)))
+    lead = (
+        "How many times as fast the best config is in whole constrained spaces of the accelerator, after so many trials"
+        " (geometric means with Student's 95 % intervals over layers, not corrected for their number)."
+    )
+    head = ("compared", *(f"{n} trials" for n in checkpoints))
+    return _section("Small batches and adaptive sampling", lead, head, rows)
 
 
 def _latency(row: Row) -> tuple[str, str]:

@@ -65,7 +65,7 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
         if rounds:
             with turn():
                 # A job that is stopped while it holds the device would never release it.
-                with site_of(target.observable()).timing(), stage("alone"):
+                with site_of(target).timing(), stage("alone"):
                     wait_until_alone()
                 with stage("compare"):
                     _compare(row, rounds)

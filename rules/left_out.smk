@@ -1,48 +1,49 @@
 """After failures: merges what exists, and lists in the last lines what was left out and why."""
 
 import atexit
-import os
 from subprocess import CalledProcessError
 
 
-def left_out(job):
-    """One line on a failed job: the builds that wait for it, and the message of its log."""
+def left_out(failed):
+    """The lines on a failed job, or on the failed ones of a group: the builds that wait, and the message of its log.
+
+    What the other jobs of a group made is discarded with it, so that all builds that wait for the group are left out.
+    """
+    group = list(getattr(failed, "jobs", [failed]))
     waiting = {
         each.wildcards.build
-        for each in workflow.dag.bfs(workflow.dag.depending, job)
+        for each in workflow.dag.bfs(workflow.dag.depending, *group)
         if hasattr(each.wildcards, "build")
     }
     builds = ", ".join(name for name in pipeline.spec.builds if name in waiting)
-    reason = f"{job.rule.name} failed: {_message(job.log)}"
-    return f"anole: left out: {builds}: {reason}" if builds else f"anole: {reason}"
+    told = [job for job in group if _messages(job.log)] or group
+    for job in sorted(told, key=str):
+        reason = f"{job.rule.name} failed: {_reason(job.log)}"
+        yield f"anole: left out: {builds}: {reason}" if builds else f"anole: {reason}"
 
 
-def _message(logs):
+def _reason(logs):
     """The last message of Anole in a job's log, or else the last line."""
-    lines = [
+    last = (_messages(logs) or _lines(logs) or ["there is no message"])[-1]
+    return f"{last} (see {', '.join(logs)})"
+
+
+def _messages(logs):
+    return [
+        line.removeprefix("anole: ")
+        for line in _lines(logs)
+        if line.startswith("anole: ")
+    ]
+
+
+def _lines(logs):
+    return [
         line
         for log in map(Path, logs)
         if log.exists()
         for line in log.read_text(errors="replace").splitlines()
+        if line.strip()
     ]
-    ours = [
-        line.removeprefix("anole: ") for line in lines if line.startswith("anole: ")
-    ]
-    last = (
-        ours or [line for line in lines if line.strip()] or ["there is no message"]
-    )[-1]
-    return f"{last} (see {', '.join(logs)})"
-
-
-def failed_jobs():
-    """The jobs that failed; of those that a cluster ran as a group, the ones without their output."""
-    for job in workflow.scheduler.failed:
-        of_group = getattr(job, "jobs", [job])
-        yield from [
-            each
-            for each in of_group
-            if each is job or not all(map(os.path.exists, each.output))
-        ]
 
 
 def merge_what_exists():
@@ -66,12 +67,15 @@ def merge_what_exists():
                 "{job.params.anole} merge {job.params.builds} --shards db/shards --database db/tuning.sqlite 2> {job.log}"
             )
         except CalledProcessError:
-            yield f"anole: merge failed: {_message(job.log)}"
+            yield f"anole: merge failed: {_reason(job.log)}"
 
 
 onerror:
-    failed = sorted(failed_jobs(), key=str)
-    lines = [*merge_what_exists(), *map(left_out, failed)]
+    failed = sorted(workflow.scheduler.failed, key=str)
+    lines = [
+        *merge_what_exists(),
+        *(line for job in failed for line in left_out(job)),
+    ]
     # Snakemake has lines of its own to print after this handler.
     atexit.register(
         lambda: print(*lines, sep="\n", file=sys.stderr) if lines else None

@@ -64,25 +64,28 @@ def of_tuning_time() -> list[str]:
 
 
 def of_the_papers() -> list[str]:
-    (line,) = re.findall(r"^Of \d+ claims.*$", (RESULTS / "claims.md").read_text(), re.MULTILINE)
-    n, holds, fails, open_ = re.findall(r"\d+", line)[:4]
-    return [f"**{holds}** of {n} claims", f"{fails} do not", f"{open_} cannot be told"]
+    (lead,) = re.findall(r"^Of \d+ claims.*?\n\n", (RESULTS / "claims.md").read_text(), re.MULTILINE | re.DOTALL)
+    _, gains, holds, fails, open_, premises, premises_hold, constants = re.findall(r"\d+", lead)
+    return [
+        f"**{holds}** of {gains} measured claims on what a method gains hold, {fails} do not, {open_} cannot be told",
+        f"of {premises} premises {premises_hold} hold; {constants} numbers are constants",
+    ]
 
 
 def of_the_presets() -> list[str]:
     found = rows("search/tables.csv", space="constrained")
-    presets = ("anole cold", "autotvm", "release", "chameleon", "adatune", "dcoc")
+    presets = ("autotvm", "release", "chameleon", "adatune", "dcoc")
     runs = {each: {(row["layer"], row["seed"]): row for row in found if row["variant"] == each} for each in presets}
     common = set.intersection(*map(set, runs.values()))
-    trials = {
-        each: statistics.median_high([float(own[place]["trials_to_1%"] or "inf") for place in common])
-        for each, own in runs.items()
-    }
-    papers = [trials[each] for each in presets if each != "anole cold"]
-    return [
-        f"**{trials['anole cold']:.0f}** trials",
-        *(f"{end:.0f}" for end in (min(papers), max(papers)) if end < 1e9),
+    trials = [
+        statistics.median_high([float(own[place]["trials_to_1%"] or "inf") for place in common])
+        for own in runs.values()
     ]
+    own = rows("search/pretrained.csv", kind="constrained", variant="merit as margin")
+    near = [
+        f"{statistics.mean(float(row[f'gap_at_{n}']) <= 0.01 for row in own):.0%}".replace("%", " %") for n in (1, 16)
+    ]
+    return [f"**{near[0]}** of {len(own)} runs", f"batch of 16 in {near[1]}", f"{min(trials):.0f} trials and more"]
 
 
 def of_time_to_a_network() -> list[str]:
@@ -205,8 +208,8 @@ def test_the_readmes_table_of_tuners_is_that_of_its_files() -> None:
     titles = {
         "anole": "Anole",
         "anole, no trials": "Anole without tuning (`trials: 0`)",
-        "autotvm": "AutoTVM as published (`autotvm`)",
-        "chameleon": "Chameleon as published (`chameleon`)",
+        "autotvm": "`autotvm`, open spaces of direct convolution",
+        "chameleon": "`chameleon`, the same spaces",
         "metaschedule 64": "TVM's MetaSchedule, 64 trials a task",
         "onnxruntime": "ONNX Runtime",
         "torch.compile": "torch.compile, max-autotune",
@@ -232,6 +235,34 @@ def test_what_a_user_pays_is_what_the_files_say() -> None:
     for tuner in others:
         assert f"{float(timed[tuner]['ratio']):.2f} times" in lead
         assert float(timed[tuner]["latency_ms"]) > 1.05 * float(untuned["latency_ms"])
+
+
+def test_what_is_said_of_the_evidence_is_what_the_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
+    from intervals import log_ratios
+    from significance import effect
+
+    found = rows("search/tables.csv", space="constrained")
+
+    def said(over: str, under: str, column: str, form: str) -> str:
+        read = (lambda row: 1 + float(row[column])) if column.startswith("gap") else column
+        own = effect(log_ratios(found, over, under, read))
+        return form.format(own.value, own.low, own.high)
+
+    search, of_vta, readme, dcoc = (
+        " ".join(path.read_text().split())
+        for path in (*(RESULTS / f"{name}.md" for name in ("search", "vta", "README")), HOME / "docs/methods/dcoc.md")
+    )
+    assert said("SA+greedy", "PPO+greedy", "steps", "{:.1f} times fewer ({:.1f} to {:.1f})") in search
+    assert said("SA+greedy", "PPO+greedy", "queries", "{:.0f} times fewer queries ({:.0f} to {:.0f})") in search
+    assert {row["converged_at"] for row in found if row["variant"] == "SA+greedy"} == {"0"}
+    assert said("autotvm", "SA+AS", "gap_at_64", "{:.2f} ({:.2f} to {:.2f}) and behind after 256 by") in search
+    assert said("autotvm", "SA+AS", "gap_at_256", "behind after 256 by {:.2f} ({:.2f} to {:.2f})") in search
+    assert said("autotvm", "dcoc", "gap_at_256", "at {:.2f} ({:.2f} to {:.2f}) of AutoTVM's speed") in search
+    assert said("SA+greedy", "PPO+greedy", "gap_at_256", "({:.2f} after 256 trials, {:.2f} to {:.2f})") in readme
+    own = said("SA+greedy batch 16", "dcoc", "gap_at_256", "{:.2f} of the speed after 256 trials ({:.2f} to {:.2f})")
+    assert own in of_vta and own.replace("of the speed after 256 trials ", "") in dcoc
+    assert said("MAPPO+greedy", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy") in dcoc
 
 
 def test_the_table_of_tuning_times_is_that_of_its_files() -> None:

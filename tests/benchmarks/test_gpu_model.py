@@ -60,7 +60,9 @@ def test_a_log_has_the_configs_that_ran_with_what_is_staged_at_once(log: Path) -
 
 def test_the_other_layout_multiplies_as_often(log: Path) -> None:
     ((layer, records),) = gpu_model.read_log(log).items()
-    kernel = gpu_model.nchw_kernel(layer, gpu_model.columns_of(layer, [config for config, _ in records]))
+    kernel = gpu_model.nchw_kernel(
+        gpu_model.GPUS["V100"], layer, gpu_model.columns_of(layer, [config for config, _ in records])
+    )
     assert (2 * kernel.blocks * kernel.threads * kernel.multiply_adds == layer.flop).all()
 
 

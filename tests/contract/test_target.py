@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from anole.errors import TargetError
-from anole.targets import BUILT_IN, get_target
+from anole.targets import BUILT_IN, get_observable, get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.vta.settings import describe_vta
@@ -23,6 +23,10 @@ class TestOpenTargets(TargetContract):
     @pytest.fixture(params=list(OPEN))
     def description(self, request):
         return OPEN[request.param]
+
+
+def test_only_a_processor_is_observable():
+    assert [kind for kind in BUILT_IN if get_observable(DESCRIPTIONS[kind])] == ["cpu"]
 
 
 def test_an_unknown_kind_is_said():

@@ -12,7 +12,7 @@ from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import KernelTimes, time_kernels
 from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.site import site_of
-from anole.targets import get_target
+from anole.targets import get_observable
 
 _log = logging.getLogger(__name__)
 
@@ -44,15 +44,14 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
         BuildError: the build cannot be loaded.
     """
     build = read_build(folder)
-    target = get_target(build.target_description)
-    observable = None if target.absence() is not None else target.observable()
-    if observable is None or not build.kernels:
+    target = get_observable(build.target_description)
+    if target is None or target.absence() is not None or not build.kernels:
         return None
-    with site_of(observable).timing():
-        times = time_kernels(folder, draw_inputs(build), observable.threads, seconds, _FEWEST_RUNS)
+    with site_of(target).timing():
+        times = time_kernels(folder, draw_inputs(build), target.threads, seconds, _FEWEST_RUNS)
         if all(time_s < _LEAST_S for time_s in times.kernels_s.values()):
             return _profile(build.kernels, times)
-        peak = measure_roofline(observable)
+        peak = measure_roofline(target)
     for row in slow_kernels(rows_of(build.kernels, times, peak)):
         _log.warning(
             "%s: kernel %s takes %.0f %% of the time at %.0f %% of its roof (%s): %s",

@@ -18,7 +18,7 @@ from anole.refine.candidates import Candidates, candidates_of, choose, positions
 from anole.refine.outcome import Refinement
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stopwatch import Stopwatch
-from anole.targets import get_target
+from anole.targets import get_observable
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def refine_network(
     if n_candidates < 1:
         raise BuildError(f"{build}: is not set to be refined; `refine` sets how many candidates of each task are tried")
     manifest, receipts = read_manifest(manifest_path, order.origin), read_receipts(receipt_paths)
-    target = get_target(manifest.origin.target_description).observable()
+    target = get_observable(manifest.origin.target_description)
     if target is None:
         kind = manifest.origin.target_description["kind"]
         raise BuildError(f"{build}: is for {kind}; only builds for the CPU can be refined")

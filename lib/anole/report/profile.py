@@ -13,7 +13,7 @@ from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import time_kernels
 from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.site import site_of
-from anole.targets import get_target
+from anole.targets import get_observable, get_target
 from anole.targets.base import Observable, Place
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _observable(folder: Path, build: Build) -> Observable:
         raise BuildError(f"{folder}: is for {kind}, which is simulated; see `anole vta report` for its layers")
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
-    observable = target.observable()
+    observable = get_observable(build.target_description)
     if observable is None:
         raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the CPU can be profiled")
     return observable

@@ -244,7 +244,7 @@ def _build(
 
 def _refine(node: Node, refine: int, target: TargetSpec) -> int:
     """Checks that a network that is refined can be timed on its target."""
-    if refine and (target.remote is not None or not get_kind(target.kind).refinable):
+    if refine and (target.remote is not None or not get_kind(target.kind).observable):
         place = "elsewhere" if target.remote is not None else f"of kind {target.kind}"
         raise node.error(
             f"found refine: {refine}, which is for this machine's processor; target {target.name} is {place}; "

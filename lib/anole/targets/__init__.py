@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from anole.errors import TargetError, cause
 from anole.targets.kind import Kind
 
 if TYPE_CHECKING:
-    from anole.targets.base import Device, Simulator
+    from anole.targets.base import Device, Observable, Simulator
 
 BUILT_IN = {
     "cpu": "anole.targets.cpu.settings:KIND",
@@ -58,6 +58,16 @@ def get_target(description: Mapping[str, Any]) -> Device | Simulator:
         TargetError: its kind is unknown.
     """
     return get_kind(str(description.get("kind"))).target(description)
+
+
+def get_observable(description: Mapping[str, Any]) -> Observable | None:
+    """Returns the target that a description names, or None if kernels cannot be timed one by one on its kind.
+
+    Raises:
+        TargetError: its kind is unknown.
+    """
+    kind = get_kind(str(description.get("kind")))
+    return cast("Observable", kind.target(description)) if kind.observable else None
 
 
 def get_device(description: Mapping[str, Any]) -> Device:

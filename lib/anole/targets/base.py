@@ -142,9 +142,6 @@ class Target(Protocol):
     def place(self) -> Place:
         """Where the target's candidates run when they run on this machine."""
 
-    def observable(self) -> Observable | None:
-        """Returns the target itself if each kernel of a network can be timed, which profiling and refining need."""
-
     def absence(self) -> str | None:
         """Returns why this machine cannot run or measure anything on the target, or None when it can."""
 

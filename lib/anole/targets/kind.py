@@ -49,7 +49,7 @@ class Kind:
         detected: the settings that `describe` detects on this machine where they are left out.
         place: where candidates run; asked only of a kind with detected settings, before there is a description.
         measurable_elsewhere: whether another machine can measure candidates (``measure``).
-        refinable: whether candidates can be tried within a network (``refine``), see `Target.observable`.
+        observable: whether its targets are `Observable`, which profiling and refining (``refine``) need.
         inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
     """
 
@@ -60,7 +60,7 @@ class Kind:
     detected: tuple[str, ...] = ()
     place: Place = Place.PROCESSOR
     measurable_elsewhere: bool = False
-    refinable: bool = False
+    observable: bool = False
     inventory: Callable[[], Inventory] = _nothing
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from anole.errors import TargetError
 from anole.search.evaluators.fixed import Fixed
-from anole.targets import get_device, get_kind, get_target
+from anole.targets import get_device, get_observable, get_target
 from anole.targets.base import Device, Place, Simulator, Target, named_object
 from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
@@ -146,9 +146,12 @@ class TargetContract:
         with pytest.raises(TargetError, match="is simulated; there is no device"):
             get_device(target.description)
 
-    def test_only_what_can_be_observed_is_refined(self, target: Target) -> None:
-        """The kind states this without importing a compiler."""
-        assert get_kind(target.description["kind"]).refinable == (target.observable() is not None)
+    def test_what_is_observable_measures_how_fast_it_copies(self, target: Target) -> None:
+        """The times of a network's kernels are compared with a roofline."""
+        observable = get_observable(target.description)
+        if observable is None or observable.absence() is not None:
+            pytest.skip("cannot be observed here")
+        assert observable.copy_bytes_per_s() > 0
 
     def test_something_compiles_and_runs_its_networks(self, target: Target) -> None:
         """The target names the compiler and the runner."""

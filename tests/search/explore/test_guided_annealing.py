@@ -8,10 +8,18 @@ import pytest
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.explore.random import draw
+from anole.search.presets import PRESETS
 from anole.search.roles import History
+from anole.search.state import Search, Subject
 from anole.search.surrogate.blind import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.space import Space
+from anole.targets import get_target
+from anole.targets.base import Place
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cuda.settings import describe_cuda
+from anole.targets.vta.settings import describe_vta
+from anole.task import Conv2d
 
 
 @pytest.fixture
@@ -72,6 +80,20 @@ def test_the_default_config_is_the_first_and_occurs_once(guided, share):
     vectors = propose(GuidedAnnealing(led_share=share), history)
     assert guided.config(vectors[0]) == default
     assert len(np.unique(guided.indices(vectors))) == len(vectors)
+
+
+@pytest.mark.parametrize("description", [describe_cpu(), describe_cuda("sm_90"), describe_vta()])
+def test_anole_begins_with_the_default_config_unless_the_merit_is_a_speed(description):
+    target, layer = get_target(description), Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
+    space, default = target.space(layer), target.default_config(layer)
+    search = Search(Subject(space, layer.flop, "task", default=default), PRESETS["anole"], seed=0)
+    batch = [space.config(vector) for vector in search.choose(search.propose())]
+    assert space.merit_is_speed == (target.place is not Place.PROCESSOR)
+    if not space.merit_is_speed:
+        assert batch[0] == default
+    else:
+        drawn = space.merit(space.columns(space.sample(500, np.random.default_rng(0))))
+        assert default not in batch and min(map(space.merit_of, batch)) > np.median(drawn)
 
 
 def test_the_default_config_is_proposed_only_before_the_first_trial(formula, guided):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -174,3 +176,11 @@ def test_a_process_that_ends_is_noticed() -> None:
 
     with EmulatedGpu() as gpu, pytest.raises(EmulationError, match=r"ended \(status 3\)"):
         gpu.call(_exit, 3)
+
+
+def test_a_call_that_does_not_end_is_killed_and_the_next_one_runs() -> None:
+    with EmulatedGpu(limit_s=1.0) as gpu:
+        with pytest.raises(EmulationError, match=r"exceeded 1 s \(status -9\)"):
+            gpu.call(signal.pause)
+        gpu.limit_s = 300.0
+        assert gpu.call(abs, -1) == 1

@@ -20,8 +20,9 @@ class GuidedAnnealing(Annealing):
 
     Before anything is measured, a template already knows what its configs read, write and compute, which predicts more
     than chance. Uniform candidates in between cover what it does not know. The default config comes first: a search
-    has to find something better, and where it is hard to find anything as good, it is where to look. Our own method,
-    not from a paper.
+    has to find something better, and where it is hard to find anything as good, it is where to look. A surrogate that
+    knows the space's merit from the start is walked on at once; then the default config is one of many. Our own
+    method, not from a paper.
 
     Attributes:
         led_share: share of the configs of most merit among the candidates before the surrogate's first fit; all

@@ -139,6 +139,6 @@ KIND = Kind(
     _target,
     detected=("mcpu", "threads", "model"),
     measurable_elsewhere=True,
-    refinable=True,
+    observable=True,
     inventory=_inventory,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from anole.host.machine import affinity
 from anole.host.processor import processor
@@ -58,10 +58,6 @@ class CpuTarget:
         self.open = is_open(description)
         if self.open:
             self.template_versions = {**self.template_versions, **open_spaces.VERSIONS}
-
-    def observable(self) -> Self:
-        """Returns itself: kernels can be timed in TVM's virtual machine from the same process."""
-        return self
 
     def absence(self) -> str | None:
         """Returns why nothing can be measured here: the processor is another one, or too little of it may be used."""

@@ -52,10 +52,6 @@ class CudaTarget:
         if self.open:
             self.template_versions = {**self.template_versions, "open": open_spaces.VERSION}
 
-    def observable(self) -> None:
-        """Returns None: calls return when a kernel is launched, so its time cannot be observed."""
-        return None
-
     def absence(self) -> str | None:
         """Returns why candidates cannot run here: there is no GPU, or none of this architecture and model."""
         present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")

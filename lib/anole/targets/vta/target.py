@@ -57,10 +57,6 @@ class VtaTarget:
         form = self.description.get("penalty_form", "difference")
         return Bounds(**{name: self.description[name] for name in BOUNDS}, penalty_form=form)
 
-    def observable(self) -> None:
-        """Returns None: programs are simulated one by one anyway; `anole vta report` shows them."""
-        return None
-
     def absence(self) -> str | None:
         """Returns None: a simulator is always present."""
         return None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Timer
 from typing import Any, Self, TypeVar
 
 from anole.errors import AnoleError
@@ -26,13 +28,12 @@ class EmulatedGpu:
 
     Args:
         arch: the architecture that the GPU says it has.
+        limit_s: seconds that a call may take before the process is killed; an attribute, too.
     """
 
-    def __init__(self, arch: str = "sm_90") -> None:
-        command = [sys.executable, "-c", "from anole.testing.emulated_gpu.worker import serve; serve()"]
-        self._process = subprocess.Popen(
-            command, env=environment(arch), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
+    def __init__(self, arch: str = "sm_90", limit_s: float = 300.0) -> None:
+        self._environment, self.limit_s = environment(arch), limit_s
+        self._process = self._start()
 
     def __enter__(self) -> Self:
         return self
@@ -43,17 +44,27 @@ class EmulatedGpu:
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Calls a function in the process; it must be importable there, such as those of `programs`.
 
+        If the process ends, the next call has a new one.
+
         Raises:
-            EmulationError: it failed.
+            EmulationError: it failed, ended the process or exceeded the limit.
         """
         into, out = self._process.stdin, self._process.stdout
         assert into is not None and out is not None
+        limit = Timer(self.limit_s, os.killpg, (self._process.pid, signal.SIGKILL))
+        limit.start()
         try:
             pickle.dump((function, arguments), into)
             into.flush()
             is_good, answer = pickle.load(out)
-        except (EOFError, OSError) as error:
-            raise EmulationError(f"the process of the emulated GPU ended (status {self._process.wait()})") from error
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
+            reason = f"exceeded {self.limit_s:g} s" if limit.finished.is_set() else "ended"
+            status = self._process.wait()
+            self.close()
+            self._process = self._start()
+            raise EmulationError(f"the process of the emulated GPU {reason} (status {status})") from error
+        finally:
+            limit.cancel()
         if not is_good:
             raise EmulationError(answer)
         return answer  # type: ignore[no-any-return]
@@ -66,6 +77,12 @@ class EmulatedGpu:
                     pipe.close()
         self._process.terminate()
         self._process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", "from anole.testing.emulated_gpu.worker import serve; serve()"]
+        return subprocess.Popen(
+            command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
 
 
 def serve() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -60,3 +62,12 @@ def test_resident_blocks_fit(arch: str, usage: tuple[int, int, int]) -> None:
     assert blocks * shared_bytes <= gpu.shared_bytes
     many = gpu.resident_blocks(np.array([threads]), np.array([registers]), np.array([shared_bytes]))
     assert many.tolist() == [blocks]
+
+
+@given(arch=architectures, threads=st.integers(1, 1024), parts=st.sampled_from([1, 2, 4]))
+def test_a_block_of_the_most_registers_is_resident(arch: str, threads: int, parts: int) -> None:
+    gpu = Multiprocessor.of(arch)
+    gpu = replace(gpu, registers=gpu.registers // parts, schedulers=gpu.schedulers // parts)
+    most = int(gpu.most_registers(np.array([threads]))[0])
+    assert gpu.resident_blocks(threads, most, 0) >= 1
+    assert most == gpu.thread_registers or gpu.resident_blocks(threads, most + 1, 0) == 0

@@ -18,7 +18,7 @@ from anole.targets.cuda.templates.algorithms import convolution_default
 from anole.targets.cuda.templates.conv2d_space import conv2d_kernel, conv2d_space
 from anole.targets.cuda.templates.gemm_space import gemm_kernel
 from anole.targets.cuda.templates.memory import bank_cycles, sectors
-from anole.targets.cuda.templates.roofline import Kernel, latency_s, most_registers, speed
+from anole.targets.cuda.templates.roofline import Kernel, latency_s, speed
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.task import Conv2d, Dense, Workload
 
@@ -83,13 +83,15 @@ def test_more_multiprocessors_are_never_slower(gpu: Multiprocessor, kernel: Kern
 
 def test_few_resident_warps_leave_latencies_uncovered() -> None:
     """By Little's law: with as much to do, one block at a time is slower than eight."""
-    gpu, kernel = Multiprocessor.of("sm_80"), gemm_kernel(*_gemm())
+    gpu = Multiprocessor.of("sm_80")
+    kernel = gemm_kernel(gpu, *_gemm())
     crowded = replace(kernel, shared_bytes=np.full_like(kernel.shared_bytes, 160 << 10))
     assert latency_s(gpu, crowded)[0] > 1.2 * latency_s(gpu, kernel)[0]
 
 
 def test_two_kernels_take_as_long_as_one_after_the_other() -> None:
-    gpu, kernel = Multiprocessor.of("sm_80"), gemm_kernel(*_gemm())
+    gpu = Multiprocessor.of("sm_80")
+    kernel = gemm_kernel(gpu, *_gemm())
     np.testing.assert_allclose(speed(gpu, kernel, kernel), speed(gpu, kernel) / 2)
 
 
@@ -135,11 +137,12 @@ def test_values_need_their_bytes_at_least(values: int, run: int) -> None:
     assert values * 4 / 32 <= sectors(one(values), one(run))[0] <= values
 
 
-@given(threads=st.integers(1, 1024))
-def test_a_block_of_the_most_registers_is_resident(threads: int) -> None:
-    most = int(most_registers(one(threads))[0])
-    assert Multiprocessor.of("sm_80").resident_blocks(threads, most, 0) >= 1
-    assert most == 255 or Multiprocessor.of("sm_80").resident_blocks(threads, most + 8, 0) == 0
+def test_fewer_registers_hold_fewer_values_and_spill_the_others() -> None:
+    gpu = Multiprocessor.of("sm_80")
+    small = replace(gpu, registers=gpu.registers // 16)
+    full, spilling = (gemm_kernel(each, *_gemm()) for each in (gpu, small))
+    assert small.resident_blocks(128, int(spilling.registers[0]), 0) == 1
+    assert spilling.registers[0] < full.registers[0] and spilling.instructions[0] > full.instructions[0]
 
 
 @EXAMPLES
@@ -166,7 +169,7 @@ def test_the_default_is_faster_by_the_model_than_most(kind: str) -> None:
 @given(workload=workloads.filter(lambda each: isinstance(each, Conv2d) and each.groups == 1), seed=st.integers(0, 99))
 def test_a_convolution_multiplies_as_often_as_it_is_defined_to(workload: Conv2d, seed: int) -> None:
     space = conv2d_space(LIMITS, TARGET.gpu, workload)
-    kernel = conv2d_kernel(workload, space.columns(space.sample(5, np.random.default_rng(seed))))
+    kernel = conv2d_kernel(TARGET.gpu, workload, space.columns(space.sample(5, np.random.default_rng(seed))))
     assert (2 * kernel.blocks * kernel.threads * kernel.multiply_adds == workload.flop).all()
     data = workload.batch * workload.height * workload.width * workload.in_channels
     assert {each.name for each in fields(kernel)} >= set(COSTS) and (kernel.fresh_bytes >= 4 * data).all()

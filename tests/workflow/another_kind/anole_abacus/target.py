@@ -26,10 +26,6 @@ class AbacusTarget(CpuTarget):
         super().__init__(description)
         self.exact = True
 
-    def observable(self) -> None:
-        """Returns None: nobody looks at the rods."""
-        return None
-
     def template_version(self, workload: Workload) -> int:
         """Returns the version of a workload's template."""
         return version_of(workload, self.template_versions, "the abacus")

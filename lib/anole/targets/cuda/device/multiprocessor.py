@@ -33,6 +33,7 @@ class Multiprocessor:
         reserved_bytes: shared memory of each block that the system takes.
         shared_unit_bytes: shared memory is given to a block in multiples of this.
         registers: registers of 32 bits.
+        thread_registers: the most of them that a thread can address.
         register_unit: registers are given to a warp in multiples of this.
         schedulers: instructions of different warps that start in each cycle.
         warp: threads of a warp.
@@ -50,6 +51,7 @@ class Multiprocessor:
     reserved_bytes: int = _KIB
     shared_unit_bytes: int = 128
     registers: int = 1 << 16
+    thread_registers: int = 255
     register_unit: int = 256
     schedulers: int = 4
     warp: int = 32
@@ -80,6 +82,16 @@ class Multiprocessor:
         by_shared = self.shared_bytes // np.maximum(taken, 1)
         held = np.minimum(np.minimum(self.warps, warps_by_registers) // warps, np.minimum(self.blocks, by_shared))
         return held if held.ndim else int(held)
+
+    def most_registers(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the most registers of a thread with which a block still fits, shape (n,).
+
+        Args:
+            threads: threads of a block, shape (n,).
+        """
+        of_scheduler = -(-threads // (self.warp * self.schedulers))
+        of_warp = self.registers // self.schedulers // of_scheduler // self.register_unit * self.register_unit
+        return np.minimum(self.thread_registers, of_warp // self.warp)
 
 
 # Multiprocessors: CUDA C++ Programming Guide 13, "Technical Specifications per Compute Capability" and "Throughput of

@@ -35,11 +35,11 @@ def batch_matmul_space(limits: BlockLimits, gpu: Multiprocessor, w: BatchMatmul)
         knobs,
         lambda columns: product_usage(columns, w.batch),
         lambda columns: _nest(w, columns),
-        lambda columns: speed(gpu, batch_matmul_kernel(w, columns)),
+        lambda columns: speed(gpu, batch_matmul_kernel(gpu, w, columns)),
     )
 
 
-def batch_matmul_kernel(w: BatchMatmul, columns: Columns) -> Kernel:
+def batch_matmul_kernel(gpu: Multiprocessor, w: BatchMatmul, columns: Columns) -> Kernel:
     """Returns what the kernels of n configs do."""
     x, steps = columns["tile_x"], columns["tile_k"][:, 1]
     wide = x[:, 1:].prod(axis=1)
@@ -47,7 +47,7 @@ def batch_matmul_kernel(w: BatchMatmul, columns: Columns) -> Kernel:
     fresh = FLOAT_BYTES * w.batch * (w.rows * w.inner + w.inner * w.columns + w.rows * w.columns)
     usage = product_usage(columns, w.batch)
     bytes_of_all = fresh * np.ones(len(steps))
-    return product_kernel(usage, columns, PRODUCT_AXES, run, bytes_of_all, transposed=w.transpose_right)
+    return product_kernel(gpu, usage, columns, PRODUCT_AXES, run, bytes_of_all, transposed=w.transpose_right)
 
 
 def _nest(w: BatchMatmul, columns: Columns) -> LoopNest:

@@ -50,11 +50,11 @@ def conv2d_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
         knobs,
         lambda columns: conv2d_usage(w, columns),
         lambda columns: _nest(w, columns),
-        lambda columns: speed(gpu, conv2d_kernel(w, columns)),
+        lambda columns: speed(gpu, conv2d_kernel(gpu, w, columns)),
     )
 
 
-def conv2d_kernel(w: Conv2d, columns: Columns) -> Kernel:
+def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
     """Returns what the kernels of n configs do."""
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = (columns[f"tile_{name}"] for name in ("rc", "ry", "rx"))
@@ -79,7 +79,9 @@ def conv2d_kernel(w: Conv2d, columns: Columns) -> Kernel:
     threads = (f[:, 2], x[:, 2], y[:, 2])
     run = f[:, 2] * f[:, 3]
     fresh = convolution_bytes(w) * np.ones(len(steps))
-    return staged_kernel(conv2d_usage(w, columns), threads, pixels * filters, (data, weight), reduction, run, fresh)
+    return staged_kernel(
+        gpu, conv2d_usage(w, columns), threads, pixels * filters, (data, weight), reduction, run, fresh
+    )
 
 
 def conv2d_usage(w: Conv2d, columns: Columns) -> Usage:

@@ -48,11 +48,11 @@ def depthwise_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Spac
         knobs,
         lambda columns: _usage(w, columns),
         lambda columns: _nest(w, columns),
-        lambda columns: speed(gpu, depthwise_kernel(w, columns)),
+        lambda columns: speed(gpu, depthwise_kernel(gpu, w, columns)),
     )
 
 
-def depthwise_kernel(w: Conv2d, columns: Columns) -> Kernel:
+def depthwise_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
     """Returns what the kernels of n configs do."""
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     ry, rx = _taps(w, len(f))
@@ -74,7 +74,7 @@ def depthwise_kernel(w: Conv2d, columns: Columns) -> Kernel:
     reduction = Reduction(np.ones_like(steps), steps, unrolled)
     run = f[:, 2] * f[:, 3]
     fresh = convolution_bytes(w) * np.ones(len(steps))
-    return staged_kernel(_usage(w, columns), threads, pixels * filters, (data, weight), reduction, run, fresh)
+    return staged_kernel(gpu, _usage(w, columns), threads, pixels * filters, (data, weight), reduction, run, fresh)
 
 
 def _taps(w: Conv2d, n: int) -> list[Counts]:

@@ -38,7 +38,7 @@ def gemm_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
         knobs,
         product_usage,
         lambda columns: _nest(w, columns),
-        lambda columns: speed(gpu, gemm_kernel(w, columns)),
+        lambda columns: speed(gpu, gemm_kernel(gpu, w, columns)),
     )
 
 
@@ -53,11 +53,11 @@ def product_knobs(rows: int, columns: int, inner: int) -> list[Knob]:
     ]
 
 
-def gemm_kernel(w: Dense, columns: Columns) -> Kernel:
+def gemm_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
     """Returns what the kernels of n configs do."""
     packed = columns["tile_x"][:, 1:].prod(axis=1) * columns["tile_k"][:, 1]
     fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
-    return product_kernel(product_usage(columns), columns, PRODUCT_AXES, packed, fresh * np.ones(len(packed)))
+    return product_kernel(gpu, product_usage(columns), columns, PRODUCT_AXES, packed, fresh * np.ones(len(packed)))
 
 
 def product_usage(columns: Columns, batch: int = 1) -> Usage:

@@ -19,7 +19,7 @@ from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.memory import sectors, widths
-from anole.targets.cuda.templates.roofline import Kernel, most_registers, speed
+from anole.targets.cuda.templates.roofline import Kernel, speed
 from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
 from anole.task import Dense
 
@@ -55,7 +55,7 @@ def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
         knobs,
         _usage,
         lambda columns: _nest(w, columns),
-        lambda columns: speed(gpu, gemv_kernel(w, columns)),
+        lambda columns: speed(gpu, gemv_kernel(gpu, w, columns)),
         [waiting],
     )
 
@@ -71,7 +71,7 @@ def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
     return np.asarray((features > 1) | (k <= warp) | (k % warp == 0))
 
 
-def gemv_kernel(w: Dense, columns: Columns) -> Kernel:
+def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
     """Returns what the kernels of n configs do."""
     y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
     usage, rows, features = _usage(columns), y[:, 1], x[:, 2]
@@ -84,7 +84,7 @@ def gemv_kernel(w: Dense, columns: Columns) -> Kernel:
     fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
     # Fitted to the assembler's numbers, as `wanted_registers` of the staged kernels.
     wanted = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
-    held = np.minimum(wanted, most_registers(usage.threads))
+    held = np.minimum(wanted, gpu.most_registers(usage.threads))
     return Kernel(
         blocks=usage.blocks,
         threads=usage.threads,

@@ -111,12 +111,6 @@ def lost_share(gpu: Multiprocessor, held_bytes: Numbers) -> Numbers:
     return np.asarray(np.maximum(0.0, 1.0 - gpu.l2_bytes / np.maximum(held_bytes, 1.0)))
 
 
-def most_registers(threads: Counts) -> Counts:
-    """Returns the most registers of a thread with which a block still fits a multiprocessor, shape (n,)."""
-    of_scheduler = -(-threads // (32 * 4))
-    return np.asarray(np.minimum(255, (1 << 14) // (32 * of_scheduler) // 8 * 8))
-
-
 def speed(gpu: Multiprocessor, *kernels: Kernel) -> Numbers:
     """Returns the speed by the model if these kernels run one after the other, in runs per second, shape (n,)."""
     return np.asarray(1.0 / sum(latency_s(gpu, kernel) for kernel in kernels))

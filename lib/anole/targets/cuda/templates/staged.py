@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.space.space import Columns
+from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates.memory import bank_cycles, sectors, widths
-from anole.targets.cuda.templates.roofline import Kernel, Numbers, most_registers
+from anole.targets.cuda.templates.roofline import Kernel, Numbers
 from anole.targets.cuda.templates.usage import Counts, Usage
 
 _COPYING, _STEPPING = 6, 2
@@ -73,6 +74,7 @@ def wanted_registers(accumulators: Counts, copied: Numbers) -> Counts:
 
 
 def staged_kernel(
+    gpu: Multiprocessor,
     usage: Usage,
     thread_axes: Sequence[Counts],
     accumulators: Counts,
@@ -84,6 +86,7 @@ def staged_kernel(
     """Returns what kernels do that stage their operands.
 
     Args:
+        gpu: the multiprocessor, beyond whose registers values are spilled.
         usage: what they use.
         thread_axes: threads of a block along each axis, innermost first.
         accumulators: outputs of one thread.
@@ -97,7 +100,7 @@ def staged_kernel(
     reads = [each.reads / each.width for each in operands]
     steps, outputs = stages * reduction.steps, accumulators * threads
     wanted = wanted_registers(accumulators, _total(each.values for each in operands) / threads)
-    held = np.minimum(wanted, most_registers(threads))
+    held = np.minimum(wanted, gpu.most_registers(threads))
     # What is spilled is written and read in every stage, through the same memory pipeline.
     spilled = 2.0 * stages * (wanted - held)
     copying = _total(count * (_COPYING + each.checks) for count, each in zip(copies, operands, strict=True))
@@ -124,6 +127,7 @@ def staged_kernel(
 
 
 def product_kernel(
+    gpu: Multiprocessor,
     usage: Usage,
     columns: Columns,
     axes: tuple[str, str, str],
@@ -135,6 +139,7 @@ def product_kernel(
     """Returns what the kernels of matrix products do.
 
     Args:
+        gpu: the multiprocessor.
         usage: what they use.
         columns: the configs.
         axes: the knobs of rows and columns, split into (block, virtual thread, thread, inner), and of the reduction.
@@ -156,7 +161,8 @@ def product_kernel(
         right = Operand(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))
     reduction = Reduction(k[:, 0], steps, unrolled)
     output_run = x[:, 2] * x[:, 3]
-    return staged_kernel(usage, (x[:, 2], y[:, 2]), rows * features, (left, right), reduction, output_run, fresh_bytes)
+    threads, operands = (x[:, 2], y[:, 2]), (left, right)
+    return staged_kernel(gpu, usage, threads, rows * features, operands, reduction, output_run, fresh_bytes)
 
 
 def _total(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:

@@ -125,7 +125,7 @@ def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[
     # What one kernel writes and the next reads is in the memory as far as the L2 cache has no room for it.
     between = (transformed + product) * lost_share(gpu, transformed + product)
     packed = panel * columns["tile_rc"][:, 1]
-    products = product_kernel(_usage(w, columns), {**columns, "tile_p": split}, _AXES, packed, weights + between)
+    products = product_kernel(gpu, _usage(w, columns), {**columns, "tile_p": split}, _AXES, packed, weights + between)
     data = FLOAT_BYTES * w.batch * w.height * w.width * w.in_channels
     outputs = FLOAT_BYTES * w.batch * w.out_height * w.out_width * w.out_channels
     lost = [values * lost_share(gpu, values) for values in (transformed, product)]

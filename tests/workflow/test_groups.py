@@ -1,0 +1,28 @@
+"""Of jobs that a cluster ran as a group, only the failed one is told of. The cluster is a shell on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("snakemake_executor_plugin_cluster_generic")
+pytestmark = pytest.mark.workflow
+
+_SUBMIT = 'sh -c \'sh "$1" >"$1.out" 2>&1; echo 1\' --'
+"""A command that runs a job to its end, and says the number that the cluster gave to it."""
+
+
+def test_the_reason_is_that_of_the_failed_job_and_what_waits_for_the_group_is_left_out(two: Any) -> None:
+    manifest = (two.folder / "work/models/tiny/cpu.json").read_text()
+    (damaged,) = [path for path in (two.folder / "work/tasks").glob("*.json") if path.stem not in manifest]
+    damaged.write_text("{")
+    for receipt in (two.folder / "work/tuned").glob("*/*/*.json"):
+        receipt.unlink()
+    cluster = ["--executor", "cluster-generic", "--cluster-generic-submit-cmd", _SUBMIT, "--jobs", "1"]
+    outcome = two.snakemake(*cluster, "--group-components", "tune_cpu=8", "--keep-going")
+    assert outcome.code == 1
+    assert outcome.output.count("Submitted group job") == 1
+    (told,) = [line for line in outcome.output.splitlines() if line.startswith("anole: left out")]
+    assert told.startswith("anole: left out: tiny-cpu-random, chain-cpu-random: tune failed: work/tasks/")
+    assert f"{damaged.name}: is not JSON" in told
