@@ -6,8 +6,8 @@
 Rivals: ``onnxruntime``, ``openvino`` (where it is installed), ``torch`` (eager), ``torch.compile`` (max-autotune, on
 a GPU with CUDA graphs), and ``untuned``, the same network compiled with default configs. All run in fp32 without TF32,
 except ``openvino.default``, whose precision OpenVINO chooses for the processor (bf16 where that has it; the relative
-error shows it). All have the same inputs and threads; an engine sleeps except during its turn. Each round gives a ratio of medians; the
-speedup is the median of these ratios, and its spread their quartiles.
+error shows it). All have the same inputs and threads; an engine sleeps except during its turn. Each round gives a
+ratio of medians; the speedup is the median of these ratios, and its spread their quartiles.
 """
 
 from __future__ import annotations

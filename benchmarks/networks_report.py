@@ -15,7 +15,7 @@ from rivals import OWN
 
 RIVALS = {
     "onnxruntime": "ONNX Runtime",
-    "openvino": "OpenVINO in fp32",
+    "openvino": "OpenVINO",
     "openvino.default": "OpenVINO in its default precision",
     "torch": "torch eager",
     "torch.compile": "torch.compile",
@@ -112,14 +112,15 @@ def report(networks: Sequence[Network]) -> Iterator[str]:
 
 
 def _table(networks: Sequence[Network]) -> Iterator[str]:
-    """Yields a line for each network."""
-    beside = [f"beside {title}" for title in RIVALS.values()]
+    """Yields a line for each network, with a column for each rival that ran any."""
+    rivals = [rival for rival in RIVALS if any(rival in network.rows for network in networks)]
+    beside = [f"beside {RIVALS[rival]}" for rival in rivals]
     yield from _head("network", "batch", "Anole", RIVALS[GOAL_RIVAL], *beside, "relative error", "tuning", "trials")
     for network in networks:
         own = network.rows[OWN]
         yield _line(
             *(network.title, network.batch, network.latency(OWN), network.latency(GOAL_RIVAL)),
-            *(_times(network.speedup(rival)) for rival in RIVALS),
+            *(_times(network.speedup(rival)) for rival in rivals),
             f"{float(own['relative_error']):.0e}".replace("e-0", "e-"),
             f"{float(own['tuning_s']):.0f} s" if own["tuning_s"] else "",
             own["trials_measured"],

@@ -25,8 +25,8 @@ pytest.register_assert_rewrite(
     *(f"anole.testing.{role}_contract" for role in ("explorer", "sampler", "surrogate", "evaluator", "target"))
 )
 
-# The same examples in every run, so that only a change of the code can break a build; `make guard` draws more of them, and
-# `make fuzz` new ones. None has a limit of time, because the machine may be busy.
+# The same examples in every run, so that only a change of the code can break a build; `make guard` draws more of them,
+# and `make fuzz` new ones. None has a limit of time, because the machine may be busy.
 settings.register_profile("few", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("more", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile("new", print_blob=True, deadline=None, max_examples=100)
@@ -37,7 +37,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _LONGEST = ("faults", "workflow", "search")
 """Folders whose files begin first, so that no worker is at a long one when the others have nothing left."""
-
 
 _GUARDS = ("benchmarks", "faults", "fuzz")
 """Folders whose tests all guard the project beyond its promises."""
