@@ -15,15 +15,11 @@ import anole
 
 NAME = "fused_conv2d_" + 20 * "add_relu_"
 SHOW = f"""
-from rich.table import Table
-from rich.text import Text
 from anole.commands.shared import show
+from anole.report.tables import table_of
 
-table = Table()
-table.add_column("kernel")
-table.add_column("time", no_wrap=True)
-table.add_row(Text({NAME!r}, no_wrap=True, overflow="ellipsis"), "1.000 ms")
-show(table)
+rows = [("kept whole", {NAME!r}, "1.00 ms", "", "7"), ("short", "", "2.00 ms", "", "")]
+show(table_of(("task", "layers"), ("time", "failed", "calls"), rows))
 """
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(anole.__file__).parents[1]), "COLUMNS": "60"}
 
@@ -32,7 +28,12 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(anole.__file__).parents[1]),
 def test_in_a_file_no_name_is_cut(terminal: dict[str, str]) -> None:
     environment = {**ENVIRONMENT, **terminal}
     shown = subprocess.run([sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True)
-    assert NAME in shown.stdout and "1.000 ms" in shown.stdout
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout).splitlines()
+    assert [re.split(r"\s{2,}", line) for line in lines] == [
+        ["task", "layers", "time", "calls"],
+        ["kept whole", NAME, "1.00 ms", "7"],
+        ["short", "2.00 ms"],
+    ]
 
 
 def test_on_a_terminal_a_name_is_cut_so_that_numbers_stay_whole() -> None:
@@ -43,4 +44,6 @@ def test_on_a_terminal_a_name_is_cut_so_that_numbers_stay_whole() -> None:
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn).splitlines()
     os.close(master)
     assert max(map(len, lines)) == 60
-    assert NAME not in "".join(lines) and any("1.000 ms" in line for line in lines)
+    task, layers, time, calls = re.split(r"\s{2,}", lines[1])
+    assert (task, time, calls) == ("kept whole", "1.00 ms", "7")
+    assert layers.endswith("…") and NAME.startswith(layers[:-1]) and len(layers) > 20

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -231,17 +232,44 @@ def test_the_plain_form_is_json(pipeline: Pipeline, plan: Callable[[], Plan]) ->
     assert plain["steps"][-1] == {"stage": "merge", "subject": "db/tuning.sqlite", "reason": "new results"}
 
 
-def test_the_table_tells_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
-    (task,) = extracted(pipeline, "one", (SHARED, 3))
+def shown(plan: Plan, width: int = 120) -> list[str]:
+    """Returns the lines of a plan on a terminal."""
+    console = Console(width=width, record=True, file=open(os.devnull, "w"))
+    console.print(render_plan(plan))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_tells_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], Plan], width: int) -> None:
+    task, _ = extracted(pipeline, "one", (SHARED, 3), (ONLY_TWO, 1))
     measured(pipeline, task, 12.34, None)
-    console = Console(width=120, record=True, file=open(os.devnull, "w"))
-    console.print(render_plan(plan()))
-    text = console.export_text()
-    assert any(
-        SHARED.label in line and "one x3" in line and "2/3" in line and "12.3" in line for line in text.splitlines()
-    )
-    assert "Next:" in text
-    assert "extract" in text
+    header, *lines = (re.split(r"\s{2,}", line.strip()) for line in shown(plan(), width))
+    assert header == ["task", "layers", "MFLOP", "trials", "failed", "GFLOP/s"]
+    assert lines == [
+        [SHARED.label, "layer of one", "0.166", "2/3", "1", "12.3"],
+        [ONLY_TWO.label, "layer of one", "0.512", "0/3"],
+        [""],
+        ["2 tasks: 2 to tune."],
+        ["Next, by `snakemake --cores all`:"],
+        ["extract", "two for cpu", "new"],
+        ["tune", SHARED.label, "1 of 3 trials with random"],
+        ["tune", ONLY_TWO.label, "3 of 3 trials with random"],
+        ["compile", "one-cpu-random, two-cpu-random", "new"],
+        ["evaluate", "one-cpu-random, two-cpu-random", "new"],
+        ["merge", "db/tuning.sqlite", "new results"],
+    ]
+
+
+def test_presets_are_told_apart_and_long_lists_are_cut(project: Path) -> None:
+    (project / "models.yaml").write_text(MODELS + "  - {model: one, target: cpu, preset: anole, trials: 0}\n")
+    pipeline = Pipeline.load(project / "models.yaml")
+    layers = [Dense(1, 256, size) for size in range(8, 13)]
+    extracted(pipeline, "one", *((layer, 1) for layer in layers))
+    lines = shown(make_plan(pipeline))
+    assert re.split(r"\s{2,}", lines[0]) == ["task", "preset", "layers", "MFLOP", "trials"]
+    assert "10 tasks: 5 to tune, 5 with the default config (no trials)." in lines
+    steps = [re.split(r"\s{2,}", line.strip()) for line in lines if line.startswith("  tune")]
+    assert steps == [["tune", "dense 256->8 and 4 more", "3 of 3 trials with random"]]
 
 
 def lock(pipeline: Pipeline, build: str, tasks: Iterable[tuple[Task, int, float | None]]) -> None:
@@ -332,10 +360,9 @@ def test_entries_without_a_task_or_build_are_told(pipeline: Pipeline, plan: Call
         ("renamed", "renamed", f"{pipeline.spec.file} has no such build"),
         ("one-cpu-random", ONLY_TWO.label, "is locked, but the model has no such task"),
     ], "of a model that is not extracted, nothing is known"
-    console = Console(width=120, record=True, file=open(os.devnull, "w"))
-    console.print(render_plan(plan()))
-    text = console.export_text()
-    assert "The lock file is behind:" in text and "anole lock --remove BUILD" in text
+    lines = shown(plan())
+    assert lines[lines.index("The lock file is behind:") + 1].startswith("  renamed")
+    assert any("anole lock --remove BUILD" in line for line in lines)
 
 
 def test_the_tasks_of_a_simulated_accelerator_are_compared_on_their_hardware(project: Path) -> None:

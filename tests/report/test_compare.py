@@ -20,7 +20,7 @@ from anole.documents.build import read_build, write_build
 from anole.errors import BuildError
 from anole.evaluate.looks import Patience, Ratio
 from anole.report.compare import Rules, compare_builds, pairs_of
-from anole.report.ratio_words import latency_words, ratio_words
+from anole.report.ratio_words import ratio_words
 
 from ..tiny_builds import HOME
 
@@ -83,14 +83,18 @@ def test_simulated_builds_are_compared_exactly(accelerated: Path, tmp_path: Path
     net, slower = accelerated / "net", tmp_path / "slower"
     outcome = CliRunner().invoke(main, ["compare", str(net), str(net)])
     assert outcome.exit_code == 0, outcome.output
-    assert re.search(r": no difference larger than 1 % \(\S+ [mu]s and \S+ [mu]s; computed\)$", outcome.output.strip())
+    verdict, *sides, evidence = outcome.output.splitlines()
+    assert verdict == "no difference larger than 1 %" and evidence == "  computed; outputs differ by 0"
+    assert [re.sub(r"[\d.]+ [mµ]s", "LATENCY", side) for side in sides] == [
+        f"  {letter}  LATENCY  {net}" for letter in "AB"
+    ]
     shutil.copytree(net, slower)
     build = read_build(net)
     assert build.accelerator is not None
     accelerator = replace(build.accelerator, latency_s=build.accelerator.latency_s * 1.1)
     write_build(slower, replace(build, accelerator=accelerator))
     outcome = CliRunner().invoke(main, ["compare", str(net), str(slower)])
-    assert outcome.exit_code == 1 and "B is 10.0 % slower (" in outcome.output
+    assert outcome.exit_code == 1 and outcome.output.startswith("B is 10.0 % slower\n")
 
 
 def test_builds_of_other_kinds_and_inputs_are_refused(tiny_project: Path, accelerated: Path, tmp_path: Path) -> None:
@@ -139,9 +143,9 @@ def test_pairs_have_the_same_names(tmp_path: Path) -> None:
         (Ratio(1.001, 0.996, 1.007, 15, 0.01), "no difference larger than 1 % [-0.4 %, +0.7 %]"),
         (
             Ratio(1.01, 0.996, 1.02, 15, 0.01),
-            "open: B differs by [-0.4 %, +2.0 %], which may be more than 1 % or less; give it more time",
+            "open: B differs by [-0.4 %, +2.0 %], which may be more than 1 % or less; give it more --seconds",
         ),
-        (Ratio(1.01, 0.0, float("inf"), 2, 0.01), "open: 2 rounds are too few to tell; give it more time"),
+        (Ratio(1.01, 0.0, float("inf"), 2, 0.01), "open: 2 rounds cannot tell; give it more --seconds"),
         (Ratio(1.5, 1.5, 1.5, 0, 0.01), "B is 50.0 % slower"),
     ],
 )
@@ -149,8 +153,16 @@ def test_a_verdict_is_told_in_words(ratio: Ratio, words: str) -> None:
     assert ratio_words(ratio) == words
 
 
-def test_latencies_have_units() -> None:
-    assert (latency_words(0.0123456), latency_words(5.6789e-5)) == ("12.35 ms", "56.79 us")
+def test_of_several_pairs_each_is_named_and_then_all_are_counted(accelerated: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(accelerated / "net", tmp_path / "before" / name)
+    outcome = CliRunner().invoke(main, ["compare", str(tmp_path / "before"), str(tmp_path / "before")])
+    lines = outcome.output.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "a: no difference larger than 1 %",
+        "b: no difference larger than 1 %",
+        "2 pairs: 2 equal",
+    ]
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:

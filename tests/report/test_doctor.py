@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from anole.report.doctor import report
+import pytest
+from click.testing import CliRunner
+
+from anole.__main__ import main
 from anole.targets.cpu.settings import describe_cpu
 
 
+def doctor() -> dict[str, dict[str, str]]:
+    """Returns the facts of each group by their names."""
+    outcome = CliRunner().invoke(main, ["doctor"])
+    assert outcome.exit_code == 0, outcome.output
+    groups: dict[str, dict[str, str]] = {}
+    for line in outcome.output.splitlines():
+        if not line.startswith(" "):
+            facts = groups.setdefault(line, {})
+        else:
+            name, fact = re.split(r"\s{2,}", line.strip(), maxsplit=1)
+            facts[name] = fact
+    return groups
+
+
 def test_the_report_names_the_machine_and_its_measured_peak() -> None:
-    text = report()
-    description = describe_cpu()
-    assert description["mcpu"] in text and description["model"] in text
-    peaks = [float(peak) for peak in re.findall(r"^peak, \d+ threads?\s+(\d+) GFLOP/s", text, re.MULTILINE)]
-    assert len(peaks) == len({1, description["threads"]}) and min(peaks) > 1
-    assert "MISSING" not in text and "apache-tvm 0.27" in text
-    assert re.search(r"^CUDA compilers\s+\S", text, re.MULTILINE) and re.search(r"^GPU\s+\S", text, re.MULTILINE)
+    groups, description = doctor(), describe_cpu()
+    assert list(groups) == ["machine", "software", "cpu", "cuda"]
+    assert description["mcpu"] in groups["cpu"]["compiled for"]
+    assert description["model"] in groups["machine"]["processor"]
+    peaks = [fact for name, fact in groups["cpu"].items() if re.fullmatch(r"peak, \d+ threads?", name)]
+    assert len(peaks) == len({1, description["threads"]})
+    for peak in peaks:
+        found = re.fullmatch(r"([\d.,]+) GFLOP/s of float32 multiply-adds", peak)
+        assert found and float(found[1].replace(",", "")) > 1
+    assert "MISSING" not in str(groups) and groups["software"]["apache-tvm"].startswith("0.27")
+    assert groups["cuda"]["CUDA compilers"] and groups["cuda"]["GPU"]
+
+
+def test_a_missing_tool_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from anole.report.doctor import tools
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert tools() == {
+        "C compiler": "MISSING: found neither `cc` nor `gcc` nor `clang` on PATH; a C compiler is needed to build "
+        "anything: install one, or put it on PATH",
+        "linker": "MISSING: found neither `ld` nor `cc` on PATH; a linker is needed to build anything: install "
+        "binutils or a C compiler, or put it on PATH",
+    }

@@ -109,8 +109,8 @@ def test_a_build_of_an_older_version(tmp_path: Path) -> None:
 
 PEAK = Roofline(flop_per_s=1e12, bytes_per_s=1e10)
 ROWS = (
-    Row("fused_conv2d_add_relu_of_a_long_name", ("layer1.0.conv1", "layer1.1.conv1"), 2, 2e-3, 0.8, 10**9, 10**6, 0.5),
-    Row("max_pool2d", (), 1, 4e-4, 0.16, 0, 2 * 10**6, 0.5),
+    Row("fused_conv2d_add_relu", ("layer1.0.conv1", "layer1.1.conv1_of_a_long_name"), 2, 2e-3, 0.8, 10**9, 10**6, 0.5),
+    Row("max_pool2d1", (), 1, 4e-4, 0.16, 0, 2 * 10**6, 0.2),
 )
 PROFILE = Profile("net-cpu", 2, ROWS, 2.4e-3, 2.5e-3, PEAK)
 
@@ -124,8 +124,24 @@ def test_the_least_time_is_that_of_arithmetic_or_of_memory() -> None:
 def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
     console = Console(width=width, record=True, file=io.StringIO())
     console.print(render_profile(PROFILE))
-    text = console.export_text()
-    for shown in ("net-cpu, 2 threads", "2.000 ms", "80.0%", "500.0 GFLOP/s", "5.0 GB/s", "50%", "2.500 ms", "96.0%"):
-        assert shown in text
-    assert ("layer1.1.conv1" in text) == (width == 160)
-    assert "the roofline: 1000 GFLOP/s and 10.0 GB/s" in text
+    title, roof, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in console.export_text().splitlines())
+    assert title == ["net-cpu: 2.50 ms with 2 threads"]
+    assert roof == ["the roof: 1,000 GFLOP/s and 10.0 GB/s, measured beside it"]
+    assert header == ["layers", "calls", "time", "share", "rate", "of roof"]
+    assert [line[1:] for line in lines] == [
+        ["2", "2.00 ms", "80.0 %", "500 GFLOP/s", "50 %"],
+        ["1", "400 µs", "16.0 %", "5.00 GB/s", "20 %"],
+        ["3", "2.40 ms", "96.0 %"],
+    ]
+    conv, pool, kernels = (line[0] for line in lines)
+    assert (pool, kernels) == ("max_pool2d", "all kernels")
+    assert (conv == ", ".join(ROWS[0].layers)) == (width == 160)
+    assert conv.startswith("layer1.0.conv1, ") and conv.endswith("…" if width == 80 else "_name")
+
+
+def test_a_kernel_that_is_slow_for_what_it_computes_stands_out() -> None:
+    console = Console(width=80, color_system="standard", force_terminal=True, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(render_profile(PROFILE))
+    assert [line for line in captured.get().splitlines() if "\x1b[33m" in line and "max_pool2d" in line]
+    assert not [line for line in captured.get().splitlines() if "\x1b[33m" in line and "layer1" in line]

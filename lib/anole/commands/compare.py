@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import click
 
 from anole.commands import candidates
-from anole.commands.shared import PATH, without_torch
+from anole.commands.shared import PATH, show, without_torch
 
 
 @click.command(epilog="Example: anole compare before/builds builds --threshold 2 --seconds 120")
@@ -54,7 +55,7 @@ def compare(
         raise click.UsageError("give --seconds or --rounds, not both")
     without_torch()
     from anole.evaluate.looks import ALPHA, Patience, Verdict
-    from anole.report.compare import Rules, compare_builds, pairs_of
+    from anole.report.compare import Rules, compare_builds, pairs_of, render_compared
 
     most = 60.0 if seconds is None else seconds
     patience = Patience(most, 1000) if rounds is None else Patience(float("inf"), rounds)
@@ -64,7 +65,10 @@ def compare(
         # All verdicts together are wrong no more often than one alone.
         found.append(compare_builds(name, one, other, rules, ALPHA / len(pairs)))
         if not as_json:
-            click.echo(found[-1])
+            show(render_compared(found[-1], (one, other)))
     if as_json:
         click.echo(json.dumps([compared.to_json() for compared in found], indent=1))
+    elif len(found) > 1:
+        counts = Counter(compared.ratio.verdict.value for compared in found)
+        click.echo(f"{len(found)} pairs: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}")
     context.exit(int(any(compared.ratio.verdict is Verdict.SLOWER for compared in found)))

@@ -105,7 +105,10 @@ def show(table: RenderableType) -> None:
 
     # A height, too: rich forgets a width without one where TERM is dumb and colours are forced.
     console = Console() if sys.stdout.isatty() else Console(width=_WHOLE, height=_WHOLE)
-    console.print(table)
+    with console.capture() as captured:
+        console.print(table)
+    # What fills the lines of a table up is of no use to anybody, least of all in a file.
+    print(*map(str.rstrip, captured.get().splitlines()), sep="\n")
 
 
 def preset_settings(name: str | None) -> dict[str, str]:

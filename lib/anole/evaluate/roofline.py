@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from anole.documents.build import BuiltKernel
 from anole.evaluate.kernel_times import KernelTimes
+from anole.evaluate.kernel_words import kernel_words
 from anole.targets.base import Observable
+from anole.words import significant
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,16 @@ class Row:
     roofline: float
 
     @property
+    def words(self) -> str:
+        """What people call it."""
+        return kernel_words(self.kernel, self.layers)
+
+    @property
     def rate(self) -> str:
         """Its rate as text: arithmetic if it contains an anchor, memory otherwise."""
         if self.flop:
-            return f"{self.flop / self.seconds / 1e9:.1f} GFLOP/s"
-        return f"{self.size_bytes / self.seconds / 1e9:.1f} GB/s"
+            return f"{significant(self.flop / self.seconds / 1e9)} GFLOP/s"
+        return f"{significant(self.size_bytes / self.seconds / 1e9)} GB/s"
 
 
 def measure_roofline(target: Observable) -> Roofline:

@@ -54,9 +54,8 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
         peak = measure_roofline(target)
     for row in slow_kernels(rows_of(build.kernels, times, peak)):
         _log.warning(
-            "%s: kernel %s takes %.0f %% of the time at %.0f %% of its roof (%s): %s",
-            *(build.name, row.kernel, 100 * row.share, 100 * row.roofline, row.rate),
-            ", ".join(row.layers) or "no layer with a task",
+            "%s: %s takes %.0f %% of the time at %.0f %% of its roof (%s; kernel %s)",
+            *(build.name, row.words, 100 * row.share, 100 * row.roofline, row.rate, row.kernel),
         )
     return _profile(build.kernels, times, peak)
 

@@ -23,6 +23,7 @@ class PlannedTask:
 
     Attributes:
         used_by: how often each model contains it, by the model's name.
+        layers: the names of the layers that are this task, by the model's name.
         trials: the task's budget or, if it is shared, the budget of all tasks together.
         shared: whether the task shares the budget with the other tasks of the model.
         measured: number of configs that the run has measured, at most `trials`.
@@ -35,6 +36,7 @@ class PlannedTask:
     label: str
     flop: int
     used_by: Mapping[str, int]
+    layers: Mapping[str, tuple[str, ...]]
     preset: str
     trials: int
     shared: bool
@@ -152,9 +154,12 @@ def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec], needed: Collection[P
         for entry in pipeline.read_manifest(build.model, build.target).tasks:
             receipt = receipts[entry.key]
             task = tasks.get((receipt, entry.key)) or _planned(pipeline, build, entry, receipt)
-            used_by = {**task.used_by, build.model: entry.weight}
-            is_locked = build.trials > 0 and receipt not in needed
-            tasks[receipt, entry.key] = replace(task, used_by=used_by, locked=is_locked)
+            tasks[receipt, entry.key] = replace(
+                task,
+                used_by={**task.used_by, build.model: entry.weight},
+                layers={**task.layers, build.model: entry.layers},
+                locked=build.trials > 0 and receipt not in needed,
+            )
     return list(tasks.values())
 
 
@@ -168,6 +173,7 @@ def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: P
         label=entry.label,
         flop=entry.flop,
         used_by={},
+        layers={},
         preset=run.preset,
         trials=build.trials,
         shared=build.shared,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,14 +16,19 @@ from anole.documents.build import FILE, Build, TensorInfo, read_build, refuse_ot
 from anole.errors import BuildError
 from anole.evaluate.alone import start_deployed
 from anole.evaluate.comparison import compare_outputs, draw_samples
-from anole.evaluate.looks import ALPHA, Patience, Ratio, compare_rounds
+from anole.evaluate.looks import ALPHA, Patience, Ratio, Verdict, compare_rounds
 from anole.evaluate.network_runner import NetworkRunner
 from anole.evaluate.paired import PairTimer, Round
 from anole.measure.holder import working_on
 from anole.measure.site import site_of
-from anole.report.ratio_words import latency_words, ratio_words
+from anole.report.ratio_words import ratio_words
+from anole.report.tables import facts_of
 from anole.targets import get_device, get_target
 from anole.targets.base import Place, named_object
+from anole.words import counted, duration, percent, significant
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True)
@@ -81,11 +86,6 @@ class Compared:
         plain = asdict(self)
         plain["ratio"] = {name: value if np.isfinite(value) else None for name, value in plain["ratio"].items()}
         return {**plain, "verdict": self.ratio.verdict.value}
-
-    def __str__(self) -> str:
-        first, second = map(latency_words, self.latencies_s)
-        how = f"{self.ratio.rounds} rounds, {self.seconds:.0f} s" if self.ratio.rounds else "computed"
-        return f"{self.name}: {ratio_words(self.ratio)} ({first} and {second}; {how})"
 
 
 def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
@@ -194,3 +194,23 @@ def _refuse_difference(pair: Pair, error: float, rules: Rules) -> float:
             "allowed, which --tolerance changes"
         )
     return error
+
+
+def render_compared(compared: Compared, folders: tuple[Path, Path]) -> RenderableType:
+    """Returns the verdict on a pair of builds, and below it the evidence, for a terminal."""
+    from rich.console import Group
+    from rich.text import Text
+
+    ratio, name = compared.ratio, compared.name
+    subject = f"{name}: " if name == folders[0].name else ""
+    sides = zip("AB", map(duration, compared.latencies_s), map(str, folders), strict=True)
+    runs = f"{percent(compared.undisturbed)} of runs undisturbed"
+    how = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
+    return Group(
+        Text(subject + ratio_words(ratio), style=_STYLES[ratio.verdict]),
+        facts_of(sides),
+        Text(f"  {how}; outputs differ by {significant(compared.error)}", style="dim"),
+    )
+
+
+_STYLES = {Verdict.SLOWER: "bold red", Verdict.FASTER: "bold green", Verdict.EQUAL: "bold", Verdict.OPEN: "yellow"}

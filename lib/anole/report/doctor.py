@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from anole.errors import MeasureError
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from anole.errors import MachineError, MeasureError
 from anole.host.machine import host_facts, software_versions
 from anole.measure.lock import lock_path
 from anole.measure.site import site_of
 from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
+from anole.report.tables import facts_of
 from anole.targets import all_kinds, get_device, get_kind
+from anole.words import significant
 
 _TIMEOUT_S = 60.0
 
 
-def report() -> str:
-    """Returns the report as text, one fact a line."""
+def render_machine() -> Iterator[RenderableType]:
+    """Yields a group of facts after another for a terminal; the peaks are measured meanwhile."""
     host = host_facts()
-    lines = {
+    machine = {
         "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
         "memory": f"{host['memory_bytes'] / 2**30:.1f} GiB",
         "system": host["system"],
-        "linker": shutil.which("ld") or shutil.which("cc") or "MISSING: candidates cannot be built",
+        **tools(),
         "device lock": lock_path("cpu"),
     }
-    inventories = [get_kind(kind).inventory() for kind in all_kinds()]
-    for inventory in inventories:
-        lines |= inventory.facts
-    for inventory in inventories:
-        lines |= {f"peak, {device}": _peak(description) for device, description in inventory.devices.items()}
-    lines["software"] = ", ".join(f"{name} {version}" for name, version in software_versions().items())
-    width = max(map(len, lines))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
+    yield _group("machine", machine)
+    yield _group("software", software_versions())
+    for kind in all_kinds():
+        inventory = get_kind(kind).inventory()
+        peaks = {f"peak, {device}": _peak(description) for device, description in inventory.devices.items()}
+        if facts := {**inventory.facts, **peaks}:
+            yield _group(kind, facts)
+
+
+def _group(title: str, facts: Mapping[str, Any]) -> RenderableType:
+    return Group(Text(title, style="bold"), facts_of((name, str(fact)) for name, fact in facts.items()))
+
+
+def tools() -> dict[str, str]:
+    """Returns the paths of the tools that every build needs; of a missing one, what to do."""
+    from anole.targets.cpu.runtime import find_compiler
+    from anole.targets.shared.kernel import find_linker
+
+    def found(find: Callable[[], str]) -> str:
+        try:
+            return find()
+        except MachineError as error:
+            return f"MISSING: {error}"
+
+    return {"C compiler": found(find_compiler), "linker": found(find_linker)}
 
 
 def _peak(description: Mapping[str, Any]) -> str:
@@ -47,7 +68,7 @@ def _peak(description: Mapping[str, Any]) -> str:
                 gflops: float = worker.call(timeout_s=_TIMEOUT_S)
             except (CallFailed, WorkerDied, WorkerTimeout) as error:
                 raise MeasureError(f"the peak cannot be measured: {error}") from error
-    return f"{gflops:.0f} GFLOP/s of float32 multiply-adds"
+    return f"{significant(gflops)} GFLOP/s of float32 multiply-adds"
 
 
 def _start_peak(description: Mapping[str, Any]) -> Any:

@@ -2,47 +2,64 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from anole.project.plan import Plan
+from anole.project.plan import Plan, PlannedTask
+from anole.report.tables import facts_of, table_of
+from anole.words import counted, named_few, significant
+
+_TITLES = ("MFLOP", "trials", "failed", "GFLOP/s")
 
 
 def render_plan(plan: Plan) -> RenderableType:
-    """Returns the plan as a table and a list of steps for a terminal."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("task", "GFLOP", "used by", "preset", "trials", "failed", "best GFLOP/s"):
-        text = name in ("task", "used by", "preset")
-        table.add_column(name, justify="left" if text else "right", no_wrap=name != "used by")
-    for task in plan.tasks:
-        table.add_row(
-            Text(task.label, style="" if task.tuned or task.locked else "yellow"),
-            f"{task.flop / 1e9:.3f}",
-            ", ".join(f"{model} x{times}" for model, times in task.used_by.items()),
-            task.preset,
-            task.spent,
-            str(task.failures) if task.failures else "",
-            "" if task.best_gflops is None else f"{task.best_gflops:.1f}",
-        )
-    skipped = [Text(f"skips {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
-    behind = _behind(plan)
+    """Returns the plan for a terminal: the tasks, how many there are, and what would run next."""
+    parts: list[RenderableType] = []
+    if plan.tasks:
+        presets = {task.preset for task in plan.tasks}
+        rows = [_row(task, len(presets) > 1) for task in plan.tasks]
+        parts += [table_of(("task", "preset", "layers"), _TITLES, rows), Text(), Text(_totals(plan))]
+    parts += [Text(f"skips {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
+    if plan.behind:
+        behind = ((at.build, "" if at.subject == at.build else at.subject, at.problem) for at in plan.behind)
+        how = "`anole lock --remove BUILD`, `snakemake` and `anole lock BUILD` bring a lock up to date."
+        parts += [Text("The lock file is behind:", style="bold"), facts_of(behind), Text(how, style="dim")]
     if not plan.steps:
-        return Group(table, *skipped, *behind, Text("\nNothing to do."))
-    steps = Table(box=None, show_header=False, pad_edge=False)
+        return Group(*parts, Text("Nothing to do."))
+    return Group(*parts, Text("Next, by `snakemake --cores all`:", style="bold"), facts_of(_steps(plan)))
+
+
+def _row(task: PlannedTask, has_preset: bool) -> tuple[str | Text, ...]:
+    return (
+        Text(task.label, style="" if task.tuned or task.locked else "yellow"),
+        task.preset if has_preset else "",
+        "; ".join(f"{named_few(layers)} of {model}" for model, layers in task.layers.items()),
+        significant(task.flop / 1e6),
+        task.spent,
+        str(task.failures or ""),
+        "" if task.best_gflops is None else significant(task.best_gflops),
+    )
+
+
+def _totals(plan: Plan) -> str:
+    """Returns how many tasks there are, and how many of each state."""
+    states = Counter(_state(task) for task in plan.tasks)
+    return f"{counted(len(plan.tasks), 'task')}: {', '.join(f'{count} {state}' for state, count in states.items())}."
+
+
+def _state(task: PlannedTask) -> str:
+    if not task.trials:
+        return "with the default config (no trials)"
+    return "locked" if task.locked else f"tuned with {task.preset}" if task.tuned else "to tune"
+
+
+def _steps(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yields a line for all steps of a stage with the same reason, in the order of the first ones."""
+    subjects: dict[tuple[str, str], list[str]] = {}
     for step in plan.steps:
-        steps.add_row(Text(step.stage, style="bold"), step.subject, Text(step.reason, style="dim"))
-    shown: list[RenderableType] = [table, Text()] if plan.tasks else []
-    return Group(*shown, *skipped, *behind, Text("Next:", style="bold"), steps)
-
-
-def _behind(plan: Plan) -> list[RenderableType]:
-    """Returns where the lock file is behind, and how to bring it up to date."""
-    if not plan.behind:
-        return []
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for each in plan.behind:
-        subject = "" if each.subject == each.build else each.subject
-        table.add_row(Text(each.build, style="bold"), subject, Text(each.problem, style="dim"))
-    how = "`anole lock --remove BUILD`, `snakemake` and `anole lock BUILD` bring a lock up to date."
-    return [Text("The lock file is behind:", style="bold"), table, Text(how, style="dim"), Text()]
+        subjects.setdefault((step.stage, step.reason), []).append(step.subject)
+    for (stage, reason), found in subjects.items():
+        yield stage, named_few(found, 1 if stage == "tune" else 3), reason

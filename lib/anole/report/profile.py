@@ -12,13 +12,15 @@ from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import time_kernels
 from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
+from anole.evaluate.slow_kernels import slow_kernels
 from anole.measure.site import site_of
+from anole.report.tables import table_of
 from anole.targets import get_observable, get_target
 from anole.targets.base import Observable, Place
+from anole.words import counted, duration, percent, significant
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True)
@@ -69,28 +71,28 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     return Profile(build.name, target.threads, rows, kernels_s, times.whole_s, peak)
 
 
-def render_profile(profile: Profile) -> Table:
-    """Returns a profile as a table for a terminal."""
-    from rich.table import Table
+def render_profile(profile: Profile) -> RenderableType:
+    """Returns a profile as a table for a terminal; kernels that are slow for what they compute are yellow."""
+    from rich.console import Group
+    from rich.text import Text
 
-    title = f"{profile.build}, {profile.threads} thread{'s'[: profile.threads > 1]}"
-    peak = f"{profile.peak.flop_per_s / 1e9:.0f} GFLOP/s and {profile.peak.bytes_per_s / 1e9:.1f} GB/s"
-    table = Table(title=title, caption=f"the roofline: {peak}", title_justify="left", caption_justify="left")
-    table.add_column("kernel")
-    table.add_column("layers")
-    for name in ("calls", "time", "share", "rate", "roofline"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in profile.rows:
-        table.add_row(
-            *(_cut(row.kernel), _cut(", ".join(row.layers)), str(row.calls), _milliseconds(row.seconds)),
-            *(f"{row.share:.1%}", row.rate, f"{row.roofline:.0%}"),
+    slow, kernels_s = slow_kernels(profile.rows), profile.kernels_s
+    rows = [
+        (
+            Text(row.words, style="yellow" if row in slow else ""),
+            *(f"{row.calls:,}", duration(row.seconds), percent(row.share), row.rate, f"{100 * row.roofline:.0f} %"),
         )
-    table.add_section()
-    calls = sum(row.calls for row in profile.rows)
-    share = f"{profile.kernels_s / profile.whole_s:.1%}"
-    table.add_row("kernels", "", str(calls), _milliseconds(profile.kernels_s), share, "", "")
-    table.add_row("network", "", "", _milliseconds(profile.whole_s), "", "", "")
-    return table
+        for row in profile.rows
+    ]
+    calls = f"{sum(row.calls for row in profile.rows):,}"
+    whole = Text("all kernels", style="bold"), calls, duration(kernels_s), percent(kernels_s / profile.whole_s), "", ""
+    threads, peak = counted(profile.threads, "thread"), profile.peak
+    roof = f"{significant(peak.flop_per_s / 1e9)} GFLOP/s and {significant(peak.bytes_per_s / 1e9)} GB/s"
+    return Group(
+        Text(f"{profile.build}: {duration(profile.whole_s)} with {threads}", style="bold"),
+        Text(f"the roof: {roof}, measured beside it", style="dim"),
+        table_of(("layers",), ("calls", "time", "share", "rate", "of roof"), [*rows, whole]),
+    )
 
 
 def _observable(folder: Path, build: Build) -> Observable:
@@ -105,14 +107,3 @@ def _observable(folder: Path, build: Build) -> Observable:
     if observable is None:
         raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the CPU can be profiled")
     return observable
-
-
-def _cut(words: str) -> Text:
-    """Returns text that a narrow terminal truncates, so that the numbers stay whole."""
-    from rich.text import Text
-
-    return Text(words, no_wrap=True, overflow="ellipsis")
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.3f} ms"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anole.evaluate.looks import Ratio, Verdict
+from anole.words import counted
 
 
 def ratio_words(ratio: Ratio) -> str:
@@ -10,7 +11,7 @@ def ratio_words(ratio: Ratio) -> str:
     counts = f"{100 * ratio.threshold:g} %"
     interval = f"[{_percent(ratio.low)}, {_percent(ratio.high)}]" if ratio.rounds else ""
     if not 0 < ratio.low <= ratio.high < float("inf"):
-        return f"open: {ratio.rounds} rounds are too few to tell; give it more time"
+        return f"open: {counted(ratio.rounds, 'round')} cannot tell; give it more --seconds"
     match ratio.verdict:
         case Verdict.SLOWER:
             return f"B is {100 * ratio.value - 100:.1f} % slower {interval}".rstrip()
@@ -19,12 +20,7 @@ def ratio_words(ratio: Ratio) -> str:
         case Verdict.EQUAL:
             return f"no difference larger than {counts} {interval}".rstrip()
         case Verdict.OPEN:
-            return f"open: B differs by {interval}, which may be more than {counts} or less; give it more time"
-
-
-def latency_words(seconds: float) -> str:
-    """Returns a latency with its unit."""
-    return f"{1e3 * seconds:.4g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.4g} us"
+            return f"open: B differs by {interval}, which may be more than {counts} or less; give it more --seconds"
 
 
 def _percent(ratio: float) -> str:

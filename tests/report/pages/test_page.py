@@ -86,6 +86,23 @@ def test_the_page_has_every_section_and_a_table_of_contents(page: str) -> None:
     assert {f"#{section.key}" for section in SECTIONS} <= links <= {f"#{name}" for name in ids}
 
 
+def test_the_title_says_what_was_built_for_which_hardware(page: str, npu_project: Path, tmp_path: Path) -> None:
+    (title,) = parse(page).all("h1")
+    assert title.text == f"{HOSTILE}, resnet18, resnet34 on cpu"
+    (title,) = parse(write_report(npu_project, tmp_path / "report.html")).all("h1")
+    assert title.text == "net on npu"
+
+
+def test_of_many_models_the_title_has_their_number(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for number in range(4):
+        project.extract(f"net{number}", [(project.CONV, 1)])
+        project.compile(f"net{number}", [(project.CONV, 1, None)])
+    project.merge()
+    (title,) = parse(write_report(tmp_path, tmp_path / "report.html")).all("h1")
+    assert title.text == "4 models on cpu"
+
+
 def test_every_figure_has_units_a_count_a_method_and_sql_that_runs(page: str, recorded: Path) -> None:
     parsed = parse(page)
     captions = [each.text for each in parsed.all("figcaption")]

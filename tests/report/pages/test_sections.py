@@ -13,6 +13,7 @@ import pytest
 from anole.documents import layout
 from anole.errors import StoreError
 from anole.report.pages.bootstrap import mean_interval
+from anole.report.pages.charts import stacked_bars
 from anole.report.pages.database import Database
 from anole.report.pages.figure import Figure
 from anole.report.pages.fronts import front
@@ -110,16 +111,43 @@ def test_latencies_under_load_are_percentiles(recorded: Path) -> None:
 
 def test_kernels_have_their_share_and_their_distance_from_the_roofline(recorded: Path) -> None:
     with source_of(recorded) as source:
-        table = figure(source, "kernels", "Kernels").table
+        found = figure(source, "kernels", "Kernels")
+        table, bars = found.table, found.chart
         roofline = figure(source, "kernels", "Roofline").chart
     assert table is not None and roofline is not None
     gflops = 4 * Project.CONV.workload.flop / 0.0085 / 1e9
-    assert table.rows[0] == ("resnet18-cpu", "fused_conv2d", "4", "8.50", "50.0 %", f"{gflops:.0f}", "21.8 %")
+    conv = ("resnet18-cpu", "conv0, conv1", Project.CONV.label)
+    assert table.rows[0] == (*conv, "4", "8.50", "50.0 %", f"{gflops:.0f}", "21.8 %")
     assert gflops / 500 == pytest.approx(0.218, abs=1e-3)
-    assert table.rows[2][1:4] == ("fused_pool", "1", "0.100")  # of 4 MB at 100 GB/s
-    assert table.rows[2][6] == "40.0 %"
-    points = [point["kernel"] for point in roofline["data"]["values"]]
-    assert points == ["fused_conv2d", "fused_dense"]
+    assert table.rows[2][1:5] == ("pool", "-", "1", "0.100")  # of 4 MB at 100 GB/s
+    assert table.rows[2][7] == "40.0 %"
+    points = [(point["layers"], point["kernel"]) for point in roofline["data"]["values"]]
+    assert points == [("conv0, conv1", "fused_conv2d"), ("conv1", "fused_dense")]
+    assert found.headline.startswith("The largest share of a network's time in one kernel is 50.0 %: conv0, conv1 of ")
+    assert bars is not None and bars["encoding"]["x"]["scale"] == {"domain": [0, 1.0]}
+
+
+def test_a_layer_of_two_tasks_counts_its_kernels_once(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.fill()
+    project.merge()
+    with sqlite3.connect(project.database) as connection:
+        connection.execute('update model_task set layers = \'["conv0", "conv1"]\'')
+    connection.close()
+    with source_of(tmp_path) as source:
+        table = figure(source, "kernels", "Kernels").table
+    assert table is not None
+    assert [row[1:3] for row in table.rows] == [
+        ("conv0, conv1", Project.CONV.label),
+        ("conv1", Project.DENSE.label),
+        ("pool", "-"),
+    ]
+
+
+def test_bars_of_more_than_the_whole_network_fit_into_the_picture() -> None:
+    values = [{"build": "net", "rank": str(number), "share": 0.75} for number in range(3)]
+    picture = stacked_bars(values, "build", "share", "rank", "share of one run")
+    assert picture["encoding"]["x"]["scale"] == {"domain": [0, 2.25]}
 
 
 def test_untuned_tasks_have_a_reason_and_a_share(recorded: Path) -> None:

@@ -6,9 +6,9 @@ import json
 
 from anole.errors import AnoleError
 from anole.report.pages.figure import Download, Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, milliseconds, times
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.vta_config import vta_config
+from anole.words import counted, milliseconds, times
 
 SQL = """
 select

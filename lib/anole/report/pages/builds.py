@@ -7,11 +7,12 @@ from typing import Any
 from anole.report.pages.charts import rows_of_points
 from anole.report.pages.database import Query
 from anole.report.pages.figure import MOST_NAMES, Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import (
+from anole.words import (
     NONE,
     counted,
     megabytes,
     milliseconds,
+    named_few,
     percent,
     shown_of,
     times,
@@ -55,10 +56,6 @@ join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at
 order by build.name, evaluation.reference
 """
-
-
-_NAMED = 3
-"""So many builds the summary names."""
 
 
 def make(source: Source) -> list[Shown]:
@@ -120,9 +117,8 @@ def _slower(rows: list[dict[str, Any]]) -> str:
     slower = sorted((row for row in rows if row["speedup"] < 1), key=lambda row: float(row["speedup"]))
     if not slower:
         return f"None of {builds} is slower than a reference."
-    named = ", ".join(f"{row['build']} ({times(row['speedup'])} beside {row['reference']})" for row in slower[:_NAMED])
-    more = f" and {len(slower) - _NAMED} more" if len(slower) > _NAMED else ""
-    return f"Of {builds}, {len({row['build'] for row in slower})} slower than a reference: {named}{more}."
+    named = named_few([f"{row['build']} ({times(row['speedup'])} beside {row['reference']})" for row in slower])
+    return f"Of {builds}, {len({row['build'] for row in slower})} slower than a reference: {named}."
 
 
 def _latencies(beside: Query) -> Figure:

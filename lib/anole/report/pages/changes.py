@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, megabytes, percent, times, with_spread
 from anole.report.pages.snapshot import BESIDE, SQL, Beside, BuildFigures, Snapshot
+from anole.words import counted, megabytes, percent, times, with_spread
 
 
 def make(source: Source) -> list[Shown]:

@@ -63,7 +63,10 @@ def rows_of_points(
 
 
 def stacked_bars(values: Values, y: str, x: str, colour: str, title: str) -> Chart:
-    """Returns a picture with a bar for each name that is divided by colours; the values are shares of 1."""
+    """Returns a picture with a bar for each name that is divided by colours; the values are shares, of 1 as a rule."""
+    totals = Counter[str]()
+    for each in values:
+        totals[each[y]] += each[x]
     return {
         **_beginning(values, colour, y),
         "height": max(len({each[y] for each in values}) * _ROW, 60),
@@ -74,7 +77,7 @@ def stacked_bars(values: Values, y: str, x: str, colour: str, title: str) -> Cha
                 "field": x,
                 "type": "quantitative",
                 "title": title,
-                "scale": {"domain": [0, 1]},
+                "scale": {"domain": [0, max(1.0, *totals.values())]},
                 "axis": {"format": ".0%", "tickCount": 5},
             },
             "color": _colour(colour),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anole.report.pages.charts import lines
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, percent, significant
+from anole.words import counted, percent, significant
 
 _CURVE = """
 with recursive ends as (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anole.report.pages.charts import stacked_bars
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, percent
+from anole.words import counted, percent
 
 _SHARES = """
 select

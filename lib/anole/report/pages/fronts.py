@@ -12,10 +12,10 @@ from typing import Any
 from anole.errors import AnoleError
 from anole.report.pages.charts import scatter
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, milliseconds, times
 from anole.targets.vta.area import relative_area
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.templates.design import HARDWARE, geometry_of
+from anole.words import counted, milliseconds, times
 
 _CANDIDATES = """
 select

@@ -11,8 +11,8 @@ from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
 from anole.project.pipeline import Pipeline
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, percent
 from anole.spec.entries import BuildSpec
+from anole.words import counted, percent
 
 _UNTUNED = """
 select

@@ -33,7 +33,7 @@ class Page:
     """Everything that a report says.
 
     Attributes:
-        title: the name of the project.
+        title: what was built, for which hardware.
         facts: the sentence under the title.
         tiles: the summary: each name and its figure.
         sections: each section and what it shows.

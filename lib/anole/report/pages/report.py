@@ -11,18 +11,23 @@ from anole.errors import StoreError
 from anole.files import write_atomically
 from anole.report.pages.database import Database, LackingError
 from anole.report.pages.figure import Lacking, Section, Shown, Source
-from anole.report.pages.numbers import times
 from anole.report.pages.page import Page, render
 from anole.report.pages.sections import SECTIONS
 from anole.report.pages.snapshot import is_another_file, read_snapshot
+from anole.words import counted, named_few, times
 
 _COUNTS = {
-    "builds": "select count(*) from build",
-    "models": "select count(*) from model",
-    "tasks": "select count(*) from task",
-    "trials": "select count(*) from trial",
-    "presets": "select count(distinct preset) from run",
+    "build": "select count(*) from build",
+    "model": "select count(*) from model",
+    "task": "select count(*) from task",
+    "trial": "select count(*) from trial",
+    "preset": "select count(distinct preset) from run",
 }
+
+_BUILT = "select model, target from build order by name"
+
+_NAMED = 3
+"""The most models that the title names."""
 
 _SPEEDUPS = "select reference, speedup from model_latency order by reference"
 
@@ -44,7 +49,7 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
     with Database(database) as opened:
         source = Source(opened, project, spec, read_snapshot(output))
         page = Page(
-            title=project.resolve().name,
+            title=_title(opened),
             facts=f"Made by Anole{_version()} from {database.name} on "
             f"{source.current.made_at[:16].replace('T', ' ')} UTC. Everything is in this file.",
             tiles=_tiles(opened),
@@ -70,13 +75,21 @@ def shown_of(section: Section, source: Source) -> Sequence[Shown]:
         return [Lacking(section.title, str(error))]
 
 
+def _title(database: Database) -> str:
+    """Returns what was built for which hardware: the names of a few models, and of many their number."""
+    rows = database.query(_BUILT).rows
+    models, targets = (list(dict.fromkeys(names)) for names in zip(*rows, strict=True)) if rows else ([], [])
+    what = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
+    return f"{what} on {named_few(targets)}" if rows else "Searches"
+
+
 def _tiles(database: Database) -> Mapping[str, str]:
     """Returns the summary's figures by their names."""
-    tiles = {name: f"{database.query(sql).rows[0][0]:,}" for name, sql in _COUNTS.items()}
     speedups: dict[str, list[float]] = {}
     for reference, speedup in database.query(_SPEEDUPS).rows:
         speedups.setdefault(reference, []).append(speedup)
-    return tiles | {
+    counts = (counted(database.query(sql).rows[0][0], noun).split() for noun, sql in _COUNTS.items())
+    return {
         f"over {reference} (geometric mean of {len(found)})": times(geometric_mean(found))
         for reference, found in speedups.items()
-    }
+    } | {noun: count for count, noun in counts}

@@ -8,7 +8,7 @@ from typing import Any
 from anole.report.pages.bootstrap import mean_interval
 from anole.report.pages.charts import rows_of_points
 from anole.report.pages.figure import MOST_NAMES, Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import NONE, counted, shown_of, times
+from anole.words import NONE, counted, shown_of, times
 
 _SQL = """
 with measured as (select run_key, count(*) as trials from trial group by run_key),

@@ -7,7 +7,7 @@ from typing import Any
 
 from anole.report.pages.charts import rows_of_points
 from anole.report.pages.figure import MOST_NAMES, Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import counted, milliseconds, shown_of, times
+from anole.words import counted, milliseconds, shown_of, times
 
 _SQL = """
 select

@@ -12,10 +12,10 @@ from anole.errors import AnoleError
 from anole.report.pages.accelerators import REMEDY
 from anole.report.pages.charts import rows_of_points
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.report.pages.numbers import NONE, counted, percent
 from anole.targets.vta.network.artifact import load_programs
 from anole.targets.vta.report import Utilisation, utilisation
 from anole.targets.vta.simulator.timing import simulate
+from anole.words import NONE, counted, percent
 
 _SQL = """
 select

@@ -1,7 +1,8 @@
-"""Numbers as the report's tables show them."""
+"""Numbers and lists as people read them: three significant digits, units that suit, and the first of many names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 
 NONE = "-"
@@ -23,6 +24,12 @@ def significant(value: float | None, digits: int = 3) -> str:
 def milliseconds(seconds: float | None) -> str:
     """Returns seconds as milliseconds, without the unit."""
     return significant(None if seconds is None else 1e3 * seconds)
+
+
+def duration(seconds: float) -> str:
+    """Returns seconds with the unit that suits them, such as 7.76 ms."""
+    factor, unit = next(((f, u) for f, u in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if seconds * f >= 1), (1e9, "ns"))
+    return f"{significant(factor * seconds)} {unit}"
 
 
 def with_spread(seconds: float | None, std_s: float | None) -> str:
@@ -54,3 +61,9 @@ def counted(count: int, noun: str) -> str:
     """Returns a number and a noun in the plural, unless the number is 1."""
     ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
     return f"{count:,} {noun}{ending}"
+
+
+def named_few(names: Sequence[str], most: int = 3) -> str:
+    """Returns the first of many names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
