@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from anole.errors import MachineError
 from anole.host import machine
 from anole.host.processor import known_processors, processor
+
+PROCESSORS = Path(__file__).parent / "processors"
 
 V2 = "cx16 popcnt sse4_1 sse4_2 ssse3"
 V3 = f"{V2} avx avx2 bmi1 bmi2 f16c fma movbe"
@@ -70,6 +73,48 @@ def test_nothing_known_is_the_least_processor() -> None:
     assert processor("", "x86_64").mcpu == "x86-64"
 
 
+@pytest.mark.parametrize(
+    ("file", "name", "mcpu"),
+    [
+        ("xeon_amx", "Intel(R) Xeon(R) Processor", "rocketlake"),
+        ("epyc_zen4", "AMD EPYC", "znver4"),
+        ("haswell", "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell"),
+        ("nameless_vm", "x86_64", "x86-64-v3"),
+    ],
+)
+def test_processors_elsewhere_are_told_apart(file: str, name: str, mcpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.processor", lambda: "")
+    found = processor((PROCESSORS / f"{file}.txt").read_text(), "x86_64")
+    assert (found.name, found.mcpu) == (name, mcpu)
+
+
+@pytest.mark.parametrize("file", sorted(path.stem for path in PROCESSORS.iterdir()))
+def test_a_claimed_processor_has_no_more_flags_than_the_real_one(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = PROCESSORS / f"{file}.txt"
+    monkeypatch.delenv("ANOLE_CPUINFO", raising=False)
+    real, meant = processor(), processor(path.read_text())
+    monkeypatch.setenv("ANOLE_CPUINFO", str(path))
+    claimed = processor()
+    assert (claimed.name, claimed.vendor, claimed.model) == (meant.name, meant.vendor, meant.model)
+    assert claimed.flags == meant.flags & real.flags
+    assert not claimed.lacks(claimed.mcpu) and not real.lacks(claimed.mcpu)
+
+
+def test_cores_can_be_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANOLE_CORES", "64")
+    assert machine.available_cores() == machine.available_threads() == 64
+    monkeypatch.delenv("ANOLE_CORES")
+    assert machine.available_threads() == len(machine.affinity()) >= machine.available_cores()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²"])
+def test_a_claim_that_is_no_number_of_cores_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANOLE_CORES", text)
+    with pytest.raises(MachineError) as caught:
+        machine.available_cores()
+    assert str(caught.value) == f"ANOLE_CORES: found {text!r}; it must be a whole number of at least 1"
+
+
 def test_llvm_knows_every_name() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
@@ -101,6 +146,7 @@ def test_a_quota_is_read_in_both_versions(tmp_path: Path, files: dict[str, str],
 
 
 def test_hyper_threads_and_quotas_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANOLE_CORES", raising=False)
     monkeypatch.setattr(machine, "affinity", lambda: {0, 1, 2, 3, 8, 9})
     monkeypatch.setattr(machine, "_core_of", lambda cpu: str(cpu % 8))
     monkeypatch.setattr(machine, "_cgroup_quota", lambda root: None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -109,11 +110,25 @@ class Processor:
 
 
 def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Processor:
-    """Returns this machine's processor, or the one that a given text of /proc/cpuinfo describes."""
+    """Returns this machine's processor, or the one that a given text of /proc/cpuinfo describes.
+
+    For tests, the environment variable ``ANOLE_CPUINFO`` names a file that is read in the place of /proc/cpuinfo. Flags
+    that the real processor lacks are left out, so that code for the described one runs here.
+    """
     architecture = architecture or platform.machine()
+    if cpuinfo is not None:
+        return _described(cpuinfo, architecture)
     path = Path("/proc/cpuinfo")
-    text = cpuinfo if cpuinfo is not None else path.read_text(encoding="utf-8") if path.exists() else ""
-    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    here = _described(path.read_text(encoding="utf-8") if path.exists() else "", architecture)
+    claimed = os.environ.get("ANOLE_CPUINFO")
+    if not claimed:
+        return here
+    other = _described(Path(claimed).read_text(encoding="utf-8"), architecture)
+    return replace(other, flags=other.flags & here.flags)
+
+
+def _described(cpuinfo: str, architecture: str) -> Processor:
+    lines = (line.partition(":") for line in cpuinfo.partition("\n\n")[0].splitlines())
     facts = {key.strip(): value.strip() for key, _, value in lines}
     arm = " ".join(facts[key] for key in ("CPU implementer", "CPU part") if key in facts)
     return Processor(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
-from anole.host.machine import affinity, available_cores
+from anole.host.machine import available_cores, available_threads
 from anole.host.processor import features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
@@ -101,8 +101,8 @@ def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
     if mcpu is not None and (lacking := host.lacks(mcpu)):
         raise TargetError(f"mcpu {mcpu} needs {', '.join(lacking)}, which this machine's {host.name} lacks")
-    if threads is not None and threads > len(affinity()):
-        raise TargetError(f"found threads: {threads}; this process may use {len(affinity())} processors")
+    if threads is not None and threads > available_threads():
+        raise TargetError(f"found threads: {threads}; this process may use {available_threads()} processors")
     return {
         "kind": "cpu",
         "mcpu": mcpu or host.mcpu,
