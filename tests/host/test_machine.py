@@ -9,7 +9,7 @@ import pytest
 
 from anole.errors import MachineError
 from anole.host import machine
-from anole.host.processor import known_processors, processor
+from anole.host.processor import features_of, known_processors, llvm_attributes, processor
 
 PROCESSORS = Path(__file__).parent / "processors"
 
@@ -74,18 +74,31 @@ def test_nothing_known_is_the_least_processor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "name", "mcpu"),
+    ("file", "name", "mcpu", "attributes"),
     [
-        ("xeon_amx", "Intel(R) Xeon(R) Processor", "rocketlake"),
-        ("epyc_zen4", "AMD EPYC", "znver4"),
-        ("haswell", "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell"),
-        ("nameless_vm", "x86_64", "x86-64-v3"),
+        ("xeon_amx", "Intel(R) Xeon(R) Processor", "rocketlake", ["+avxvnni", "+avx512bf16", "+avx512fp16"]),
+        ("epyc_zen4", "AMD EPYC", "znver4", []),
+        ("haswell", "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell", []),
+        ("nameless_vm", "x86_64", "x86-64-v3", []),
     ],
 )
-def test_processors_elsewhere_are_told_apart(file: str, name: str, mcpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_elsewhere_are_told_apart(
+    file: str, name: str, mcpu: str, attributes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("platform.processor", lambda: "")
     found = processor((PROCESSORS / f"{file}.txt").read_text(), "x86_64")
     assert (found.name, found.mcpu) == (name, mcpu)
+    assert llvm_attributes(found.mcpu, found.features) == attributes
+
+
+def test_what_is_left_of_a_masked_processor_is_told_llvm() -> None:
+    found = processor(cpuinfo("AuthenticAMD", 26, 0x02, f"{V4} avx512_vnni amx_tile"), "x86_64")
+    assert (found.mcpu, llvm_attributes(found.mcpu, found.features)) == ("x86-64-v4", ["+avx512vnni"])
+
+
+@pytest.mark.parametrize("mcpu", known_processors("x86_64") + known_processors("aarch64"))
+def test_a_name_needs_no_features_beside_its_own(mcpu: str) -> None:
+    assert llvm_attributes(mcpu, features_of(mcpu)) == []
 
 
 @pytest.mark.parametrize("file", sorted(path.stem for path in PROCESSORS.iterdir()))
@@ -115,17 +128,22 @@ def test_a_claim_that_is_no_number_of_cores_is_refused(text: str, monkeypatch: p
     assert str(caught.value) == f"ANOLE_CORES: found {text!r}; it must be a whole number of at least 1"
 
 
-def test_llvm_knows_every_name() -> None:
+def test_llvm_knows_every_name_and_every_attribute() -> None:
+    attributes = llvm_attributes("x86-64", features_of("sapphirerapids"))
+    assert len(attributes) == len(features_of("sapphirerapids"))
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from tvm.target import Target, codegen\n"
         "for triple in ('x86_64-linux-gnu', 'aarch64-linux-gnu'):\n"
         "    print(*codegen.llvm_get_cpu_archlist(Target({'kind': 'llvm', 'mtriple': triple})))\n"
+        f"target = {{'kind': 'llvm', 'mtriple': 'x86_64-linux-gnu', 'mcpu': 'x86-64', 'mattr': {attributes}}}\n"
+        "print(*codegen.llvm_get_cpu_features(Target(target)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    x86, arm = done.stdout.strip().splitlines()[-2:]
+    x86, arm, features = done.stdout.strip().splitlines()[-3:]
     assert set(known_processors("x86_64")) <= set(x86.split())
     assert set(known_processors("aarch64")) <= set(arm.split())
+    assert {attribute.removeprefix("+") for attribute in attributes} <= set(features.split())
 
 
 @pytest.mark.parametrize(

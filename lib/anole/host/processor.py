@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +65,21 @@ _FEATURES = tuple(
     "avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni avx512_bf16 avx512_fp16 "
     "amx_tile amx_int8 amx_bf16 asimd asimdhp asimddp bf16 i8mm sve sve2".split()
 )
+
+OTHER_TYPES = frozenset(
+    "avx_vnni avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_int8 amx_bf16 asimdhp asimddp bf16 i8mm".split()
+)
+"""The features that compute in int8, float16 or bfloat16."""
+
+_LLVM_NAMES = {
+    **{name: name for name in "avx f16c fma avx2 avx512f avx512bw avx512cd avx512dq avx512vl".split()},
+    "sse4_2": "sse4.2",
+    "avx_vnni": "avxvnni",
+    "avx512_vnni": "avx512vnni",
+    "avx512_bf16": "avx512bf16",
+    "avx512_fp16": "avx512fp16",
+}
+"""The features that LLVM uses wherever it finds a pattern for them, unlike AMX, which needs intrinsics."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +166,12 @@ def features_of(mcpu: str) -> list[str]:
     """Returns the vector extensions that every processor of this LLVM name has, in a fixed order."""
     flags = _X86_NEEDS.get(mcpu, frozenset({"asimd"}))
     return [feature for feature in _FEATURES if feature in flags]
+
+
+def llvm_attributes(mcpu: str, features: Iterable[str]) -> list[str]:
+    """Returns what LLVM is told of the features that not every processor of a name has, such as ``+avx512bf16``."""
+    beyond = [feature for feature in features if feature not in features_of(mcpu)]
+    return [f"+{_LLVM_NAMES[feature]}" for feature in beyond if feature in _LLVM_NAMES]
 
 
 def _amd_name(family: int, model: int) -> str | None:
