@@ -276,21 +276,35 @@ def tokens() -> nn.Module:
     return Tokens()
 
 
+class Delicate(nn.Module):
+    """A network that single precision cannot compute to 1e-4: what it adds and takes away again rounds what is between.
+
+    These roundings are those of single additions, so that they are the same on every processor.
+
+    Args:
+        large: added and taken away again; with the other sign, the same numbers are rounded otherwise.
+        shift: added to the bias of its layer.
+    """
+
+    def __init__(self, large: float, shift: float = 0.0) -> None:
+        super().__init__()
+        self.layer, self.large = nn.Linear(64, 1024), large
+        self.layer.bias.data += shift
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) + self.large - self.large
+
+
 def delicate() -> nn.Module:
-    """A network that single precision cannot compute to 1e-4: the second layer drops what is large in its data."""
-    generator = torch.Generator().manual_seed(0)
-    large, read = torch.randn(1024, 1, generator=generator), torch.randn(1, 1024, generator=generator)
-    first, second = nn.Linear(1024, 1024), nn.Linear(1024, 1024)
-    first.weight.data += 40 * large @ read
-    exact, direction = second.weight.data.double(), large.double()
-    second.weight.data = (exact - exact @ direction @ direction.T / (direction.T @ direction)).float()
-    return nn.Sequential(first, second)
+    return Delicate(8192.0)
+
+
+def delicate_rounded_otherwise() -> nn.Module:
+    return Delicate(-8192.0)
 
 
 def delicate_with_noise() -> nn.Module:
-    network = delicate()
-    network[0].bias.data += 3
-    return network
+    return Delicate(8192.0, shift=0.1)
 
 
 def number() -> int:

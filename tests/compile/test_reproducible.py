@@ -27,7 +27,7 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.settings import describe_vta
 
-targets = {"cpu": describe_cpu(threads=2), "vta": describe_vta()}
+targets = {"cpu": {**describe_cpu(), "threads": 2}, "vta": describe_vta()}
 shapes = {"residual": (1, 3, 16, 16), "varied": (1, 6, 11, 12)}
 for name in sys.argv[1:]:
     network, kind = name.split("-")

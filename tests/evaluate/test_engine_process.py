@@ -8,6 +8,7 @@ import subprocess
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def test_a_turn_has_as_many_runs_as_asked() -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is only one core")
 @pytest.mark.parametrize("pinned", [True, False])
 def test_an_engine_is_kept_on_a_core_only_if_asked(tmp_path: Path, pinned: bool) -> None:
-    tell_cores = partial(subprocess.run, f"nproc >> {tmp_path}/cores", shell=True)
+    tell_cores = partial(subprocess.run, f"nproc >> {quote(str(tmp_path))}/cores", shell=True)
     with EngineProcess(partial(Engine, "cores", tell_cores, repr), pinned=pinned) as engine:
         engine.burst(0.0)
     last = (tmp_path / "cores").read_text().split()[-1]

@@ -85,11 +85,11 @@ write_build(Path("faint_and_wrong"), replace(faint_build, name="faint_and_wrong"
 compile_again("torch:tiny:shy", "shy", {"x": (1, 3, 16, 16)})
 shutil.copytree("shy", "shy_and_wrong")
 
-compile_again("torch:tiny:delicate", "delicate", {"x": (4, 1024)})
-shutil.copytree("delicate", "delicate_and_wrong")
-delicate = read_build(Path("delicate"))
-noisy = {**delicate.entry, "source": "torch:tiny:delicate_with_noise"}
-write_build(Path("delicate_and_wrong"), replace(delicate, name="delicate_and_wrong", entry=noisy))
+compile_again("torch:tiny:delicate_rounded_otherwise", "rounded_otherwise", {"x": (4, 64)})
+otherwise = read_build(Path("rounded_otherwise"))
+for name, source in (("delicate", "delicate"), ("delicate_and_wrong", "delicate_with_noise")):
+    shutil.copytree("rounded_otherwise", name)
+    write_build(Path(name), replace(otherwise, name=name, entry={**otherwise.entry, "source": f"torch:tiny:{source}"}))
 
 def compile_wrongly(build, folder):
     shutil.copytree("shy", folder)

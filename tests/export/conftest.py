@@ -108,7 +108,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     home = tmp_path_factory.mktemp("builds")
     shutil.copy(HERE.parent / "tiny_networks.py", home / "tiny.py")
     write_onnx(home / "net.onnx")
-    target = get_target(describe_cpu(threads=2))
+    target = get_target({**describe_cpu(), "threads": 2})
 
     @cache
     def made(name: str) -> Path:

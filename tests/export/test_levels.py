@@ -36,6 +36,14 @@ def test_each_level_needs_more_than_the_next() -> None:
     assert levels[-1].features == {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
 
 
+def test_the_best_level_needs_all_features_of_the_description() -> None:
+    description = describe_cpu("rocketlake", 1, "elsewhere")
+    more = {**description, "features": [*description["features"], "avx512_bf16", "amx_tile"]}
+    plain, extended = (choose_levels(each) for each in (description, more))
+    assert extended[0].features - plain[0].features == {"avx512bf16"}
+    assert [level.features for level in extended[1:]] == [level.features for level in plain[1:]]
+
+
 def test_levels_can_be_chosen() -> None:
     assert names("znver4", "x86-64-v2", "tuned") == ["znver4", "x86-64-v2"]
     with pytest.raises(ExportError, match="found level x86-64-v4; this build can have tuned and haswell, x86-64-v3"):

@@ -14,16 +14,18 @@ from multiprocessing import get_context
 import pytest
 
 from anole.host.cores import caller_apart, spread_busy_threads
+from anole.host.machine import affinity
 
 Cores = set[int]
 
 
 def in_a_process_of_its_own(scenario: Callable[[Cores], None]) -> None:
-    """Runs a scenario with all cores of the machine, where no engine of another test has bound its threads."""
+    """Runs a scenario with all cores that may be used, where no engine of another test has bound its threads."""
+    allowed = affinity()
 
     def run() -> None:
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
-        scenario(set(os.sched_getaffinity(0)))
+        os.sched_setaffinity(0, allowed)
+        scenario(allowed)
 
     process = get_context("fork").Process(target=run)
     process.start()
@@ -134,7 +136,7 @@ def leaves_the_caller_a_core_where_there_is_one(allowed: Cores) -> None:
         assert spread_over(workers) == {min(allowed)}
 
 
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is nothing to spread over")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is nothing to spread over")
 @pytest.mark.parametrize(
     "scenario",
     [

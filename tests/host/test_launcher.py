@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -31,10 +32,10 @@ def test_relative_packages_are_those_of_the_folder_where_python_started(tmp_path
 
 def test_the_command_starts_this_library_in_any_folder(tmp_path: Path) -> None:
     _, command = started_in(tmp_path, f"{LIBRARY}:o'wn")
-    show = "import anole, sys; print(anole.__file__, sys.executable, *sys.path)"
+    show = "import anole, sys; print(anole.__file__, sys.executable, *sys.path, sep='\\n')"
     shown = command.replace("-m anole", f'-c "{show}"')
     done = subprocess.run(shown, shell=True, cwd="/", env={}, capture_output=True, text=True, check=True)
-    library, interpreter, *path = done.stdout.split()
+    library, interpreter, *path = done.stdout.splitlines()
     assert (library, interpreter) == (str(LIBRARY / "anole/__init__.py"), sys.executable)
     assert f"{tmp_path}/o'wn" in path
 
@@ -42,6 +43,6 @@ def test_the_command_starts_this_library_in_any_folder(tmp_path: Path) -> None:
 def test_an_installed_library_stays_behind_the_standard_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "")
     assert callers_packages() == []
-    assert f"PYTHONPATH={LIBRARY} " in launcher.launcher()
+    assert f"PYTHONPATH={quote(str(LIBRARY))} " in launcher.launcher()
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(LIBRARY))
     assert "PYTHONPATH" not in launcher.launcher()

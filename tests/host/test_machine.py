@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from anole.errors import MachineError
 from anole.host import machine
-from anole.host.processor import known_processors, processor
+from anole.host.processor import features_of, known_processors, llvm_attributes, processor
+
+PROCESSORS = Path(__file__).parent / "processors"
 
 V2 = "cx16 popcnt sse4_1 sse4_2 ssse3"
 V3 = f"{V2} avx avx2 bmi1 bmi2 f16c fma movbe"
@@ -70,17 +73,77 @@ def test_nothing_known_is_the_least_processor() -> None:
     assert processor("", "x86_64").mcpu == "x86-64"
 
 
-def test_llvm_knows_every_name() -> None:
+@pytest.mark.parametrize(
+    ("file", "name", "mcpu", "attributes"),
+    [
+        ("xeon_amx", "Intel(R) Xeon(R) Processor", "rocketlake", ["+avxvnni", "+avx512bf16", "+avx512fp16"]),
+        ("epyc_zen4", "AMD EPYC", "znver4", []),
+        ("haswell", "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell", []),
+        ("nameless_vm", "x86_64", "x86-64-v3", []),
+    ],
+)
+def test_processors_elsewhere_are_told_apart(
+    file: str, name: str, mcpu: str, attributes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.processor", lambda: "")
+    found = processor((PROCESSORS / f"{file}.txt").read_text(), "x86_64")
+    assert (found.name, found.mcpu) == (name, mcpu)
+    assert llvm_attributes(found.mcpu, found.features) == attributes
+
+
+def test_what_is_left_of_a_masked_processor_is_told_llvm() -> None:
+    found = processor(cpuinfo("AuthenticAMD", 26, 0x02, f"{V4} avx512_vnni amx_tile"), "x86_64")
+    assert (found.mcpu, llvm_attributes(found.mcpu, found.features)) == ("x86-64-v4", ["+avx512vnni"])
+
+
+@pytest.mark.parametrize("mcpu", known_processors("x86_64") + known_processors("aarch64"))
+def test_a_name_needs_no_features_beside_its_own(mcpu: str) -> None:
+    assert llvm_attributes(mcpu, features_of(mcpu)) == []
+
+
+@pytest.mark.parametrize("file", sorted(path.stem for path in PROCESSORS.iterdir()))
+def test_a_claimed_processor_has_no_more_flags_than_the_real_one(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = PROCESSORS / f"{file}.txt"
+    monkeypatch.delenv("ANOLE_CPUINFO", raising=False)
+    real, meant = processor(), processor(path.read_text())
+    monkeypatch.setenv("ANOLE_CPUINFO", str(path))
+    claimed = processor()
+    assert (claimed.name, claimed.vendor, claimed.model) == (meant.name, meant.vendor, meant.model)
+    assert claimed.flags == meant.flags & real.flags
+    assert not claimed.lacks(claimed.mcpu) and not real.lacks(claimed.mcpu)
+
+
+def test_cores_can_be_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANOLE_CORES", "64")
+    assert machine.available_cores() == machine.available_threads() == 64
+    monkeypatch.delenv("ANOLE_CORES")
+    assert machine.available_threads() == len(machine.affinity()) >= machine.available_cores()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²"])
+def test_a_claim_that_is_no_number_of_cores_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANOLE_CORES", text)
+    with pytest.raises(MachineError) as caught:
+        machine.available_cores()
+    assert str(caught.value) == f"ANOLE_CORES: found {text!r}; it must be a whole number of at least 1"
+
+
+def test_llvm_knows_every_name_and_every_attribute() -> None:
+    attributes = llvm_attributes("x86-64", features_of("sapphirerapids"))
+    assert len(attributes) == len(features_of("sapphirerapids"))
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from tvm.target import Target, codegen\n"
         "for triple in ('x86_64-linux-gnu', 'aarch64-linux-gnu'):\n"
         "    print(*codegen.llvm_get_cpu_archlist(Target({'kind': 'llvm', 'mtriple': triple})))\n"
+        f"target = {{'kind': 'llvm', 'mtriple': 'x86_64-linux-gnu', 'mcpu': 'x86-64', 'mattr': {attributes}}}\n"
+        "print(*codegen.llvm_get_cpu_features(Target(target)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    x86, arm = done.stdout.strip().splitlines()[-2:]
+    x86, arm, features = done.stdout.strip().splitlines()[-3:]
     assert set(known_processors("x86_64")) <= set(x86.split())
     assert set(known_processors("aarch64")) <= set(arm.split())
+    assert {attribute.removeprefix("+") for attribute in attributes} <= set(features.split())
 
 
 @pytest.mark.parametrize(
@@ -101,6 +164,7 @@ def test_a_quota_is_read_in_both_versions(tmp_path: Path, files: dict[str, str],
 
 
 def test_hyper_threads_and_quotas_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANOLE_CORES", raising=False)
     monkeypatch.setattr(machine, "affinity", lambda: {0, 1, 2, 3, 8, 9})
     monkeypatch.setattr(machine, "_core_of", lambda cpu: str(cpu % 8))
     monkeypatch.setattr(machine, "_cgroup_quota", lambda root: None)
@@ -111,12 +175,12 @@ def test_hyper_threads_and_quotas_count(monkeypatch: pytest.MonkeyPatch) -> None
     assert machine.available_cores() == 1
 
 
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="no thread can be bound")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="no thread can be bound")
 def test_a_bound_thread_does_not_bind_the_process() -> None:
     code = (
         # TVM may have bound the thread that starts this process.
         "import os, threading; from anole.host.machine import affinity; "
-        "os.sched_setaffinity(0, range(os.cpu_count())); before = affinity(); "
+        f"os.sched_setaffinity(0, {machine.affinity()}); before = affinity(); "
         "threading.Thread(target=threading.Event().wait, daemon=True).start(); "
         "os.sched_setaffinity(0, {min(before)}); print(affinity() == before, len(before))"
     )

@@ -122,8 +122,9 @@ def test_a_node_says_what_it_is_and_what_it_was_asked() -> None:
 
 def test_a_node_of_another_model_than_is_given_refuses() -> None:
     asked = asked_of(replace(ON_NODES, settings={"model": "EPYC 9755", "threads": 1}))
-    with pytest.raises(TargetError, match=f"found model {processor().name!r}, and not 'EPYC 9755'$"):
+    with pytest.raises(TargetError) as caught:
         describe_here(asked)
+    assert str(caught.value).endswith(f"found model {processor().name!r}, and not 'EPYC 9755'")
 
 
 def test_a_node_that_is_another_machine_refuses() -> None:

@@ -47,10 +47,9 @@ def test_nothing_is_written_over_a_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("mine")
     (tmp_path / "models.yaml").symlink_to("nowhere")
-    with pytest.raises(
-        ProjectError, match=f"^{tmp_path}/models.yaml, {tmp_path}/{name}: exists and is not overwritten"
-    ):
+    with pytest.raises(ProjectError) as caught:
         make_project(tmp_path, demo=True)
+    assert str(caught.value).startswith(f"{tmp_path}/models.yaml, {tmp_path}/{name}: exists and is not overwritten")
     assert files_in(tmp_path) == {name: "mine"}
 
 

@@ -68,14 +68,14 @@ def test_builds_that_compute_something_else_are_refused(tiny_project: Path, tmp_
     other = altered(net, tmp_path / "other", "return [1.001 * found.numpy()]")
     done = anole("compare", net, other)
     assert done.returncode == 2 and done.stdout == ""
-    problem = r"their outputs differ by 0\.001, relative to their norm; at most 0\.0003 is allowed, which --tolerance"
-    assert re.search(rf"^anole: {net} and {other}: {problem}", done.stderr)
+    problem = "their outputs differ by 0.001, relative to their norm; at most 0.0003 is allowed, which --tolerance"
+    assert done.stderr.startswith(f"anole: {net} and {other}: {problem}")
 
 
 def test_a_build_that_cannot_be_loaded_is_named(tiny_project: Path, tmp_path: Path) -> None:
     net = tiny_project / "net"
     broken = altered(net, tmp_path / "broken", "raise ValueError('broken')")
-    with pytest.raises(BuildError, match=f"^{net} and {broken}: cannot be compared: .*broken"):
+    with pytest.raises(BuildError, match=f"^{re.escape(f'{net} and {broken}')}: cannot be compared: .*broken"):
         compare_builds("net", net, broken, RULES)
 
 

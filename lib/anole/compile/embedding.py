@@ -34,7 +34,8 @@ def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) ->
     # Without the last line, the linker would make the stack of the whole process executable.
     source.write_text(
         f".section {_SECTION}\n.globl {name}\n.type {name}, %object\n.size {name}, {data.stat().st_size}\n"
-        f'{name}:\n.incbin "{data}"\n.section .note.GNU-stack,"",%progbits\n'
+        f'{name}:\n.incbin "{data}"\n.section .note.GNU-stack,"",%progbits\n',
+        encoding="utf-8",
     )
     run_tool("C compiler", [find_compiler(), "-c", str(source), "-o", str(made)])
     data.unlink()

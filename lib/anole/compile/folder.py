@@ -45,8 +45,8 @@ def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None
     """Writes ``build.json`` and, for a library that TVM's runtime loads, example code that loads it."""
     write_build(folder, build)
     if cpp_runtime is not None:
-        (folder / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text())
-        (folder / "load.cc").write_text(_cpp_loader(build, cpp_runtime))
+        (folder / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text(encoding="utf-8"), encoding="utf-8")
+        (folder / "load.cc").write_text(_cpp_loader(build, cpp_runtime), encoding="utf-8")
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
     first = "found.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "found.cast<ffi::Array<ffi::Tensor>>()[0]"
-    return Template(_SNIPPETS.joinpath("load.cc.in").read_text()).substitute(
+    return Template(_SNIPPETS.joinpath("load.cc.in").read_text(encoding="utf-8")).substitute(
         device=runtime.device,
         devices=", ".join(_initialized(device) for device in dict.fromkeys((runtime.device, _HOST))),
         libraries=" ".join(f"-l{name}" for name in runtime.libraries),

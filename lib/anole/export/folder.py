@@ -49,7 +49,7 @@ def check_folder(folder: Path) -> None:
 def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
     """Returns the text of each file for users of a library, by its name."""
     values = _values(network, version, prefix)
-    texts = {name: _TEMPLATES.joinpath(f"{name}.in").read_text() for name in _FILES}
+    texts = {name: _TEMPLATES.joinpath(f"{name}.in").read_text(encoding="utf-8") for name in _FILES}
     return {
         public_name(name, prefix): Template(public_name(text, prefix)).substitute(values)
         for name, text in texts.items()

@@ -58,7 +58,7 @@ def compile_level(lowered: Lowered, target: Device, level: Level, threads: int, 
     if not lowered.kernels.kernels:
         return workspaces
     options: dict[str, Any] = {**target.compiler_options, "tirx.disable_assert": True}
-    processor = llvm_target({"mcpu": level.mcpu, "threads": threads})
+    processor = llvm_target({**level.description, "threads": threads})
     try:
         with tvm.transform.PassContext(config=options, instruments=[workspaces]):
             library = tvm.tirx.build(lowered.functions, target=processor, pipeline=target.compiler_pipeline())

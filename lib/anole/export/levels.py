@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm.target import Target, codegen
+from tvm.target import codegen
 
 from anole.errors import ExportError
+from anole.targets.cpu.device.builder import llvm_target
 
 GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 """The levels that every library may have beside the one that the build was tuned for, the best first."""
@@ -73,12 +74,12 @@ class Level:
 
     Attributes:
         name: its name, as the library tells it.
-        mcpu: LLVM's name of the processor that has it.
+        description: the processor that has it, as a target.
         features: those of LLVM's names of its extensions that kernels may contain.
     """
 
     name: str
-    mcpu: str
+    description: Mapping[str, Any]
     features: frozenset[str]
 
     @property
@@ -102,11 +103,10 @@ def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) ->
     Raises:
         ExportError: the processor is no x86-64, or the library cannot have a level that is wanted.
     """
-    mcpu = str(description["mcpu"])
-    if _features(GENERIC[-1]) - _features(mcpu):
-        raise ExportError(f"found a build for {mcpu}; only builds for x86-64-v2 and better can be exported")
-    tuned = Level(mcpu, mcpu, _features(mcpu))
-    lower = [Level(name, name, _features(name)) for name in GENERIC]
+    tuned = _level(description)
+    lower = [_level({**description, "mcpu": name, "features": ()}) for name in GENERIC]
+    if lower[-1].features - tuned.features:
+        raise ExportError(f"found a build for {tuned.name}; only builds for x86-64-v2 and better can be exported")
     levels = [tuned, *(level for level in lower if level.features < tuned.features)]
     names = [tuned.name if name == TUNED else name for name in wanted]
     for name in names:
@@ -115,6 +115,6 @@ def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) ->
     return [level for level in levels if not names or level.name in names]
 
 
-def _features(mcpu: str) -> frozenset[str]:
-    known = codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": mcpu}))
-    return frozenset(map(str, known)) & _BITS.keys()
+def _level(description: Mapping[str, Any]) -> Level:
+    known = codegen.llvm_get_cpu_features(llvm_target(description))
+    return Level(description["mcpu"], description, frozenset(map(str, known)) & _BITS.keys())

@@ -25,9 +25,9 @@ def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None
     """Writes all of the library's C sources into a folder: those that all libraries share, and the network's own."""
     for source in (*files("anole.export").joinpath("c").iterdir(), files(runtime.__name__).joinpath("parallel.c")):
         if source.name.endswith((".c", ".h")):
-            (folder / source.name).write_text(public_name(source.read_text(), prefix))
+            (folder / source.name).write_text(public_name(source.read_text(encoding="utf-8"), prefix), encoding="utf-8")
     for name, text in written.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def link_level(folder: Path, level: Level, kernels: Path) -> Path:

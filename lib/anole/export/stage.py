@@ -117,7 +117,7 @@ def write_library(
     weights = (scratch if network.weights_inside else made) / f"{prefix}{WEIGHTS_ENDING}"
     weights.write_bytes(network.weights.content)
     for name, text in users.items():
-        (made / name).write_text(text)
+        (made / name).write_text(text, encoding="utf-8")
     own = {
         "plan.h": plan_text(network),
         "tables.h": tables_text(network),

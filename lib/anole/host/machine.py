@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from anole.errors import MachineError
 from anole.host.processor import processor
 
 _SOFTWARE = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch", "xgboost")
@@ -18,11 +19,19 @@ _SOFTWARE = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch", "xgboost")
 def available_cores() -> int:
     """Returns how many physical cores this process may use, by its affinity and its cgroup quota.
 
-    Two hyper-threads of a core count once: a second thread on a core with busy vector units only slows both.
+    Two hyper-threads of a core count once: a second thread on a core with busy vector units only slows both. The
+    environment variable ``ANOLE_CORES`` claims another number, for tests.
     """
+    if (claimed := _claimed_cores()) is not None:
+        return claimed
     cores = {_core_of(cpu) for cpu in affinity()}
     quota = _cgroup_quota(Path("/sys/fs/cgroup"))
     return max(1, len(cores) if quota is None else min(len(cores), math.floor(quota)))
+
+
+def available_threads() -> int:
+    """Returns how many threads of this process can run at once: one on each logical processor that it may use."""
+    return _claimed_cores() or len(affinity())
 
 
 def affinity() -> set[int]:
@@ -53,6 +62,13 @@ def software_versions() -> dict[str, str]:
     """Returns the versions of the installed packages that decide how fast a kernel is."""
     installed = {dist.name: dist.version for name in _SOFTWARE for dist in metadata.Distribution.discover(name=name)}
     return {"python": platform.python_version(), **installed}
+
+
+def _claimed_cores() -> int | None:
+    text = os.environ.get("ANOLE_CORES", "")
+    if text and not (text.isdecimal() and int(text)):
+        raise MachineError(f"ANOLE_CORES: found {text!r}; it must be a whole number of at least 1")
+    return int(text) if text else None
 
 
 def _core_of(cpu: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -64,6 +66,21 @@ _FEATURES = tuple(
     "amx_tile amx_int8 amx_bf16 asimd asimdhp asimddp bf16 i8mm sve sve2".split()
 )
 
+OTHER_TYPES = frozenset(
+    "avx_vnni avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_int8 amx_bf16 asimdhp asimddp bf16 i8mm".split()
+)
+"""The features that compute in int8, float16 or bfloat16."""
+
+_LLVM_NAMES = {
+    **{name: name for name in "avx f16c fma avx2 avx512f avx512bw avx512cd avx512dq avx512vl".split()},
+    "sse4_2": "sse4.2",
+    "avx_vnni": "avxvnni",
+    "avx512_vnni": "avx512vnni",
+    "avx512_bf16": "avx512bf16",
+    "avx512_fp16": "avx512fp16",
+}
+"""The features that LLVM uses wherever it finds a pattern for them, unlike AMX, which needs intrinsics."""
+
 
 @dataclass(frozen=True)
 class Processor:
@@ -109,11 +126,25 @@ class Processor:
 
 
 def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Processor:
-    """Returns this machine's processor, or the one that a given text of /proc/cpuinfo describes."""
+    """Returns this machine's processor, or the one that a given text of /proc/cpuinfo describes.
+
+    For tests, the environment variable ``ANOLE_CPUINFO`` names a file that is read in the place of /proc/cpuinfo. Flags
+    that the real processor lacks are left out, so that code for the described one runs here.
+    """
     architecture = architecture or platform.machine()
+    if cpuinfo is not None:
+        return _described(cpuinfo, architecture)
     path = Path("/proc/cpuinfo")
-    text = cpuinfo if cpuinfo is not None else path.read_text(encoding="utf-8") if path.exists() else ""
-    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    here = _described(path.read_text(encoding="utf-8") if path.exists() else "", architecture)
+    claimed = os.environ.get("ANOLE_CPUINFO")
+    if not claimed:
+        return here
+    other = _described(Path(claimed).read_text(encoding="utf-8"), architecture)
+    return replace(other, flags=other.flags & here.flags)
+
+
+def _described(cpuinfo: str, architecture: str) -> Processor:
+    lines = (line.partition(":") for line in cpuinfo.partition("\n\n")[0].splitlines())
     facts = {key.strip(): value.strip() for key, _, value in lines}
     arm = " ".join(facts[key] for key in ("CPU implementer", "CPU part") if key in facts)
     return Processor(
@@ -135,6 +166,12 @@ def features_of(mcpu: str) -> list[str]:
     """Returns the vector extensions that every processor of this LLVM name has, in a fixed order."""
     flags = _X86_NEEDS.get(mcpu, frozenset({"asimd"}))
     return [feature for feature in _FEATURES if feature in flags]
+
+
+def llvm_attributes(mcpu: str, features: Iterable[str]) -> list[str]:
+    """Returns what LLVM is told of the features that not every processor of a name has, such as ``+avx512bf16``."""
+    beyond = [feature for feature in features if feature not in features_of(mcpu)]
+    return [f"+{_LLVM_NAMES[feature]}" for feature in beyond if feature in _LLVM_NAMES]
 
 
 def _amd_name(family: int, model: int) -> str | None:

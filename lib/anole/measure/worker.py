@@ -227,7 +227,7 @@ class Worker:
         return value
 
     def _last_words(self) -> str:
-        lines = Path(self._log).read_text(errors="replace").strip().splitlines()
+        lines = Path(self._log).read_text(errors="replace", encoding="utf-8").strip().splitlines()
         return lines[-1][-500:] if lines else ""
 
 

@@ -68,7 +68,7 @@ def cookbook() -> Path:
 
 def read_queries(folder: Path) -> list[Query]:
     """Returns the queries of a cookbook's folder, by name."""
-    return [_query(path.stem, path.read_text()) for path in sorted((folder / "queries").glob("*.sql"))]
+    return [_query(path.stem, path.read_text(encoding="utf-8")) for path in sorted((folder / "queries").glob("*.sql"))]
 
 
 def read_descriptions(text: str) -> dict[str, Description]:

@@ -42,7 +42,7 @@ def create_views(db: Database) -> None:
 
     Views hold no data, so they are not part of the migrations: every merge creates those of its own version.
     """
-    for statement in _statements(resources.files("anole.merge").joinpath("views.sql").read_text()):
+    for statement in _statements(resources.files("anole.merge").joinpath("views.sql").read_text(encoding="utf-8")):
         for name in re.findall(r"^create view (\w+)", statement, re.MULTILINE):
             db.execute(f"drop view if exists {name}")
         db.execute(statement)

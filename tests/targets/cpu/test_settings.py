@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from anole.errors import TargetError
@@ -25,6 +28,71 @@ def test_this_machine_describes_itself_in_plain_values() -> None:
     assert description["threads"] == available_cores() >= 1
     assert all(isinstance(value, (str, int, list)) for value in description.values())
     assert description == describe_cpu()
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Takes this machine's processor for the one of a file in tests/host/processors."""
+
+    def pretended(name: str) -> None:
+        text = Path(__file__).parents[2].joinpath(f"host/processors/{name}.txt").read_text()
+        monkeypatch.setattr(settings, "processor", lambda: processor(text, "x86_64"))
+
+    return pretended
+
+
+V3 = ["sse4_2", "avx", "f16c", "fma", "avx2"]
+V4 = [*V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]
+
+
+def test_a_detected_processor_has_all_its_features(pretend: Callable[[str], None]) -> None:
+    """These descriptions are in the keys of tasks that users have tuned."""
+    pretend("epyc_zen4")
+    assert describe_cpu(threads=1) == {
+        "kind": "cpu",
+        "mcpu": "znver4",
+        "model": "AMD EPYC",
+        "features": [*V4, "avx512_vnni", "avx512_bf16"],
+        "threads": 1,
+    }
+    pretend("xeon_amx")
+    assert describe_cpu(threads=1) == {
+        "kind": "cpu",
+        "mcpu": "rocketlake",
+        "model": "Intel(R) Xeon(R) Processor",
+        "features": [
+            *V3,
+            "avx_vnni",
+            *V4[len(V3) :],
+            *("avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"),
+        ],
+        "threads": 1,
+    }
+
+
+def test_a_processor_that_is_given_has_no_features_of_this_machine(pretend: Callable[[str], None]) -> None:
+    pretend("xeon_amx")
+    assert describe_cpu(mcpu="x86-64-v3", threads=1)["features"] == V3
+    assert describe_cpu(mcpu="rocketlake", threads=1)["features"] == [*V4, "avx512_vnni"]
+
+
+@pytest.mark.parametrize(
+    ("file", "compiled", "unused"),
+    [
+        ("haswell", "haswell with sse4_2 avx f16c fma avx2, in vectors of 8 floats", None),
+        (
+            "xeon_amx",
+            f"rocketlake with {' '.join(V4)}, in vectors of 16 floats",
+            "avx_vnni avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_int8 amx_bf16: kernels compute in float32",
+        ),
+    ],
+)
+def test_the_inventory_says_which_features_kernels_use(
+    pretend: Callable[[str], None], file: str, compiled: str, unused: str | None
+) -> None:
+    pretend(file)
+    facts = settings.KIND.inventory().facts
+    assert (facts["compiled for"], facts.get("not used")) == (compiled, unused)
 
 
 def test_settings_win_over_what_is_detected() -> None:

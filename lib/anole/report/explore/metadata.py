@@ -71,7 +71,7 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
         task_label: the task that charts of one task begin with; None if there is none.
     """
     folder = cookbook()
-    descriptions = read_descriptions((folder / "README.md").read_text())
+    descriptions = read_descriptions((folder / "README.md").read_text(encoding="utf-8"))
     tables = {each: _table(each, columns[each], descriptions, task_label) for each in descriptions if each in columns}
     tables |= {each: {**tables.get(each, {}), "hidden": True} for each in _HIDDEN}
     drawn = charts(name, [each for each in descriptions if each in columns and descriptions[each].is_view])

@@ -94,7 +94,7 @@ def serving(database: Path, written: Path) -> list[str]:
             task = connection.execute(_MOST_TRIALS).fetchone() if {"task", "run"} <= set(names) else None
     except sqlite3.Error as error:
         raise StoreError(f"{database}: {error}; `anole merge` mends it") from error
-    written.write_text(json.dumps(metadata(database.stem, columns, task and str(task[0]))))
+    written.write_text(json.dumps(metadata(database.stem, columns, task and str(task[0]))), encoding="utf-8")
     command = [sys.executable, "-m", "datasette", "serve", str(database), "--metadata", str(written)]
     own = Path(__file__).parent
     command += ["--template-dir", str(own / "templates"), "--plugins-dir", str(own / "plugins")]

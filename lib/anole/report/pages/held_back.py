@@ -112,7 +112,7 @@ def _log_of(receipt: Path) -> Path:
 def _message(log: Path) -> str | None:
     """Returns the last message of Anole in a log; None if there is none."""
     try:
-        text = log.read_text(errors="replace")
+        text = log.read_text(errors="replace", encoding="utf-8")
     except OSError:
         return None
     lines = [line.removeprefix("anole: ") for line in text.splitlines() if line.startswith("anole: ")]

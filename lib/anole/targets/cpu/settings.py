@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
-from anole.host.machine import affinity, available_cores
-from anole.host.processor import features_of, known_processors, processor
+from anole.host.machine import available_cores, available_threads
+from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
+from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.kind import Inventory, Kind, plain_values
 from anole.targets.rpc.address import Remote
 from anole.targets.shared.space_setting import CONSTRAINED, described_space, read_space
@@ -76,7 +77,7 @@ def describe_cpu(
     """Returns the description of a processor as a target; it enters the keys of tasks.
 
     Args:
-        mcpu: LLVM's name of the processor to compile for; detected if None.
+        mcpu: LLVM's name of the processor to compile for, without other features; detected with all features if None.
         threads: number of threads that run a kernel; all available cores if None.
         model: name of another machine's processor, which disables detection; None for this machine's.
         max_relative_error: largest relative L2 error of a kernel's result; described only if it is not the default.
@@ -101,13 +102,13 @@ def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
     if mcpu is not None and (lacking := host.lacks(mcpu)):
         raise TargetError(f"mcpu {mcpu} needs {', '.join(lacking)}, which this machine's {host.name} lacks")
-    if threads is not None and threads > len(affinity()):
-        raise TargetError(f"found threads: {threads}; this process may use {len(affinity())} processors")
+    if threads is not None and threads > available_threads():
+        raise TargetError(f"found threads: {threads}; this process may use {available_threads()} processors")
     return {
         "kind": "cpu",
         "mcpu": mcpu or host.mcpu,
         "model": host.name,
-        "features": host.features,
+        "features": host.features if mcpu is None else features_of(mcpu),
         "threads": threads or available_cores(),
     }
 
@@ -124,10 +125,14 @@ def _target(description: Mapping[str, Any]) -> CpuTarget:
 
 def _inventory() -> Inventory:
     description = describe_cpu()
-    facts = {
-        "compiled for": f"{description['mcpu']} with {' '.join(description['features'])}",
-        "threads": str(description["threads"]),
-    }
+    features: list[str] = description["features"]
+    used = [feature for feature in features if feature not in OTHER_TYPES]
+    unused = [feature for feature in features if feature in OTHER_TYPES]
+    lanes = VectorUnit.of(description).lanes
+    facts = {"compiled for": f"{description['mcpu']} with {' '.join(used)}, in vectors of {lanes} floats"}
+    if unused:
+        facts["not used"] = f"{' '.join(unused)}: kernels compute in float32"
+    facts["threads"] = str(description["threads"])
     counts = sorted({1, int(description["threads"])})
     return Inventory(facts, {f"{n} thread{'s'[: n > 1]}": describe_cpu(threads=n) for n in counts})
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from anole.host.machine import affinity
+from anole.host.machine import available_threads
 from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
@@ -61,7 +61,7 @@ class CpuTarget:
 
     def absence(self) -> str | None:
         """Returns why nothing can be measured here: the processor is another one, or too little of it may be used."""
-        here, meant, usable = processor().name, self.description["model"], len(affinity())
+        here, meant, usable = processor().name, self.description["model"], available_threads()
         if meant == here and self.threads <= usable:
             return None
         return (

@@ -8,6 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, te, tirx
 
+from anole.host.processor import features_of, processor
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import llvm_target
 from anole.targets.cpu.device.lowering import CHUNKS_OF_THREAD, PARTITION, passes
@@ -33,6 +34,26 @@ def buffered(kib: int) -> tirx.PrimFunc:
     sch = s_tir.Schedule(te.create_prim_func([source, te.compute(source.shape, lambda i: source[i], name="copy")]))
     sch.cache_read(sch.get_sblock("copy"), 0, "local")
     return sch.mod["main"]
+
+
+def halves() -> tirx.PrimFunc:
+    """Adds numbers in float16, for which AVX-512 FP16 has an instruction."""
+    one, other = (te.placeholder((1024,), "float16", name=name) for name in ("one", "other"))
+    return te.create_prim_func([one, other, te.compute(one.shape, lambda i: one[i] + other[i])])
+
+
+@pytest.mark.parametrize(("features", "used"), [([], False), (["avx512_bf16", "avx512_fp16", "amx_tile"], True)])
+def test_code_uses_features_that_not_every_processor_of_the_name_has(features: list[str], used: bool) -> None:
+    target = llvm_target({"mcpu": "rocketlake", "features": [*features_of("rocketlake"), *features], "threads": 1})
+    library = tvm.compile(tvm.IRModule({"main": halves()}), target)
+    assert ("vaddph" in library.mod.inspect_source("asm")) == used
+
+
+@pytest.mark.skipif(bool(processor().lacks("x86-64-v3")), reason="this machine runs no code for x86-64-v3")
+def test_code_for_a_given_processor_has_no_features_of_this_machine() -> None:
+    target = llvm_target(describe_cpu("x86-64-v3", 1))
+    code = tvm.compile(tvm.IRModule({"main": halves()}), target).mod.inspect_source("asm")
+    assert "ymm" in code and "zmm" not in code
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])

@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from anole.host.processor import llvm_attributes
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.cpu.device.lowering import pipeline
@@ -19,8 +20,11 @@ from anole.task import Workload
 
 
 def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Returns TVM's target."""
-    return tvm.target.Target({"kind": "llvm", "mcpu": description["mcpu"], "num-cores": description["threads"]})
+    """Returns TVM's target: the described processor, with those features that not every one of its name has."""
+    mcpu = str(description["mcpu"])
+    settings = {"kind": "llvm", "mcpu": mcpu, "num-cores": description["threads"]}
+    attributes = llvm_attributes(mcpu, description.get("features", ()))
+    return tvm.target.Target({**settings, "mattr": attributes} if attributes else settings)
 
 
 def candidate_context() -> tvm.transform.PassContext:
