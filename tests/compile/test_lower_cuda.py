@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +62,12 @@ def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
 @pytest.mark.parametrize(
     ("name", "choose"),
     [
-        *product(["residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last"], [at_random]),
-        *product(["residual", "joined"], [by_default]),
+        ("residual", by_default),
+        pytest.param("joined", by_default, marks=pytest.mark.guard),
+        *(
+            pytest.param(name, at_random, marks=pytest.mark.guard)
+            for name in ("residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last")
+        ),
     ],
 )
 def test_any_configs_compute_the_same(
@@ -74,6 +77,7 @@ def test_any_configs_compute_the_same(
     check_emulated(net, lowered(net, choose), emulated_gpu)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(("name", "size"), [("residual", 2), ("branches", 4)])
 def test_winograd_computes_the_same(
     network: Callable[[str], Any], name: str, size: int, emulated_gpu: EmulatedGpu
@@ -86,8 +90,11 @@ def test_winograd_computes_the_same(
 
 @pytest.mark.parametrize(
     ("name", "choose"),
-    [("residual", by_default), ("residual", partial(by_winograd, 2)), ("branches", partial(by_winograd, 4))],
-    ids=["default", "winograd", "winograd into slices"],
+    [
+        pytest.param("residual", by_default, id="default"),
+        pytest.param("residual", partial(by_winograd, 2), id="winograd", marks=pytest.mark.guard),
+        pytest.param("branches", partial(by_winograd, 4), id="winograd into slices", marks=pytest.mark.guard),
+    ],
 )
 def test_a_network_is_compiled_to_binaries_without_a_gpu(
     network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice], tmp_path: Path

@@ -15,6 +15,8 @@ import pytest
 
 from anole.documents.build import read_build
 
+pytestmark = pytest.mark.guard
+
 HOME = Path(__file__).parents[2]
 
 SCRIPT = """

@@ -48,6 +48,7 @@ def nests(func: tirx.PrimFunc) -> list[list[tirx.For]]:
     return found
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(
     ("name", "size"), [pytest.param("squeezenet1_1", 96, marks=pytest.mark.slow), ("mobilenet_v2", 96)]
 )

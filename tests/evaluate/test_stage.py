@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anole.documents.build import read_build
+from anole.documents.build import read_build, write_build
 from anole.documents.evaluation import Evaluation, Latency, read_evaluation
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison, relative_error
@@ -127,6 +127,7 @@ def read(folder: Path, name: str) -> Evaluation:
     return read_evaluation(folder / f"{name}.json")
 
 
+@pytest.mark.guard
 def test_a_torch_model_is_compared_with_torch_and_onnx_runtime(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     evaluation = read(folder, "torch")
@@ -140,12 +141,14 @@ def test_a_torch_model_is_compared_with_torch_and_onnx_runtime(evaluated: tuple[
         assert 0 < latency.latency_s < 0.1 and latency.latency_std_s >= 0
 
 
+@pytest.mark.guard
 def test_an_onnx_model_is_compared_with_onnx_runtime(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     assert "onnx" not in errors
     assert [latency.reference for latency in read(folder, "onnx").latencies] == ["onnxruntime"]
 
 
+@pytest.mark.guard
 def test_a_wrong_build_is_recorded_and_refused(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     assert errors["wrong"].startswith("wrong: the outputs differ from those of torch: relative error ")
@@ -153,12 +156,14 @@ def test_a_wrong_build_is_recorded_and_refused(evaluated: tuple[Path, dict[str, 
     assert all(latency.relative_error > 1e-2 for latency in read(folder, "wrong").latencies)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("layer", ["stem", "head"])
 def test_noise_of_one_percent_in_one_layer_is_refused(evaluated: tuple[Path, dict[str, str]], layer: str) -> None:
     _, errors = evaluated
     assert "the outputs differ from those of torch" in errors[f"noisy_{layer}"]
 
 
+@pytest.mark.guard
 def test_how_much_outputs_depend_on_the_input_is_told(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, _ = evaluated
     evaluation = read(folder, "torch")
@@ -169,6 +174,7 @@ def test_how_much_outputs_depend_on_the_input_is_told(evaluated: tuple[Path, dic
     assert evaluation.redrawn_error is None
 
 
+@pytest.mark.guard
 def test_outputs_that_do_not_depend_on_the_input_are_compared_with_other_weights(
     evaluated: tuple[Path, dict[str, str]],
 ) -> None:
@@ -185,12 +191,14 @@ def test_outputs_that_do_not_depend_on_the_input_are_compared_with_other_weights
     )
 
 
+@pytest.mark.guard
 def test_an_error_that_only_other_weights_show_is_refused(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     assert all(latency.relative_error < 1e-6 for latency in read(folder, "shy_and_wrong").latencies)
     assert "with other weights, drawn so that the outputs depend on the input" in errors["shy_and_wrong"]
 
 
+@pytest.mark.guard
 def test_a_reference_that_is_too_inexact_itself_is_overruled(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     assert "faint" not in errors
@@ -203,6 +211,7 @@ def test_a_reference_that_is_too_inexact_itself_is_overruled(evaluated: tuple[Pa
     assert evaluation.reference_exact_error is not None and evaluation.reference_exact_error > 3e-3
 
 
+@pytest.mark.guard
 def test_a_build_may_be_as_inexact_as_its_references_are(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     evaluation = read(folder, "delicate")
@@ -211,6 +220,7 @@ def test_a_build_may_be_as_inexact_as_its_references_are(evaluated: tuple[Path, 
     assert "delicate" not in errors
 
 
+@pytest.mark.guard
 def test_a_build_that_is_less_exact_than_its_references_is_refused(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     assert "the outputs differ from those of torch" in errors["delicate_and_wrong"]
@@ -248,6 +258,7 @@ def test_a_refusal_tells_of_the_method_that_rounds_more(tiny_project: Path, algo
     assert ("with `exact: true`" in _remedy(replace(build, tasks=tasks))) is is_told
 
 
+@pytest.mark.guard
 def test_noise_of_one_percent_is_refused_beside_an_inexact_reference(evaluated: tuple[Path, dict[str, str]]) -> None:
     folder, errors = evaluated
     assert "the outputs differ from those of onnxruntime" in errors["faint_and_wrong"]
@@ -294,6 +305,27 @@ def test_the_speedup_is_that_of_the_rounds_whatever_the_machine_does_between_the
     assert _latency("torch", Comparison(0.0, (1.0,), 0.0), times).speedup == pytest.approx(2.0)
 
 
+def test_a_build_of_other_weights_is_refused(tiny_project: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_project, tmp_path, dirs_exist_ok=True)
+    build = read_build(tmp_path / "net")
+    entry = {**build.entry, "source": "torch:tiny:residual_of_other_weights"}
+    write_build(tmp_path / "net", replace(build, entry=entry))
+    script = """
+from pathlib import Path
+from anole.errors import AnoleError
+from anole.evaluate.interleave import Pace
+from anole.evaluate.stage import evaluate_build
+try:
+    evaluate_build(Path("net"), Path("evaluation.json"), pace=Pace(rounds=1, burst_s=0.0, pause_s=0.0))
+except AnoleError as error:
+    print(error)
+"""
+    said = run_python(tmp_path, "-c", script).stdout
+    assert said.startswith("net: the outputs differ from those of torch: relative error "), said
+    assert all(latency.relative_error > 1e-2 for latency in read(tmp_path, "evaluation").latencies)
+
+
+@pytest.mark.guard
 def test_engines_take_as_many_turns_as_asked(tiny_project: Path, tmp_path: Path) -> None:
     path = tmp_path / "evaluation.json"
     run_python(tiny_project, "-m", "anole", "evaluate", "net", "--rounds", "2", "--output", str(path))

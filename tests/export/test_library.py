@@ -43,6 +43,7 @@ def test_outputs_are_the_builds_bit_by_bit(name: str, export: Export) -> None:
     assert bits(first) == bits(second) == bits(exported.expected)
 
 
+@pytest.mark.guard
 def test_lower_levels_round_a_little_differently(varied: Exported) -> None:
     flags = processor().flags
     python, names = varied.python(), [level.name for level in varied.network.levels]
@@ -130,6 +131,7 @@ def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: p
         network(*exported.inputs)
 
 
+@pytest.mark.guard
 def test_the_same_build_gives_the_same_bytes(export: Export) -> None:
     one, other = (export("joined", levels=("tuned",)).folder for _ in range(2))
     assert {path.name: path.read_bytes() for path in one.iterdir()} == {
@@ -147,6 +149,7 @@ def test_the_header_is_right_in_c_plus_plus(varied: Exported, tmp_path: Path) ->
     subprocess.run([str(tmp_path / "made")], check=True)
 
 
+@pytest.mark.guard
 def test_several_libraries_can_be_linked_into_one_program(varied: Exported, export: Export, tmp_path: Path) -> None:
     other = export("joined", levels=("tuned",), prefix="other_net")
     source = tmp_path / "both.c"
@@ -201,12 +204,14 @@ def test_the_example_of_the_docs_works(export: Export, tmp_path: Path) -> None:
     assert subprocess.run([str(made)], **TEXT).stdout == "no error, first output 0\n"
 
 
+@pytest.mark.guard
 def test_valgrind_finds_nothing(varied: Exported, program: Path) -> None:
     command = [needs("valgrind"), "-q", "--error-exitcode=9", "--leak-check=full", str(program)]
     assert call(command, "outputs", varied)
     assert call(command, "errors", varied)
 
 
+@pytest.mark.guard
 def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tmp_path: Path) -> None:
     try:
         sanitized = export("varied", weights_inside=False, levels=("x86-64-v2",), options=(SANITIZER,), check=False)
@@ -221,6 +226,7 @@ def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tm
     assert call(command, "one instance", sanitized) == b"1 0\n"
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(("model", "level"), [("Haswell", "x86-64-v3"), ("Nehalem", "x86-64-v2"), ("core2duo", None)])
 def test_older_processors_are_served_or_refused(model: str, level: str | None, varied: Exported, program: Path) -> None:
     qemu = needs("qemu-x86_64")

@@ -21,6 +21,8 @@ from anole.store.content import ShardContent, encode_shard, parse_shard, seal_li
 from anole.store.lines import without_checksum
 from anole.store.shard import Shard, read_shard
 
+from ..examples import examples
+
 LATER = "2030-01-01T00:00:00.000Z"
 
 
@@ -143,7 +145,7 @@ def states(new_project: Callable) -> list[tuple[Path, list[bytes]]]:
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_neither_order_nor_partition_nor_repetition_of_copies_matters(
     new_project: Callable, states: list[tuple[Path, list[bytes]]], dump: Callable, data: st.DataObject
@@ -176,7 +178,7 @@ def test_neither_order_nor_partition_nor_repetition_of_copies_matters(
     assert len(straight["run"]) == len({run for part in parts for run in part})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_whatever_the_database_held_it_equals_the_local_shards_then(
     new_project: Callable, states: list[tuple[Path, list[bytes]]], dump: Callable, data: st.DataObject

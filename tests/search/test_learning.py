@@ -83,6 +83,7 @@ def surrogate_pays(preset: str, seeds: range) -> float:
     return float(np.mean(gaps[1]) - np.mean(gaps[0]))
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("preset", EXPLORERS)
 def test_what_an_explorer_learns_pays(preset: str) -> None:
     assert explorer_pays(preset, FEW) > MARGIN

@@ -51,10 +51,17 @@ def beats_random_search(preset: str, seeds: range, n_trials: int = TRIALS) -> bo
     return gap(name, preset, seeds, n_trials) + margin <= gap(name, "random", RANDOM_SEEDS, n_trials)
 
 
-@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"random"}))
+@pytest.mark.parametrize(
+    "preset",
+    ["anole", "autotvm", *(pytest.param(name, marks=pytest.mark.guard) for name in ("adatune", "chameleon", *SURE))],
+)
 def test_a_preset_beats_random_search(preset: str) -> None:
     short = preset in SURE
     assert beats_random_search(preset, SEEDS[:1] if short else SEEDS, FEW_TRIALS if short else TRIALS)
+
+
+def test_no_preset_is_left_out() -> None:
+    assert {"anole", "autotvm", "adatune", "chameleon", *SURE} == set(PRESETS) - {"random"}
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 
+from ..examples import examples
+
 PARTS = {"y": 2, "x": 1, "ry": 2, "rc": 1}
 NAMES = [f"{axis}{part}" for axis, n_parts in PARTS.items() for part in range(n_parts)]
 
@@ -52,7 +54,7 @@ def configs(draw):
     return extents, order, draw(st.integers(1, 4))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(configs(), min_size=1, max_size=4), st.integers(1, 3))
 def test_counts_and_reuses_are_those_of_plain_loops(drawn, dilation):
     extents, orders, strides = zip(*drawn, strict=True)
@@ -82,7 +84,7 @@ def test_counts_and_reuses_are_those_of_plain_loops(drawn, dilation):
                 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(configs(), min_size=1, max_size=4), st.integers(2, 40))
 def test_a_cache_keeps_what_one_step_touches_where_all_of_it_fits(drawn, capacity):
     extents, orders, strides = zip(*drawn, strict=True)
@@ -103,7 +105,7 @@ def test_a_cache_that_holds_everything_loads_it_once_and_one_that_holds_nothing_
     assert {name: list(loads) for name, loads in nest.loads(2).items()} == {"row": [12, 20], "table": [12, 20]}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(configs())
 def test_stride_is_the_distance_of_one_step(drawn):
     extents, order, stride = drawn
@@ -177,7 +179,7 @@ def test_coefficients_and_shapes_may_depend_on_the_config():
         assert row["block.packed.stride"] == row["block.plain.stride"] == pytest.approx(np.log2(n_lanes + 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5)), min_size=3, max_size=4))
 def test_three_axes_in_one_dimension_are_bounded_from_above(terms):
     axes = [f"a{position}" for position in range(len(terms))]

@@ -14,6 +14,8 @@ from anole.record import Measurement, Status
 from anole.search.roles import History
 from anole.space import Constraint, Space, option_knob, split_knob
 
+from ..examples import examples
+
 
 def make_space() -> Space:
     return Space(
@@ -71,7 +73,7 @@ def test_a_part_that_does_not_exist_is_refused(values, message):
         make_space().restricted(values)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=5), st.integers(0, 99))
 def test_denormalized_undoes_normalized_and_forgives_half_a_step(cardinalities, seed):
     space = Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)])

@@ -27,6 +27,7 @@ from anole.store.lines import Chain, whole_lines, without_checksum
 from anole.store.sealing import seal_shards
 from anole.store.shard import Shard, copy_path, is_copy, named_run, read_shard, shard_path
 
+from ..examples import examples
 from ..record_project import CONV
 
 seconds = st.floats(0, 1e6)
@@ -72,7 +73,7 @@ confirmations = st.builds(Confirmation, configs, measurements, st.integers(0, 10
 logs = st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False), max_size=4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(trial_lists(), st.lists(confirmations, max_size=3), st.lists(logs, max_size=3))
 def test_what_is_appended_is_read_back(
     new_project: Callable,

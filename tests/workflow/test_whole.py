@@ -75,6 +75,7 @@ def test_removing_a_model_only_merges(whole: Any) -> None:
     assert query(whole, "select count(*) from trial") == [(6,)]
 
 
+@pytest.mark.guard
 def test_stages_by_hand_do_what_the_rules_do(whole: Any) -> None:
     (whole.folder / "db/tuning.sqlite").unlink()
     assert whole.anole("extract", "chain", "--target", "cpu").returncode == 0

@@ -18,6 +18,8 @@ from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Task
 
+from ...examples import examples
+
 SMALL = Conv2d(1, 8, 8, 32, 32, (1, 1))
 LARGE = Conv2d(1, 8, 8, 32, 64, (3, 3), padding=(1, 1, 1, 1))
 
@@ -190,7 +192,7 @@ def test_a_network_without_layers_has_the_given_geometry() -> None:
     assert choose_geometry(make(), [], {}).per_layer_latency_s == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> None:
     target = make(area_max=data.draw(st.sampled_from([1.1, 2.5, 50])))

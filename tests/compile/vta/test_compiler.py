@@ -111,6 +111,7 @@ def tuned_config(tasks: Any) -> dict[str, Receipt]:
     return {task.key: Receipt(task.key, "c" * 64, 2, config, 1e-9)}
 
 
+@pytest.mark.guard
 def test_the_untuned_network_may_have_no_room_for_what_the_tuned_one_fuses(project: Path, accelerate: Any) -> None:
     # 128 accumulators hold 8 x 8 results with a bias, but not beside a residual.
     small = {"geometry": {"acc_bytes": 1 << 13}}
@@ -126,6 +127,7 @@ def test_the_untuned_network_may_have_no_room_for_what_the_tuned_one_fuses(proje
         check(network, *RESIDUAL, 15)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(("name", "shape"), [("joined", (3, 6)), ("branches", (1, 3, 12, 12))])
 def test_other_networks_are_built_right(project: Path, accelerate: Any, name: str, shape: tuple[int, ...]) -> None:
     source = f"torch:tiny:{name}"
@@ -142,6 +144,7 @@ def test_a_network_may_need_no_host(project: Path, accelerate: Any) -> None:
     check(network, "torch:more:plain", (2, 6), 20)
 
 
+@pytest.mark.guard
 def test_a_network_may_have_nothing_for_the_accelerator(project: Path, accelerate: Any) -> None:
     (project / "more.py").write_text(MORE)
     for hardware in ("fixed", "search"):
@@ -195,6 +198,7 @@ def test_a_searched_accelerator_is_one_for_the_whole_network(project: Path, acce
     check(network, *RESIDUAL, 15)
 
 
+@pytest.mark.guard
 def test_samples_decide_the_scales(project: Path, accelerate: Any) -> None:
     samples = np.random.default_rng(0).standard_normal((3, *RESIDUAL[1])).astype(np.float32)
     networks = {}

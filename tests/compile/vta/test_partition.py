@@ -25,6 +25,8 @@ from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 
+from ...examples import examples
+
 
 def always(*_: Any) -> bool:
     return True
@@ -99,7 +101,7 @@ def graphs(draw: Any, make: Any) -> Any:
     return net.returns(*(value for value in values[1:] if value not in read), *more)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
     drawn: Any, interpreter: Any, interpreted: Any, data: Any

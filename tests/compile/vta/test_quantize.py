@@ -16,6 +16,8 @@ from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Pool, float_of, run_quantized
 from anole.task import Conv2d, Dense
 
+from ...examples import examples
+
 SHAPE = (1, 3, 3, 4)
 POWERS = st.integers(-30, 30)
 
@@ -46,7 +48,7 @@ def normal(scale: float, seed: int = 0) -> Any:
     return (scale * np.random.default_rng(seed).standard_normal(SHAPE)).astype(np.float32)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(POWERS, POWERS, POWERS, POWERS, st.booleans(), st.booleans(), st.sampled_from([None, 0.01, 3.0]))
 def test_nothing_leaves_its_bits_whatever_the_magnitudes(
     data: int, weight: int, bias: int, residual: int, has_residual: bool, positive: bool, cap: float | None

@@ -18,6 +18,8 @@ from anole.extract.onnx.importer import input_infos, read_onnx
 from anole.extract.onnx.limits import MAX_NODES
 from anole.spec.entries import ModelSpec
 
+from ...examples import examples
+
 NET = ModelSpec("net", "onnx:net.onnx")
 
 
@@ -302,7 +304,7 @@ def test_a_value_that_no_file_declares_is_limited_too(project: Path) -> None:
         load_model(NET)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_a_damaged_file_gives_an_error_or_inputs(project_once: Path, data: st.DataObject) -> None:
     content = bytearray(make().SerializeToString())

@@ -14,6 +14,7 @@ from anole.extract.load import load_model
 from anole.spec.entries import ModelSpec
 from anole.targets.shared.recurrence import Recurrence, recurrence_of
 
+from ...examples import examples
 from .test_operators import Network
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -83,7 +84,7 @@ def layers(draw: st.DrawFn) -> tuple[str, int, int, int, str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(layers(), min_size=4, max_size=4))
 def test_all_options(tmp_path: Path, drawn: list[tuple[str, int, int, int, str, dict[str, Any]]]) -> None:
     net = Network()

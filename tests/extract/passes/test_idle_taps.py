@@ -12,6 +12,7 @@ from tvm import ir, relax
 
 from anole.extract.passes.idle_taps import drop_idle_taps
 
+from ...examples import examples
 from .building import calls, drawn, module_of, run
 
 
@@ -55,7 +56,7 @@ def test_data_that_nothing_reads_are_not_cut_off() -> None:
     assert settings_of(drop_idle_taps(before))[:2] == ((2, 1, 4, 6), [1, 0, 0, 0])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     size=st.tuples(st.integers(1, 6), st.integers(1, 6)),
     kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),

@@ -14,6 +14,7 @@ from tvm import ir, relax
 
 from anole.extract.passes.join_branches import join_branches
 
+from ...examples import examples
 from .building import drawn, module_of, operators, run
 
 X = drawn(2, 7, 6, 4)
@@ -125,7 +126,7 @@ def test_what_another_call_reads_is_still_computed() -> None:
     assert operators(join_branches(before)) == ["conv2d", "conv2d", "add", "maximum"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     kernels=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=3),
     befores=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=3, max_size=3),

@@ -10,6 +10,7 @@ from tvm import ir, relax
 
 from anole.extract.passes.subpixel import convolve_forward
 
+from ...examples import examples
 from .building import drawn, module_of, operators, run
 
 
@@ -36,7 +37,7 @@ def transposed(draw: st.DrawFn) -> dict[str, object]:
 
 
 @given(case=transposed())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_every_transposed_convolution_is_one_forwards(case: dict[str, object]) -> None:
     (inputs, outputs), groups = case["channels"], case["groups"]
     data = drawn(case["batch"], *case["sides"], inputs)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator, stability
 
+from ...examples import examples
+
 FAST = AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0)
 
 
@@ -68,7 +70,7 @@ def test_a_kernel_that_settles_is_run_until_it_has():
     assert 3 <= numbers[0.3] < numbers[0.1] < numbers[0.05] < 1000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 100), st.floats(1e-6, 1.0)), min_size=1, max_size=12))
 def test_stability_is_the_papers_formula(micro_batches):
     flop, n_runs, time_s, speeds = 7e9, 0, 0.0, []
@@ -82,7 +84,7 @@ def test_stability_is_the_papers_formula(micro_batches):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     latencies_s=st.lists(st.floats(1e-5, 0.2), min_size=1, max_size=20),
     micro_batch_s=st.none() | st.floats(0, 0.1),

@@ -11,6 +11,8 @@ from anole.search.explore.frontier import Frontier, converged_at
 from anole.search.roles import History
 from anole.space import Space, option_knob
 
+from ...examples import examples
+
 SPACE = Space([option_knob("a", list(range(8))), option_knob("b", list(range(5)))])
 
 
@@ -31,7 +33,7 @@ class Table:
         return self.scores[indices]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.floats(-1, 1), min_size=40, max_size=40),
     st.lists(st.lists(st.integers(0, 39), min_size=1, max_size=12), min_size=1, max_size=6),

@@ -15,6 +15,8 @@ from anole.search.sample import adaptive_sampler
 from anole.search.sample.adaptive_sampler import AdaptiveSampler, find_knee, k_means
 from anole.space import Constraint, Space, option_knob
 
+from ...examples import examples
+
 REPRESENTATIVES = ("centroid", "nearest", "best")
 SYNTHESES = ("mode", "cluster", "nearest")
 
@@ -97,7 +99,7 @@ def test_clusters_do_not_depend_on_the_number_of_threads():
     np.testing.assert_array_equal(found[0].centroids, found[1].centroids)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     representative=st.sampled_from(REPRESENTATIVES),
     synthesis=st.sampled_from(SYNTHESES),
@@ -121,7 +123,7 @@ def test_one_valid_new_config_for_every_cluster(bowl, representative, synthesis,
         assert np.isin(indices, space.indices(vectors)).all()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     representative=st.sampled_from(REPRESENTATIVES),
     synthesis=st.sampled_from(SYNTHESES),

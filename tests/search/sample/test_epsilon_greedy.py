@@ -13,6 +13,8 @@ from anole.search.roles import Candidates
 from anole.search.sample.epsilon_greedy import EpsilonGreedy, pick_diverse
 from anole.search.sample.first import First
 
+from ...examples import examples
+
 
 def objective(vectors, scores, rows, weight):
     """Equation 3 of the paper, as it is written."""
@@ -28,7 +30,7 @@ def pools(draw):
     return np.array(vectors), np.array(scores)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(pools(), st.integers(0, 7), st.floats(0, 1))
 def test_greedy_is_within_its_bound_of_the_best_choice(pool, n, weight):
     vectors, scores = pool
@@ -40,7 +42,7 @@ def test_greedy_is_within_its_bound_of_the_best_choice(pool, n, weight):
     assert objective(vectors, scores, picked, weight) >= (1 - 1 / np.e) * best - 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(pools(), st.floats(0, 1))
 def test_every_pick_gains_most(pool, weight):
     vectors, scores = pool

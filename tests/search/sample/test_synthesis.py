@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from anole.search.sample.synthesis import synthesize
 from anole.space import Constraint, Space, option_knob
 
+from ...examples import examples
+
 
 def space_of(cardinalities, constraints=()):
     return Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)], constraints)
@@ -30,7 +32,7 @@ def pools(draw):
     return cardinalities, np.array(draw(st.lists(row, min_size=1, max_size=12)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(pools())
 def test_every_combination_of_seen_values_comes_once_the_most_probable_first(pool):
     cardinalities, vectors = pool
@@ -40,7 +42,7 @@ def test_every_combination_of_seen_values_comes_once_the_most_probable_first(poo
     assert frequencies == sorted(frequencies, reverse=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(pools())
 def test_the_first_is_the_mode_of_every_knob(pool):
     cardinalities, vectors = pool
@@ -48,7 +50,7 @@ def test_the_first_is_the_mode_of_every_knob(pool):
     assert next(synthesize(vectors, space_of(cardinalities))).tolist() == mode
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(pools(), st.integers(0, 6))
 def test_invalid_configs_are_left_out_and_the_order_stays(pool, most):
     cardinalities, vectors = pool

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from anole.search.surrogate.boosted_trees import BoostedTrees, average_recall
 
+from ...examples import examples
+
 
 def recall_by_definition(predicted, scores, n_top):
     order = sorted(range(len(scores)), key=lambda row: -scores[row])
@@ -19,7 +21,7 @@ def recall_by_definition(predicted, scores, n_top):
     return sum(len(set(order[:n]) & set(guess[:n])) / n for n in range(1, n_top + 1)) / n_top
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.integers(1, 40))
 def test_average_recall_is_its_definition(pairs, n_top):
     predicted, scores = np.array(pairs, dtype=float).T

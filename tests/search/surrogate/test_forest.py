@@ -18,6 +18,8 @@ from anole.search.surrogate.forest import Forest, expected_improvement
 from anole.search.surrogate.jackknife import Jackknife
 from anole.space import Space, option_knob
 
+from ...examples import examples
+
 MEAN = Forest(acquisition="mean")
 
 
@@ -31,7 +33,7 @@ def improvement(mean, std, best):
     return expected_improvement(np.array([mean]), np.array([std]), best)[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.floats(-1, 2), st.floats(0.01, 1), st.floats(0, 1.5))
 def test_expected_improvement_is_the_expectation(mean, std, best):
     low, high = max(best, mean - 12 * std), max(best, mean) + 12 * std

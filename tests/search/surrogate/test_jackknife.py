@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from anole.search.surrogate.jackknife import Jackknife
 
+from ...examples import examples
+
 
 def directly(counts, predicted):
     """Returns the variance of one config's prediction, by Wager, Hastie and Efron's equations 5 and 7."""
@@ -23,7 +25,7 @@ def directly(counts, predicted):
     return max(0.0, total - chance)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(1, 8), st.integers(1, 12), st.integers(1, 5), st.integers(0, 10_000))
 def test_it_is_the_papers_formula(n_trees, n_examples, n_configs, seed):
     rng = np.random.default_rng(seed)

@@ -25,6 +25,8 @@ from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_ke
 from anole.testing.emulated_gpu.programs import function_results
 from anole.testing.emulated_gpu.worker import EmulatedGpu
 
+from ...examples import examples
+
 SIGMOID, TANH = Activation("sigmoid"), Activation("tanh")
 FUNCTIONS = {"lstm": (SIGMOID, TANH, TANH), "gru": (SIGMOID, TANH), "rnn": (TANH,)}
 H200 = {"kind": "cuda", "arch": "sm_90", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
@@ -130,7 +132,7 @@ def divided_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(divided_layers())
 def test_all_divisions(divided: tuple[Recurrence, Tiling]) -> None:
     check_on_cpu(*divided)

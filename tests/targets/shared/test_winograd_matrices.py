@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from anole.targets.shared.winograd_matrices import POINTS, minimal_filtering, weighted_sum
 
+from ...examples import examples
+
 SIZES = [(m, r) for m, r in product(range(1, 8), range(1, 8)) if m + r - 2 <= len(POINTS)]
 
 exact = st.builds(lambda numerator, power: Fraction(numerator, 1 << power), st.integers(-9, 9), st.integers(0, 3))
@@ -93,7 +95,7 @@ def test_too_few_points_are_said(points: tuple[Fraction, ...]) -> None:
         minimal_filtering(4, 3, points)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(row=st.lists(exact, min_size=1, max_size=8).filter(any), seed=st.integers(0, 1 << 30))
 def test_a_sum_multiplies_once_for_each_magnitude(row: list[Fraction], seed: int) -> None:
     values, count = np.random.default_rng(seed).integers(-64, 64, len(row)), Count()

@@ -24,6 +24,8 @@ from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import EPILOGUE, design_of, whole_blocks
 from anole.task import BatchMatmul, Conv2d, Dense, Task
 
+from ...examples import examples
+
 CONV = Conv2d(1, 8, 8, 16, 24, (3, 3), padding=(1, 1, 1, 1))
 
 
@@ -133,7 +135,7 @@ def test_only_a_search_has_knobs_of_the_hardware():
     assert batches == {1: (1,), 4: (1, 2, 4), 6: (1, 2), 8: (1, 2, 4, 8)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_seconds_are_the_cycles_of_the_canonical_program(data):
     workload = data.draw(st.sampled_from([CONV, Dense(2, 40, 24)]))

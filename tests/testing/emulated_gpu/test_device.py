@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from anole.testing.emulated_gpu.launch import launch
 from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
 
+from ...examples import examples
+
 N = 64
 
 
@@ -53,7 +55,7 @@ LANES = np.arange(N) % 32
 FIRST = np.arange(N) - LANES
 
 
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(distance=st.integers(0, 31), width=st.sampled_from([2, 4, 8, 16, 32]))
 def test_lanes_get_what_the_guide_says(emulated_gpu: EmulatedGpu, distance: int, width: int) -> None:
     distance %= width

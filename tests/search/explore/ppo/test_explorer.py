@@ -66,6 +66,7 @@ def test_reaches_the_known_optimum(formula):
     assert len(oracle.asked) < 0.5 * len(history.space.valid_indices)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(3), marks=pytest.mark.slow)], ids=["one", "three"])
 def test_beats_annealing_where_two_knobs_must_move_together(seeds):
     """With no more queries, by a tenth of the optimum on the mean of all seeds."""
@@ -86,6 +87,7 @@ def test_beats_annealing_where_two_knobs_must_move_together(seeds):
     assert np.mean(learned) > np.mean(annealed) + 0.1
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(
     "form",
     [

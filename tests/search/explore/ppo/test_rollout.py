@@ -11,6 +11,8 @@ from anole.search.explore.ppo.rollout import move, roll_out
 from anole.search.explore.ppo.steps import Steps
 from anole.space import Constraint, Space, option_knob
 
+from ....examples import examples
+
 
 def constant(*logits):
     """A policy that has the same logits of decrement, stay and increment for every knob."""
@@ -24,7 +26,7 @@ def line(n_values, n_knobs=1, constraints=()):
 UNIFORM, UP, STAY = constant(0, 0, 0), constant(-99, 0, 99), constant(-99, 99, -99)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.booleans(),
     st.lists(st.integers(1, 5), min_size=1, max_size=4),

@@ -13,12 +13,14 @@ from anole.search.explore.ppo import steps as steps_module
 from anole.search.explore.ppo.steps import Steps
 from anole.space import Constraint, Space, option_knob, union
 
+from ....examples import examples
+
 
 def space_of(cardinalities, constraints=()):
     return Space([option_knob(f"k{knob}", list(range(n))) for knob, n in enumerate(cardinalities)], constraints)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2**32 - 1), st.floats(0.05, 0.9))
 def test_a_step_is_allowed_if_and_only_if_later_steps_complete_it(cardinalities, seed, valid_share):
     rng, n_knobs = np.random.default_rng(seed), len(cardinalities)

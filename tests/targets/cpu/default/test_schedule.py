@@ -17,6 +17,8 @@ from anole.targets.cpu.default.loop_nests import Machine, even_width
 from anole.targets.cpu.default.schedule import schedule_default
 from anole.targets.cpu.device.lowering import pipeline
 
+from ....examples import examples
+
 MACHINE = Machine(threads=2, vector_bytes=32)
 TARGET = tvm.target.Target({"kind": "llvm"})
 
@@ -253,7 +255,7 @@ def graphs(draw: st.DrawFn) -> tirx.PrimFunc:
     return te.create_prim_func([*inputs, value])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(graphs(), st.sampled_from([Machine(2, 64), Machine(2, 16), Machine(3, 32)]))
 def test_random_graphs_keep_their_meaning(func: tirx.PrimFunc, machine: Machine) -> None:
     check(func, machine)

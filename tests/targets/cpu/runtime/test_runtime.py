@@ -22,6 +22,8 @@ from anole.errors import MachineError
 from anole.targets.cpu import runtime
 from anole.targets.cpu.runtime import compile_runtime
 
+from ....examples import examples
+
 HERE = Path(__file__).parent
 SOURCES = Path(runtime.__file__).parent
 GROUPS = Path("/sys/fs/cgroup/cpu")
@@ -77,7 +79,7 @@ def workers() -> int:
     return sum(name.read_text().strip() == "anole-worker" for name in names)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     threads=st.integers(1, 6),
     loops_of=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), min_size=1, max_size=20),

@@ -22,11 +22,13 @@ from anole.targets.cpu.templates.grouped_space import is_bundled
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 
+from ....examples import examples
+
 TARGET = get_target({**describe_cpu(), "threads": 2})
 TEMPLATE = DepthwiseTemplate(VectorUnit.of(TARGET.description))
 AVX512, NEON = VectorUnit(16, 32), VectorUnit(4, 32)
 SLOW_EXAMPLES = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -68,7 +70,7 @@ def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
     assert error_of(workload, space.config(vector)) < 1e-5
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(workload=depthwise(), unit=st.sampled_from([AVX512, NEON]), threads=st.integers(1, 8))
 def test_every_space_has_a_valid_default_and_features(workload: Conv2d, unit: VectorUnit, threads: int) -> None:
     space = depthwise_space(unit, threads, workload)

@@ -29,6 +29,7 @@ from anole.targets.shared.kernel import define
 from anole.targets.shared.reference import anchor, data_shape, out_shape, weight_shape
 from anole.task import Conv2d
 
+from ....examples import examples
 from .workloads import grouped_convolutions
 
 PROCESSOR = {**describe_cpu(), "threads": 2}
@@ -50,7 +51,7 @@ def drawn(workload: Conv2d, unit: VectorUnit, seed: int) -> Config:
     return space.config(space.sample(1, np.random.default_rng(seed))[0])
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=grouped_convolutions(UNITS.values()))
 # Two bundles, the second of which lacks a group; and one with filters that fill no vector.
 @example(case=(Conv2d(2, 9, 7, 15, 12, (3, 3), (2, 1), (1, 0, 2, 1), groups=3), AVX512, 0))
@@ -60,7 +61,7 @@ def test_any_valid_config_is_right(case: tuple[Conv2d, VectorUnit, int]) -> None
     assert error_of(workload, drawn(workload, unit, seed), unit) < 1e-5
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=grouped_convolutions(UNITS.values()))
 def test_every_space_has_a_valid_default_and_features(case: tuple[Conv2d, VectorUnit, int]) -> None:
     workload, unit, seed = case
@@ -71,7 +72,7 @@ def test_every_space_has_a_valid_default_and_features(case: tuple[Conv2d, Vector
     assert space.rejection(space.best_drawn) is None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=grouped_convolutions(UNITS.values()))
 def test_packed_weights_are_the_filters_in_order_and_zeros(case: tuple[Conv2d, VectorUnit, int]) -> None:
     workload, unit, seed = case
@@ -84,7 +85,7 @@ def test_packed_weights_are_the_filters_in_order_and_zeros(case: tuple[Conv2d, V
     assert not filters[..., workload.out_channels :].any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=grouped_convolutions(UNITS.values()))
 def test_every_lane_belongs_to_the_group_of_its_filter(case: tuple[Conv2d, VectorUnit, int]) -> None:
     workload, unit, _ = case

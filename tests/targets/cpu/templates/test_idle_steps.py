@@ -21,6 +21,8 @@ from anole.targets.cpu.templates.idle_steps import live_share, met_share, skips
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 
+from ....examples import examples
+
 PROCESSOR = {**describe_cpu(), "threads": 2}
 TEMPLATE = Conv2dTemplate(VectorUnit.of(PROCESSOR))
 ATROUS = Conv2d(1, 14, 14, 16, 32, (3, 3), padding=(12, 12, 12, 12), dilation=(12, 12))
@@ -38,7 +40,7 @@ def test_of_an_atrous_kernel_few_steps_are_left() -> None:
     np.testing.assert_allclose(live_share(ATROUS, tiles | taps), [18 / 42, 1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     size=st.integers(1, 9),
     taps=st.integers(1, 4),

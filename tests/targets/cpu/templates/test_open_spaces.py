@@ -23,6 +23,7 @@ from anole.targets.cpu.target import CpuTarget
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 from anole.testing.formulas import Formula
 
+from ....examples import examples
 from .workloads import workloads
 
 SAME = (1, 1, 1, 1)
@@ -61,7 +62,7 @@ def error_of(workload: Workload, config: Config) -> float:
         return OPEN.runner(workload).load(artifact, config).relative_error()
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
     (config,) = drawn(workload, 1, seed)
@@ -70,7 +71,7 @@ def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -> None:
     (config,) = drawn(workload, 1, seed)
@@ -105,7 +106,7 @@ def test_the_papers_layers_have_the_nested_tilings(workload: Conv2d) -> None:
     assert ALGORITHM not in [knob.name for knob in space.knobs]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_an_open_space_holds_the_constrained_one_and_its_default(workload: Workload, seed: int) -> None:
     space, constrained = OPEN.space(workload), EXACT.space(workload)

@@ -15,6 +15,8 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Workload
 
+from ....examples import examples
+
 TARGET = get_device({**describe_cpu(), "threads": 2, "exact": True})
 LARGE = (
     Conv2d(1, 3, 5, 512, 512, (1, 1)),
@@ -58,7 +60,7 @@ def test_so_do_those_of_a_dense_layer(steps: int) -> None:
     assert ("prefetch" in text_of(DENSE, drawn(DENSE, 0, prefetch_k=steps))) == bool(steps)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     asked=st.sampled_from([*((workload, {"prefetch": 1}) for workload in LARGE), (DENSE, {"prefetch_k": 64})]),
     seed=st.integers(0, 1 << 30),

@@ -14,11 +14,12 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
+from ....examples import examples
 from .workloads import workloads
 
 TARGET = get_target({**describe_cpu(), "threads": 2})
 SLOW_EXAMPLES = settings(
-    max_examples=35, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(35), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -43,7 +44,7 @@ def test_the_default_config_is_valid(workload: Workload) -> None:
     assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_the_features_describe_every_config_alike(workload: Workload, seed: int) -> None:
     space = TARGET.space(workload)

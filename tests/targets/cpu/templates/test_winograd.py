@@ -24,6 +24,7 @@ from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 
+from ....examples import examples
 from .workloads import winograd_convolutions
 
 PROCESSOR = {**describe_cpu(), "threads": 2}
@@ -45,7 +46,7 @@ def error_of(workload: Conv2d, config: Config, unit: VectorUnit = UNIT) -> float
         return CpuRunner(template, workload, cold_bytes=0).load(artifact, config).relative_error()
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 # Blocks that span two images, in whole rows of tiles.
 @example(workload=Conv2d(4, 4, 5, 3, 16, (3, 3), padding=(2, 2, 2, 2)), seed=0)
@@ -81,7 +82,7 @@ def test_weights_are_asked_for_only_where_that_was_chosen(prefetch_rc: int) -> N
 
 
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_packed_weights_are_the_transformed_ones_and_zeros(workload: Conv2d, seed: int) -> None:
     template, config = WinogradTemplate(UNIT), drawn(winograd_space(UNIT, 2, workload), seed)
     rng = np.random.default_rng(seed)
@@ -117,7 +118,7 @@ def limits_broken(unit: VectorUnit, workload: Conv2d, config: Mapping[str, Any])
     return {reason for reason, is_broken in broken.items() if is_broken}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=winograd_convolutions, unit=st.sampled_from(list(UNITS.values())), seed=st.integers(0, 1 << 30))
 def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, unit: VectorUnit, seed: int) -> None:
     space = winograd_space(unit, 2, workload)
@@ -129,7 +130,7 @@ def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, unit:
         assert any(each in reason for each in broken)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=winograd_convolutions, unit=st.sampled_from(list(UNITS.values())), threads=st.integers(1, 9))
 def test_every_tile_size_leaves_a_choice(workload: Conv2d, unit: VectorUnit, threads: int) -> None:
     space = winograd_space(unit, threads, workload)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from anole.task import Workload
 from anole.testing.gpu_verdict import Engine, Outcome
 
+from ....examples import examples
 from ..templates.workloads import TARGET, convolutions, dense_layers, products, winograd_convolutions
 from .small import SMALL, drawn, random_config, staged
 
@@ -16,8 +17,8 @@ ANY = (convolutions() | dense_layers | products).map(lambda workload: (workload,
 CASES = ANY | winograd_convolutions.map(lambda workload: (workload, True))
 QUICK = CASES.filter(lambda case: case[0].flop < 50_000)
 SEEDS = st.integers(0, 1 << 30)
-FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(FEW, max_examples=150)
+FEW = settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(FEW, max_examples=examples(150))
 
 
 def assert_right(engine: Engine, workload: Workload, winograd: bool, seed: int) -> None:

@@ -18,6 +18,7 @@ from anole.task import Dense
 from anole.testing.emulated_gpu.programs import candidate_error
 from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
 
+from ....examples import examples
 from .workloads import TARGET
 
 REASON = "the last warp adds up partial sums without waiting for its lanes"
@@ -62,7 +63,7 @@ def test_what_is_rejected_is_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> 
     assert emulated_gpu.call(candidate_error, TARGET.description, *config_of(2, along_k)) < 1e-6
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 31), st.integers(1, 200), st.integers(1, 80))
 def test_every_layer_has_a_config_and_a_default(rows: int, inputs: int, outputs: int) -> None:
     workload = Dense(rows, inputs, outputs)

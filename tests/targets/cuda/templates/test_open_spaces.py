@@ -23,6 +23,7 @@ from anole.task import Conv2d, Dense, Task, Workload
 from anole.testing.emulated_gpu.programs import candidate_error
 from anole.testing.emulated_gpu.worker import EmulatedGpu
 
+from ....examples import examples
 from .workloads import LIMITS, ONE_OF_EACH, TARGET, workloads
 
 SAME = (1, 1, 1, 1)
@@ -55,7 +56,7 @@ def test_an_open_space_has_the_size_of_autotvms(workload: Conv2d, size: int) -> 
     assert ALGORITHM not in [knob.name for knob in space.knobs]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_open_config_that_may_run_is_right(workload: Workload, seed: int, emulated_gpu: EmulatedGpu) -> None:
     config = next(runnable(workload, seed), None)

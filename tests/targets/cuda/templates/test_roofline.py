@@ -22,9 +22,10 @@ from anole.targets.cuda.templates.roofline import Kernel, latency_s, speed
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.task import Conv2d, Dense, Workload
 
+from ....examples import examples
 from .workloads import LIMITS, ONE_OF_EACH, TARGET, workloads
 
-EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 COSTS = (
     *("registers", "shared_bytes", "multiply_adds", "instructions", "shared_cycles", "shared_waits"),
     *("sectors", "stages", "fresh_bytes", "reused_bytes"),

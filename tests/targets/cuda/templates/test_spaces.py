@@ -21,6 +21,7 @@ from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Workload
 
+from ....examples import examples
 from .workloads import ONE_OF_EACH, TARGET, workloads
 
 PADDED = (1, 1, 1, 1)
@@ -36,7 +37,7 @@ SMALL = BlockLimits(
 )
 """A device on which small workloads break every limit."""
 
-EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ from anole.testing.emulated_gpu.programs import candidate_error
 from anole.testing.emulated_gpu.worker import EmulatedGpu
 from anole.testing.gpu_resources import resources
 
+from ....examples import examples
 from .workloads import ONE_OF_EACH, TARGET, workloads
 
 SLOW_EXAMPLES = settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -45,7 +46,7 @@ def test_any_valid_config_is_right(workload: Workload, seed: int, emulated_gpu: 
 
 
 @pytest.mark.slow
-@settings(SLOW_EXAMPLES, max_examples=400)
+@settings(SLOW_EXAMPLES, max_examples=examples(400))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_valid_config_of_many_more_is_right(workload: Workload, seed: int, emulated_gpu: EmulatedGpu) -> None:
     (config,) = drawn(workload, 1, seed)

@@ -22,12 +22,13 @@ from anole.testing.emulated_gpu.programs import candidate_error
 from anole.testing.emulated_gpu.worker import EmulatedGpu
 from anole.testing.gpu_resources import resources
 
+from ....examples import examples
 from .kernels import kernels_of, source_of
 from .workloads import LIMITS, TARGET, WINOGRAD, winograd_convolutions
 
 PADDED = (1, 1, 1, 1)
 TEMPLATE = WinogradTemplate()
-SLOW_EXAMPLES = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW_EXAMPLES = settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def drawn(workload: Conv2d, seed: int) -> Config:
@@ -48,7 +49,7 @@ def test_any_valid_config_is_right(workload: Conv2d, seed: int, emulated_gpu: Em
 
 
 @pytest.mark.slow
-@settings(SLOW_EXAMPLES, max_examples=400)
+@settings(SLOW_EXAMPLES, max_examples=examples(400))
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 def test_any_valid_config_of_many_more_is_right(workload: Conv2d, seed: int, emulated_gpu: EmulatedGpu) -> None:
     config = drawn(workload, seed)

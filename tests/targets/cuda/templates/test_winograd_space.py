@@ -18,6 +18,7 @@ from anole.targets.cuda.templates.winograd_space import can_winograd, output_til
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 
+from ....examples import examples
 from .kernels import kernels_of, source_of
 from .workloads import LIMITS, TARGET, WINOGRAD, winograd_convolutions
 
@@ -78,7 +79,7 @@ def test_every_tile_has_a_number_and_a_place(batch: int, size: int) -> None:
     assert tiles.padded_count % 8 == 0 and 0 <= tiles.padded_count - tiles.count < 8
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 def test_the_features_describe_every_config_alike(workload: Conv2d, seed: int) -> None:
     space = winograd_space(LIMITS, TARGET.gpu, workload)
@@ -89,7 +90,7 @@ def test_the_features_describe_every_config_alike(workload: Conv2d, seed: int) -
     np.testing.assert_array_equal(features[:1], space.features(vectors[:1]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(workload=winograd_convolutions)
 def test_the_default_is_valid_on_any_device(workload: Conv2d) -> None:
     for limits in (LIMITS, replace(SMALL, grid_x=1 << 20, grid_y=1 << 10)):
@@ -97,7 +98,7 @@ def test_the_default_is_valid_on_any_device(workload: Conv2d) -> None:
         assert space.rejection(space.best_drawn) is None
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
 def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, seed: int) -> None:
     space = winograd_space(SMALL, TARGET.gpu, workload)

@@ -20,6 +20,8 @@ from anole.targets.vta.network.simulated_accelerator import can_pool, load_layer
 from anole.targets.vta.templates.design import default_config
 from anole.task import Conv2d
 
+from ....examples import examples
+
 PLUS = Geometry(variant="vta++")
 
 
@@ -34,7 +36,7 @@ def agree(built, inputs, name):
     return np.array_equal(found[name].numbers, expected[name].numbers)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_layer_is_loaded_as_it_was_saved(layers, tmp_path_factory, data):
     case = data.draw(layers)
@@ -48,7 +50,7 @@ def test_a_layer_is_loaded_as_it_was_saved(layers, tmp_path_factory, data):
     assert agree(built, case.inputs, "y")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_pooling_is_loaded_as_it_was_saved(pools, tmp_path_factory, data):
     case = data.draw(pools)

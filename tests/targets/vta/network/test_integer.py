@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import run_quantized
 
+from ....examples import examples
+
 
 def by_hand(layer, data, residual):
     """Returns a layer's result, number by number, in Python's own whole numbers."""
@@ -33,7 +35,7 @@ def by_hand(layer, data, residual):
     return out
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_a_layer_is_what_a_loop_computes(tiny_layers, data):
     case = data.draw(tiny_layers)
@@ -45,7 +47,7 @@ def test_a_layer_is_what_a_loop_computes(tiny_layers, data):
     np.testing.assert_array_equal(found.numbers, expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_a_pooling_is_the_largest_of_each_window(pools, data):
     case = data.draw(pools)

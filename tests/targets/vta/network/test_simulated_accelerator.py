@@ -25,6 +25,8 @@ from anole.targets.vta.templates.conv2d import Immediate
 from anole.targets.vta.templates.design import default_config
 from anole.task import Conv2d
 
+from ....examples import examples
+
 
 def no_host(function, arguments):
     raise AssertionError("there is nothing for the host")
@@ -42,14 +44,14 @@ def agree(case, loaded):
     assert simulate(loaded.program.instructions, case.geometry).cycles > 0
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(data=st.data())
 def test_a_layer_is_bit_equal_to_the_reference(layers, data):
     case = data.draw(layers)
     agree(case, load_layer(case.step, case.geometry))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_a_pooling_is_bit_equal_to_the_reference(pools, data):
     case = data.draw(pools)

@@ -25,6 +25,8 @@ from anole.targets.vta.templates.conv2d import Bias, Immediate, Residual, Schedu
 from anole.targets.vta.templates.program import Program, Region
 from anole.task import Conv2d
 
+from ....examples import examples
+
 GEOMETRIES = [
     DEFAULT,
     Geometry(batch=2, variant="vta++"),
@@ -104,7 +106,7 @@ def convolutions(draw):
     return g, w, schedule, steps, draw(st.integers(0, 1 << 30))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(convolutions())
 def test_a_lowered_convolution_computes_the_convolution(case):
     g, w, schedule, steps, seed = case
@@ -152,7 +154,7 @@ def one_by_one(machine, uops, alu):
     return acc.astype(np.int32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_alu_steps_see_what_the_steps_before_them_wrote(data):
     machine = FunctionalSimulator(Geometry(block_in=32, block_out=4, acc_bytes=1 << 13), np.zeros(0, np.uint8))

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from anole.targets.vta.simulator.read_channel import Read, ReadChannel, bursts_of
 
+from ....examples import examples
+
 bursts = st.lists(st.integers(1, 16), min_size=1, max_size=60)
 
 
@@ -47,7 +49,7 @@ def cycle_by_cycle(arrivals, latency):
     return ends
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.permutations(range(5)), st.lists(st.tuples(st.integers(0, 250), bursts), min_size=1, max_size=5))
 def test_plans_are_what_cycle_by_cycle_comes_to(clients, arrivals):
     arrivals = sorted(arrivals, key=lambda arrival: arrival[0])
@@ -63,7 +65,7 @@ def test_plans_are_what_cycle_by_cycle_comes_to(clients, arrivals):
     assert {client: each.end for client, each in reads.items()} == cycle_by_cycle(asked, 18)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.permutations(range(5)),
     st.lists(st.tuples(st.integers(0, 250), bursts), min_size=2, max_size=5),

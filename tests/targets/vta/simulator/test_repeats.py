@@ -20,6 +20,8 @@ from anole.targets.vta.templates.code import passages_of
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, lower_conv2d
 from anole.task import Conv2d
 
+from ....examples import examples
+
 
 def powers(first, last):
     return st.sampled_from([1 << exponent for exponent in range(first, last + 1)])
@@ -69,7 +71,7 @@ def programs(draw):
         assume(False)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(programs(), st.sampled_from([Clock(), Clock(latency=3), Clock(pipelined=False)]))
 def test_a_convolution_takes_the_cycles_of_its_whole_run(program, clock):
     whole = simulate(list(program.instructions), program.geometry, clock)
@@ -100,7 +102,7 @@ class Compared(Skipper):
         assert self.state(at) == state
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(programs())
 def test_a_skip_leads_to_where_the_whole_run_comes(program):
     streams = Streams(passages_of(program.instructions), Steps(program.geometry, CLOCK))
@@ -133,7 +135,7 @@ def outcome(run):
         return str(error)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(st.lists(instructions, max_size=12), st.integers(1, 60)), min_size=1, max_size=4),
     geometries,

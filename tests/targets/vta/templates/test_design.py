@@ -24,6 +24,8 @@ from anole.targets.vta.templates.design import (
 )
 from anole.task import Conv2d
 
+from ....examples import examples
+
 SAME = (1, 1, 1, 1)
 CONFIG = {
     **{"tile_b": 1, "tile_ci": 16, "tile_co": 16},
@@ -142,7 +144,7 @@ def test_the_papers_penalty_is_subtracted_from_the_speed():
     np.testing.assert_allclose(share.worths(vectors, 1 / speeds), [1, left, left])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_buffer_only_limits_the_schedule(data):
     """Cycles depend on a buffer's size through the tiles alone, so programs need simulating only once."""

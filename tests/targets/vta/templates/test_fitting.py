@@ -16,6 +16,8 @@ from anole.targets.vta.templates.design import EPILOGUE, whole_blocks
 from anole.targets.vta.templates.fitting import Mapped, blocks_that_fit, divisors, limits_of
 from anole.task import Conv2d
 
+from ....examples import examples
+
 SAME = (1, 1, 1, 1)
 SMALL = [
     Conv2d(1, 14, 14, 64, 64, (3, 3), padding=SAME),
@@ -64,7 +66,7 @@ def test_as_many_blocks_as_fit(w, epilogue):
     assert len(set(expected)) > 2 and (0, 0) in expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_it_holds_for_any_convolution(data):
     draw = lambda *values: data.draw(st.sampled_from(values))  # noqa: E731

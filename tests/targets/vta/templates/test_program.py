@@ -17,6 +17,8 @@ from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, S
 from anole.targets.vta.templates.program import ProgramWriter
 from anole.task import Conv2d
 
+from ....examples import examples
+
 GEOMETRIES = [
     DEFAULT,
     Geometry(batch=2, variant="vta++"),
@@ -34,7 +36,7 @@ class Anew(ProgramWriter):
         write()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_a_convolution_of_passages_is_what_would_be_written_anew(data):
     g = data.draw(st.sampled_from(GEOMETRIES))
