@@ -58,7 +58,7 @@ def main() -> None:
     """Prints a line for each layer and each way to compile it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1, help="number of threads that run a kernel")
-    parser.add_argument("--turns", type=int, default=60, help="number of times that each kernel is timed in a round")
+    parser.add_argument("--turns", type=int, default=100, help="number of times that each kernel is timed in a round")
     arguments = parser.parse_args()
     target = CpuTarget(describe_cpu(threads=arguments.threads))
     os.environ.update(target.environment())

@@ -9,8 +9,8 @@ from anole.targets.cuda.settings import describe_cuda
 from anole.targets.vta.settings import describe_vta
 from anole.testing.target_contract import TargetContract
 
-DESCRIPTIONS = {"cpu": describe_cpu(), "cuda": describe_cuda("sm_90"), "vta": describe_vta()}
-OPEN = {"cpu": describe_cpu(space="open"), "cuda": describe_cuda("sm_90", space="open")}
+DESCRIPTIONS = {"cpu": describe_cpu(threads=1), "cuda": describe_cuda("sm_90"), "vta": describe_vta()}
+OPEN = {"cpu": describe_cpu(threads=1, space="open"), "cuda": describe_cuda("sm_90", space="open")}
 
 
 class TestTargets(TargetContract):

@@ -131,7 +131,7 @@ def test_what_cannot_be_extracted_is_told_in_one_line(
 @pytest.mark.guard
 def test_a_stale_manifest_is_noticed_without_snakemakes_memory(one: Any) -> None:
     shutil.rmtree(one.folder / ".snakemake/metadata")
-    one.edit("models.yaml", "threads: 1", "threads: 1\n    mcpu: x86-64-v3")
+    one.edit("models.yaml", "threads: 1", "threads: 1\n    mcpu: x86-64-v2")
     outcome = one.snakemake("tuned")
     assert (outcome.code, outcome.jobs) == (2, {})
     (line,) = [line for line in outcome.output.splitlines() if line.startswith("anole: ")]
