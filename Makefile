@@ -28,7 +28,6 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: env  ## extract, tune, compile and time the networks of models.yaml
 	snakemake --cores all
-	@sqlite-utils query db/tuning.sqlite 'select * from model_latency' --table
 
 # More processes than the two cores of the machine that this is for: tests of the workflow mostly wait.
 PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 3 --dist loadfile --no-loadscope-reorder

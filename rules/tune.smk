@@ -22,7 +22,7 @@ rule tune:
         seed=tuner_seed,
     shell:
         "{params.anole} tune {input} --tuner {params.tuner} --seed {params.seed} --trials {wildcards.trials} "
-        "--shards db/shards --receipt {output} --measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"
+        "--shards db/shards --receipt {output} --measure {params.measure:q} --builders {threads} > {log} 2>&1"
 
 
 rule tune_together:
@@ -50,4 +50,4 @@ rule tune_together:
     shell:
         "{params.anole} tune-together {input.manifest} --tuner {params.tuner} --seed {params.seed} "
         "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} "
-        "--measure {params.measure:q} --builders {threads} 2>&1 | tee {log} >&2"
+        "--measure {params.measure:q} --builders {threads} > {log} 2>&1"

@@ -30,6 +30,7 @@ from anole.commands.serve import serve
 from anole.commands.tune import tune
 from anole.commands.tune_together import tune_together
 from anole.commands.vta import vta
+from anole.documents.log import LogFormatter
 from anole.host.temporaries import own_temporaries
 
 
@@ -47,7 +48,9 @@ def main(context: click.Context) -> None:
     what that is.
     """
     context.with_resource(own_temporaries())
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 main.add_sections(

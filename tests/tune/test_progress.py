@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import pty
@@ -73,23 +74,35 @@ def clock(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> 
     return clock
 
 
-def test_in_a_log_there_is_a_line_every_ten_seconds_and_a_last_one(
+def test_in_a_log_the_first_lines_are_a_second_apart_and_later_ones_a_twentieth_of_the_time(
     caplog: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
-    with Progress("dense", 200) as progress:
-        for done in range(201):
-            progress.update(done, 2.0 * done, done // 50)
+    with Progress("dense", 8000) as progress:
+        for done in range(8001):
+            progress.update(done, 2.0 * done, done // 2000)
             clock.now_s += 0.5
     lines = lines_of(caplog)
-    assert [line.split(",")[0] for line in lines] == [f"dense: {done}/200" for done in (*range(20, 200, 20), 200)]
-    assert all(line.endswith(" left") for line in lines[:-1])
-    assert lines[-1] == "dense: 200/200, best 400.0 GFLOP/s, 4 failed"
+    counts = [int(line.split("/")[0].removeprefix("dense: ")) for line in lines]
+    assert counts[:20] == list(range(0, 40, 2)) and counts[-1] == 8000
+    late = [count for count in counts if count >= 40]
+    assert all(after - before <= 0.06 * before + 1 for before, after in itertools.pairwise(late))
+    assert len(lines) < 140
+    assert all(line.endswith(" left") for line in lines[1:-1])
+    assert lines[-1] == "dense: 8000/8000, best 16000.0 GFLOP/s, 4 failed"
 
 
-def test_a_task_that_is_done_at_once_has_one_line(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+def test_a_task_that_is_done_at_once_has_a_line_at_its_start_and_one_at_its_end(
+    caplog: pytest.LogCaptureFixture, clock: Clock
+) -> None:
     with Progress("dense", 8) as progress:
         for done in (0, 8):
             progress.update(done, 3.0 * done, 0)
+    assert lines_of(caplog) == ["dense: 0/8", "dense: 8/8, best 24.0 GFLOP/s, 0 failed"]
+
+
+def test_a_task_that_was_done_before_has_one_line(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    with Progress("dense", 8) as progress:
+        progress.update(8, 24.0, 0)
     assert lines_of(caplog) == ["dense: 8/8, best 24.0 GFLOP/s, 0 failed"]
 
 
@@ -99,7 +112,7 @@ def test_what_is_not_known_yet_is_not_said(caplog: pytest.LogCaptureFixture, clo
         clock.now_s += 60
         progress.update(0, 0.0, 0)
         progress.update(2, 0.0, 2)
-    assert lines_of(caplog) == ["dense: 2/8, 2 failed"]
+    assert lines_of(caplog) == ["dense: 0/8", "dense: 2/8, 2 failed"]
 
 
 def test_what_ends_early_is_told_as_it_ended(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
@@ -109,8 +122,9 @@ def test_what_ends_early_is_told_as_it_ended(caplog: pytest.LogCaptureFixture, c
         progress.update(43, 12.0, 1)
         progress.update(44, 13.0, 1)
         raise KeyboardInterrupt
-    first, last = lines_of(caplog)
-    assert first.startswith("dense: 43/1000, best 12.0 GFLOP/s, 1 failed")
+    first, middle, last = lines_of(caplog)
+    assert first.startswith("dense: 40/1000, best 10.0 GFLOP/s, 0 failed")
+    assert middle.startswith("dense: 43/1000, best 12.0 GFLOP/s, 1 failed")
     assert last.startswith("dense: 44/1000, best 13.0 GFLOP/s, 1 failed")
 
 

@@ -87,7 +87,7 @@ def test_the_build_is_compiled_evaluated_and_merged(project: Path, output: str) 
 def test_a_node_describes_its_target_once(project: Path, output: str) -> None:
     described = json.loads((project / "work/targets/zen.json").read_text())
     assert described["description"]["model"] == processor().name
-    assert len(re.findall(r"^checkpoint describe:", output, re.MULTILINE)) == 1
+    assert len(re.findall(r"^checkpoint describe:", _in_full(project), re.MULTILINE)) == 1
 
 
 def test_a_node_that_is_another_machine_measures_nothing(project: Path, output: str) -> None:
@@ -95,14 +95,27 @@ def test_a_node_that_is_another_machine_measures_nothing(project: Path, output: 
     assert f"cpu Another CPU with 1 threads: this machine's processor is {processor().name}" in told
 
 
-def test_what_measures_has_its_node_for_itself(output: str) -> None:
+def test_each_job_of_a_node_is_shown_with_its_result(output: str) -> None:
+    results = re.findall(rf"^tune +conv2d .* GFLOP/s in {N_TRIALS} trials +[0-9.]+ s$", output, re.MULTILINE)
+    assert len(results) == 2 and re.search(r"^evaluate +chain-zen-random +[0-9.]+ .s, error ", output, re.MULTILINE)
+    assert output.count("has been submitted with SLURM jobid") > 4 and " -m anole " not in output
+
+
+def test_what_measures_has_its_node_for_itself(project: Path, output: str) -> None:
     # Threads of Snakemake write at once, so what it shows of two jobs may be mixed; a line is whole.
-    rules = re.findall(r"^ *rule (tune|tune_together|evaluate):$", output, re.MULTILINE)
-    measuring = re.findall(r"^ +resources: (.*\bdevice=1\b.*)$", output, re.MULTILINE)
+    said = _in_full(project)
+    rules = re.findall(r"^ *rule (tune|tune_together|evaluate):$", said, re.MULTILINE)
+    measuring = re.findall(r"^ +resources: (.*\bdevice=1\b.*)$", said, re.MULTILINE)
     assert set(rules) == {"tune", "tune_together", "evaluate"} and len(measuring) >= 4
     for resources in measuring:
         assert f"slurm_partition={PARTITION}" in resources and f"constraint={FEATURE}" in resources
         assert "--exclusive" in resources and "mem_mb=" in resources
+
+
+def _in_full(project: Path) -> str:
+    """Returns Snakemake's own output."""
+    (log,) = (project / ".snakemake/log").glob("*.log")
+    return log.read_text()
 
 
 def _n_shards(project: Path) -> int:

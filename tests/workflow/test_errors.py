@@ -75,6 +75,8 @@ def test_a_broken_model_stops_nobody_else(half_broken: Any) -> None:
     assert (outcome.jobs["compile"], outcome.jobs["evaluate"], len(outcome.jobs["tune"])) == (good, good, 1)
     with sqlite3.connect(half_broken.folder / "db/tuning.sqlite") as db:
         assert db.execute("select model from model_latency").fetchall() == [("good",)]
+    assert f"\nextract failed: logs/extract/bad-cpu.log:\nanole: {DAMAGED}" in outcome.output
+    assert " -m anole " not in outcome.output and "\nbuilds/good-cpu-random " in outcome.output
     last = outcome.output.splitlines()[-1]
     assert last.startswith(f"anole: left out: bad-cpu-random: extract failed: {DAMAGED}")
     assert last.endswith(" (see logs/extract/bad-cpu.log)")

@@ -70,7 +70,7 @@ def finished(
     (profile / "job.yaml").write_text(yaml.safe_dump(job))
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
     command += ["--profile", "profiles/kubernetes", "--seconds-between-status-checks", "1"]
-    command += ["--group-components", "tune_zen=8"]
+    command += ["--group-components", "tune_zen=8", "--printshellcmds"]
     done = subprocess.run(
         command, cwd=project.folder, env=environment, text=True, timeout=240, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

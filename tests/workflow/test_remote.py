@@ -28,7 +28,7 @@ def test_a_network_is_tuned_elsewhere(empty: Any, onnx_writer: Callable[..., Non
     }
     builds = [{"model": "chain", "target": "board"}]
     empty.write({"chain": {"source": "onnx:chain.onnx"}}, targets={"board": remote}, builds=builds)
-    outcome = empty.snakemake("tuned")
+    outcome = empty.snakemake("tuned", "--printshellcmds")
     process.kill()
     assert outcome.code == 0, outcome.output
     (content,) = empty.shards().values()

@@ -28,7 +28,7 @@ def built(empty_project: Any, onnx_writer: Callable[..., None]) -> Any:
         targets={"npu": {"kind": "vta", "geometry": {"block_out": 16}}},
         builds=[{"model": "chain", "target": "npu"}],
     )
-    outcome = project.snakemake()
+    outcome = project.snakemake("--printshellcmds")
     assert outcome.code == 0, outcome.output
     return project, outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import time
@@ -49,10 +50,26 @@ def test_what_was_tuned_is_compiled_evaluated_and_merged(built: Any) -> None:
     assert query(project, "select count(*) from trial") == [(6,)]
 
 
+def test_it_is_shown_by_networks_and_layers(built: Any, tuned_two: Any) -> None:
+    layers = re.findall(
+        r"^tune +(conv2d .*?)  +[0-9.,]+ GFLOP/s in 2 trials +[0-9.]+ s$", tuned_two[1].output, re.MULTILINE
+    )
+    assert sorted(layers) == tuned_two[0].tuned_labels(tuned_two[1])
+    output = built[1].output
+    stages = re.findall(r"^(\w+)  +([^ ]+(?: on cpu)?)  +\S.* [0-9.]+ s$", output, re.MULTILINE)
+    names = ["chain-cpu-random", "more-cpu-random"]
+    of_builds = [(stage, name) for stage in ("compile", "evaluate") for name in names]
+    assert sorted(stages) == sorted([("extract", "more on cpu"), *of_builds, ("merge", "db/tuning.sqlite")])
+    rows = re.findall(r"^builds/(\S+) +[0-9.]+ +[0-9.]+ \([0-9.]+x\) +\S+$", output, re.MULTILINE)
+    assert (rows, output.count("anole report")) == (names, 1)
+    assert len(output.splitlines()) <= 20 and not re.search(r"\x1b|[0-9a-f]{64}", output)
+
+
 def test_then_nothing_is_left_to_do(whole: Any) -> None:
     assert json.loads(whole.anole("plan", "--json").stdout)["steps"] == []
     outcome = whole.snakemake()
     assert (outcome.code, outcome.jobs) == (0, {})
+    assert "\nNothing to be done" in outcome.output and "\nbuilds/more-cpu-random " in outcome.output
 
 
 @pytest.mark.slow

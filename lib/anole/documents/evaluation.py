@@ -9,6 +9,7 @@ from typing import Any
 
 from anole.documents.document import read_document, write_document
 from anole.keys import Time
+from anole.words import duration
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,12 @@ class Evaluation:
     averaged_draws: int | None = None
     load_latencies: tuple[LoadLatency, ...] | None = None
     kernel_profile: KernelProfile | None = None
+
+    def __str__(self) -> str:
+        if not self.latencies:
+            return f"{self.build}: neither checked nor timed"
+        error = max(latency.relative_error for latency in self.latencies)
+        return f"{self.build}: {duration(self.latencies[0].latency_s)}, error {error:.1e}"
 
 
 def read_evaluation(path: Path) -> Evaluation:

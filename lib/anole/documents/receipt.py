@@ -12,6 +12,7 @@ from anole.documents.document import document_of, read_document, read_plain, wri
 from anole.errors import DocumentError
 from anole.keys import Key, Time
 from anole.record import LATER, Config
+from anole.words import counted, significant
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class TuningReceipt(Receipt):
     def __str__(self) -> str:
         if self.gflops is None:
             return f"{self.label}: none of {self.measured} candidates worked"
-        return f"{self.label}: {self.gflops:.1f} GFLOP/s, the best of {self.measured} trials"
+        n_failed = self.measured - self.statuses.get("ok", 0)
+        failed = f", {n_failed} failed" if n_failed else ""
+        return f"{self.label}: {significant(self.gflops)} GFLOP/s in {counted(self.measured, 'trial')}{failed}"
 
 
 @dataclass(frozen=True)

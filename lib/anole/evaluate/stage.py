@@ -55,6 +55,7 @@ def evaluate_network(
     evaluation = evaluate_build(folder, output, pace=pace, compile_redrawn=compile_redrawn, neighbours=neighbours)
     if (profile := warn_of_slow_kernels(folder)) is not None:
         write_evaluation(output, replace(evaluation, kernel_profile=profile))
+    _log.info("%s", evaluation)
 
 
 def evaluate_build(

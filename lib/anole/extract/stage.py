@@ -14,6 +14,7 @@ from anole.extract.load import EXTRACT_VERSION
 from anole.extract.tasks import extract_tasks
 from anole.spec.entries import ModelSpec
 from anole.targets import get_target
+from anole.words import counted
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ def extract_model(
     for task in tasks:
         write_task(tasks_dir / f"{task.key}.json", task)
     write_manifest(manifest_path, manifest)
+    logger.info("%s on %s: %s", model.name, target, counted(len(tasks), "distinct layer"))
 
 
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:

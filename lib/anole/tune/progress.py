@@ -1,4 +1,4 @@
-"""The progress of a long stage: a bar on a terminal, otherwise a log line every ten seconds and one at the end."""
+"""The progress of a long stage: a bar on a terminal, otherwise log lines, ever fewer, and one at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from rich.table import Column
 
 logger = logging.getLogger(__name__)
 
-_LOG_EVERY_S = 10.0
+_LOG_EVERY_S = 1.0
+_LOG_EVERY_SHARE = 0.05
+"""The part of the time so far that passes between two lines, so that the log of a long job stays short."""
 
 
 class Progress:
@@ -43,7 +45,7 @@ class Progress:
         self._task = self._bar.add_task(label, total=total, best=0.0, failures=0)
         self._is_known = False
         self._logged_done: int | None = None
-        self._logged_at_s = time.monotonic()
+        self._began_at_s, self._logged_at_s = time.monotonic(), float("-inf")
 
     def update(self, done: int, best_gflops: float, failures: int) -> None:
         """Shows the current state.
@@ -55,7 +57,9 @@ class Progress:
         """
         self._bar.update(self._task, completed=done, best=best_gflops, failures=failures)
         self._is_known = True
-        if not self._on_terminal and 0 < done < self.total and time.monotonic() >= self._logged_at_s + _LOG_EVERY_S:
+        now_s = time.monotonic()
+        due_s = self._logged_at_s + max(_LOG_EVERY_S, _LOG_EVERY_SHARE * (now_s - self._began_at_s))
+        if not self._on_terminal and done < self.total and done != self._logged_done and now_s >= due_s:
             self._log()
 
     def __enter__(self) -> Self:

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from anole.documents.log import LogFormatter, is_explained, is_warning, messages, said_last
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log as a stage writes it, with what a library printed between."""
+    path = tmp_path / "stage.log"
+    logger = logging.Logger("stage")
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(LogFormatter())
+    logger.addHandler(handler)
+    path.write_text("a library says something\n")
+    logger.info("conv2d 64->64: %d/%d", 1, 8)
+    try:
+        raise ValueError("no tree fits")
+    except ValueError:
+        logger.warning("the surrogate failed", exc_info=True)
+    logger.info("conv2d 64->64: 90.0 GFLOP/s")
+    logger.error("the device is gone")
+    handler.close()
+    return path
+
+
+def test_messages_are_found_again_without_their_time(log: Path) -> None:
+    first, failed, last, gone = messages([log])
+    assert (first, last, gone) == ("conv2d 64->64: 1/8", "conv2d 64->64: 90.0 GFLOP/s", "warning: the device is gone")
+    assert failed.startswith("warning: the surrogate failed\nTraceback ") and failed.endswith(
+        "ValueError: no tree fits"
+    )
+    assert [is_warning(message) for message in (first, failed, last, gone)] == [False, True, False, True]
+
+
+def test_the_result_is_the_last_message_that_is_no_warning(log: Path, tmp_path: Path) -> None:
+    assert said_last([log]) == "conv2d 64->64: 90.0 GFLOP/s"
+    with log.open("a") as file:
+        file.write("12:00:00 done\nand what a library says at exit\n")
+    assert said_last([log]) == "done"
+    assert said_last([]) is said_last([tmp_path / "none.log"]) is None
+
+
+def test_only_an_error_of_anole_explains_a_failure() -> None:
+    assert is_explained("12:00:00 conv2d: 1/8\nanole: the disk is full\n")
+    assert not is_explained("12:00:00 says anole: nothing\nSegmentation fault\n")

@@ -1,0 +1,67 @@
+"""The screen in this process. tests/workflow/test_screen.py runs it in Snakemake."""
+
+from __future__ import annotations
+
+import io
+import logging
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from anole.report import screen as module
+from anole.report.screen import Screen
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
+    """The time of the screen's clock, in a folder without a database."""
+    monkeypatch.chdir(tmp_path)
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def drawn(screen: Screen, width: int = 80) -> list[str]:
+    """Returns the lines of the progress on a terminal of this width."""
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(screen.progress())
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def test_the_time_left_is_known_once_a_job_ended_that_adds_none(now: list[float]) -> None:
+    screen = Screen()
+    screen.start(1, "extract", ["net", "cpu"], ["net.json"], [], adds_jobs=True)
+    assert drawn(screen) == ["━" * 20, "extract net cpu"]
+    now[0] += 100
+    screen.finish(1)
+    screen.advance(1, 5)
+    screen.start(2, "compile", ["net-cpu"], ["net"], [])
+    assert drawn(screen) == ["━" * 4 + " " * 17 + "1/5 jobs", "compile net-cpu"]
+    now[0] += 20
+    screen.advance(2, 5)
+    assert "2/5 jobs, about 0:01:00 left" in drawn(screen)[0]
+    now[0] += 25
+    assert "about 0:00:35 left" in drawn(screen)[0]
+    now[0] += 100
+    assert drawn(screen)[0].endswith("2/5 jobs")
+
+
+def test_below_it_stands_what_the_newest_jobs_say(now: list[float], tmp_path: Path) -> None:
+    screen = Screen()
+    for number in range(5):
+        log = tmp_path / f"{number}.log"
+        screen.start(number, "tune", ["0" * 64], ["tuned.json"], [str(log)])
+        if number < 4:
+            log.write_text(f"12:00:00 conv2d {number}: 0/8\n12:00:01 conv2d {number}: 1/8\n12:00:02 warning: slow\n")
+    assert drawn(screen)[1:] == ["tune conv2d 2: 1/8", "tune conv2d 3: 1/8", "tune"]
+    assert drawn(screen, width=16)[-3:] == ["tune conv2d 2: …", "tune conv2d 3: …", "tune"]
+
+
+def test_what_is_told_is_told_in_full(now: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.tell("a line of more than eighty characters " * 5 + "[bold]\nand another", logging.WARNING)
+    screen.tell("", logging.INFO)
+    screen.close()
+    assert capsys.readouterr().err == "a line of more than eighty characters " * 5 + "[bold]\nand another\n"
