@@ -132,7 +132,9 @@ def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: p
 
 
 @pytest.mark.guard
-def test_the_same_build_gives_the_same_bytes(export: Export) -> None:
+def test_the_same_build_gives_the_same_bytes(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As Python does unless it is told otherwise; the library's wrapper is run while it is exported.
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
     one, other = (export("joined", levels=("tuned",)).folder for _ in range(2))
     assert {path.name: path.read_bytes() for path in one.iterdir()} == {
         path.name: path.read_bytes() for path in other.iterdir()
