@@ -187,9 +187,9 @@ def test_the_example_and_the_cmake_file_work(varied: Exported, tmp_path: Path) -
     source = varied.folder / "example.c"
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.13)\nproject(example C)\n"
-        f"include({varied.folder}/network.cmake)\n"
-        f"add_executable(static {source})\ntarget_link_libraries(static PRIVATE network_static)\n"
-        f"add_executable(shared {source})\ntarget_link_libraries(shared PRIVATE network_shared)\n"
+        f'include("{varied.folder}/network.cmake")\n'
+        f'add_executable(static "{source}")\ntarget_link_libraries(static PRIVATE network_static)\n'
+        f'add_executable(shared "{source}")\ntarget_link_libraries(shared PRIVATE network_shared)\n'
     )
     for command in ([cmake, "."], [cmake, "--build", "."]):
         subprocess.run(command, cwd=tmp_path, **TEXT)
