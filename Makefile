@@ -8,12 +8,12 @@ UV := $(VENV)/bin/python -m uv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help env demo test guard test-all tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
+.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
 	zoo clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 env: $(STAMP)  ## build .venv from requirements.lock, unless it is up to date
 
@@ -41,6 +41,9 @@ guard: env  ## what .ci/run checks after `make test`: faults, clusters, emulated
 
 test-all: env  ## all of this, and the slow tests, which repeat the others on more examples
 	@$(MAKE) --no-print-directory --jobs 2 lint tests-all
+
+test-elsewhere: env  ## the tests of `make test` as on other machines: users, languages, cores, processors, Pythons; about an hour
+	python -m tests.elsewhere
 
 tests: env
 	$(PYTEST)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -111,7 +112,7 @@ def test_a_shell_imports_nothing_heavy_and_gets_no_errors() -> None:
 def test_bash_completes_with_the_script(project: Path) -> None:
     program = project / "bin/anole"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m anole "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -m anole "$@"\n')
     program.chmod(0o755)
     environment = {**os.environ, "PYTHONPATH": str(HOME / "lib"), "PATH": f"{program.parent}:{os.environ['PATH']}"}
     script = (

@@ -42,6 +42,15 @@ def test_a_folder_gets_everything_that_a_user_needs(joined: Path, tmp_path: Path
         network([[1.0]])
 
 
+def test_a_library_that_python_has_imported_is_replaced(joined: Path, tmp_path: Path) -> None:
+    for name in ("libnetwork.a", "network.py", "__pycache__/network.cpython-311.pyc"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    outcome = invoke(joined, "--to", tmp_path, "--level", "tuned")
+    assert outcome.exit_code == 0, outcome.output
+    assert (tmp_path / "network.h").exists() and not (tmp_path / "__pycache__").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

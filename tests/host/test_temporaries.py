@@ -59,9 +59,10 @@ def start(maker: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("longer", [0, 60], ids=["only in the own folder", "in the usual folder as well"])
-def test_a_folder_whose_sockets_would_have_too_long_paths_works_too(maker: Path, longer: int) -> None:
+@pytest.mark.parametrize("letter", "xö")
+def test_a_folder_whose_sockets_would_have_too_long_paths_works_too(maker: Path, longer: int, letter: str) -> None:
     room = 107 - len("/pymp-12345678/listener-12345678") + longer
-    long = maker.parent / ("x" * (room - len(f"{maker.parent}//temporary")))
+    long = maker.parent / (letter * ((room - len(os.fsencode(f"{maker.parent}//temporary"))) // len(letter.encode())))
     long.mkdir()
     maker = maker.rename(long / "maker.py")
     (long / "temporary").mkdir()

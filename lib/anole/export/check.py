@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import tvm
@@ -34,7 +35,8 @@ def check_library(build: Build, source: Path, wrapper: Path) -> None:
         BuildError: the build cannot be loaded.
         ExportError: the library fails, or computes something else.
     """
-    python, inputs = _imported(wrapper), draw_inputs(build)
+    # An import would write bytecode into the folder that users get.
+    python, inputs = SimpleNamespace(**runpy.run_path(str(wrapper))), draw_inputs(build)
     try:
         network = python.Network()
     except python.NetworkError as error:
@@ -66,11 +68,3 @@ def _outputs(source: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]
         raise BuildError(f"{source}: model.so cannot be loaded: {error}") from error
     found = machine["main"](*(tvm.runtime.tensor(array, tvm.cpu()) for array in inputs))
     return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
-
-
-def _imported(path: Path) -> Any:
-    found = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module

@@ -41,7 +41,8 @@ def check_folder(folder: Path) -> None:
     for archive in [name for name in found if name.startswith("lib") and name.endswith(".a")]:
         prefix = archive.removeprefix("lib").removesuffix(".a")
         found -= {archive, f"lib{prefix}.so", f"{prefix}{WEIGHTS_ENDING}"}
-        found -= {public_name(name, prefix) for name in _FILES}
+        # Python writes the latter when a program imports the wrapper.
+        found -= {*(public_name(name, prefix) for name in _FILES), "__pycache__"}
     if found:
         raise ExportError(f"{folder}: holds {min(found)}, which is no part of an exported library; give another folder")
 

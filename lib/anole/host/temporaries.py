@@ -19,7 +19,7 @@ _OPENING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _LONGEST_SOCKET = 107
 _SOCKET = "/pymp-12345678/listener-12345678"
-"""The socket that multiprocessing makes in the temporary folder, whose path the system limits."""
+"""The socket that multiprocessing makes in the temporary folder, whose path the system limits to so many bytes."""
 
 _LAST = -200
 """The folder is removed when the process exits, after multiprocessing has removed its own, which has -100."""
@@ -39,7 +39,7 @@ def own_temporaries() -> Iterator[None]:
     except OSError:
         yield
         return
-    if len(own + _SOCKET) > _LONGEST_SOCKET:
+    if not _is_short(own):
         _make_place_for_sockets(usual)
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = own
@@ -56,12 +56,16 @@ def own_temporaries() -> Iterator[None]:
 def _make_place_for_sockets(usual: str) -> None:
     """Lets multiprocessing make its folder where the paths of sockets are short enough."""
     before = tempfile.tempdir
-    tempfile.tempdir = usual if len(usual + _SOCKET) <= _LONGEST_SOCKET else "/tmp"
+    tempfile.tempdir = usual if _is_short(usual) else "/tmp"
     try:
         with suppress(OSError):
             util.get_temp_dir()
     finally:
         tempfile.tempdir = before
+
+
+def _is_short(folder: str) -> bool:
+    return len(os.fsencode(folder + _SOCKET)) <= _LONGEST_SOCKET
 
 
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
