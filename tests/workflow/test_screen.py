@@ -105,7 +105,7 @@ def test_without_a_terminal_each_job_is_one_plain_line(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("no_color", ["", pytest.param("1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("no_color", ["", pytest.param("1", marks=pytest.mark.guard)])
 def test_on_a_terminal_the_progress_stands_below(tmp_path: Path, no_color: str) -> None:
     output = drawn(tmp_path, NO_COLOR=no_color)
     has_colors = bool(re.search(r"\x1b\[(?:\d+;)*3\d[;m]", output))
@@ -129,6 +129,7 @@ def test_the_error_of_a_failed_job_is_shown_in_full(tmp_path: Path) -> None:
     assert output.rstrip().endswith("WorkflowError:\nAt least one job did not complete successfully.")
 
 
+@pytest.mark.guard
 def test_a_quiet_run_shows_no_jobs(tmp_path: Path) -> None:
     code, output = said(tmp_path, "plain.txt", "--quiet")
     assert (code, output.splitlines()[1:]) == (0, ["said by the rule"])
@@ -141,6 +142,7 @@ def test_snakemake_writes_where_its_own_output_is_asked_for(setting: str) -> Non
     assert not plugin.log_handler(OutputSettings(**{setting: True}), None).writes_to_stream
 
 
+@pytest.mark.guard
 def test_a_profile_of_a_library_that_is_not_installed_has_no_plugin(tmp_path: Path) -> None:
     (tmp_path / "Snakefile").write_text(SNAKEFILE)
     script = f"""

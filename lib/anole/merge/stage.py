@@ -85,7 +85,8 @@ def _tell(merged: Merged, database_path: Path) -> None:
             "%s: the shards of %d runs have no checksums; `anole merge --seal` adds them",
             *(database_path, merged.unsealed_runs),
         )
+    absent = f", {merged.runs_without_shard} without a shard here" if merged.runs_without_shard else ""
     logger.info(
-        "%s: %d runs, %d trials; %d runs changed, %d have no shard here",
-        *(database_path, merged.runs, merged.trials, merged.changed_runs, merged.runs_without_shard),
+        "%s: %d runs (%d changed%s), %d trials",
+        *(database_path, merged.runs, merged.changed_runs, absent, merged.trials),
     )
