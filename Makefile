@@ -1,12 +1,10 @@
 # Everyday commands. Each builds the environment that it needs; a newcomer needs `make demo` and `make test`.
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
-VENV := .venv
-STAMP := $(VENV)/requirements.lock
-UV := $(VENV)/bin/python -m uv
+# `make VENV=.venv-3.13 PYTHON=3.13 tests` leaves the environment of everyday as it is.
+export VENV ?= .venv
 
-export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+export VIRTUAL_ENV := $(abspath $(VENV))
 
 .PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
 	zoo clean
@@ -15,16 +13,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: $(STAMP)  ## build .venv from requirements.lock, unless it is up to date
-
-$(STAMP): requirements.lock pyproject.toml
-	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
-		|| { echo "Anole needs Python 3.11 or 3.12; $(PYTHON) is another (make PYTHON=/path/to/python3.11)" >&2; exit 1; }
-	"$(PYTHON)" -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
-	$(UV) pip sync --quiet --compile-bytecode requirements.lock
-	$(UV) pip install --quiet --no-deps --editable .
-	cp requirements.lock $(STAMP)
+env:  ## build VENV (.venv) from requirements.lock with PYTHON (3.11 to 3.14), unless it is up to date
+	@.ci/environment
 
 demo: env  ## extract, tune, compile and time the networks of models.yaml
 	snakemake --cores all
@@ -54,7 +44,7 @@ tests-all: env
 fuzz: env  ## look for counterexamples: property tests with new examples, and FUZZ_SECONDS (60) of fuzzing for each reader
 	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
 		tests/store tests/targets
-	$(UV) pip install --quiet --group fuzz
+	uv pip install --quiet --group fuzz
 	for reader in shard documents spec lockfile database onnx; do \
 		PYTHONPATH=lib python -m tests.fuzz $$reader --seconds $(or $(FUZZ_SECONDS),60) || exit 1; \
 	done
@@ -76,10 +66,10 @@ format: env  ## rewrite the code in the house style
 	snakefmt Snakefile rules
 
 lock: env  ## write requirements.lock from pyproject.toml
-	$(UV) pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --output-file requirements.lock
+	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --output-file requirements.lock
 
 wheel: env  ## build the wheel of a release, in dist/
-	$(UV) build --wheel --out-dir dist
+	uv build --wheel --out-dir dist
 
 explore: env  ## browse db/tuning.sqlite, with charts and queries
 	anole explore
@@ -106,7 +96,7 @@ papers: env  ## tune, compile and time every network of the papers (models.paper
 
 # The networks from ONNX have the same kernels as those from torch, so only the latter are drawn.
 bench-cpu: papers  ## compare the papers' networks with other engines, and their kernels with the roofline
-	$(UV) pip install --quiet --group bench
+	uv pip install --quiet --group bench
 	PYTHONPATH=lib python benchmarks/networks.py builds/* > docs/results/data/networks.csv
 	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/data/kernels.csv
 	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
@@ -117,8 +107,8 @@ conformance: env  ## run ONNX's backend suite against Anole, for some minutes
 	mv conformance.csv.part docs/results/data/conformance.csv
 
 zoo: env  ## try more than 150 networks of other people, untuned, for hours; resumes where it stopped
-	$(UV) pip install --quiet --group zoo --constraint requirements.lock
-	$(UV) pip install --quiet --group zoo-files --no-deps
+	uv pip install --quiet --group zoo --constraint requirements.lock
+	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python benchmarks/zoo.py docs/results/data/zoo.csv --mutate --jobs 2
 	PYTHONPATH=lib python benchmarks/zoo_report.py < docs/results/data/zoo.csv
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def _finished(
     """Runs jobs in other processes and yields each with its lines as soon as it is done."""
     waiting = iter(jobs)
     running: dict[Future[Sequence[Row]], Job] = {}
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(processes, get_context("fork")) as pool:
         while True:
             while len(running) < processes and time.monotonic() < ends_s and (job := next(waiting, None)) is not None:
                 running[pool.submit(experiment.run, job)] = job

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def main() -> None:
         counts = {**networks(), **{model: {_name(layer): n for layer, n in own} for model, own in found.items()}}
         lines = (f"{model},{layer},{n}\n" for model, own in counts.items() for layer, n in own.items())
         write_atomically(NETWORKS, "network,layer,count\n" + "".join(lines))
-    with ProcessPoolExecutor(arguments.processes) as pool:
+    with ProcessPoolExecutor(arguments.processes, get_context("fork")) as pool:
         for layer in dict.fromkeys(layer for layers in found.values() for layer, _ in layers):
             if not (path := table_path(layer)).exists():
                 write_atomically(path, json.dumps(_table(layer, pool)) + "\n")

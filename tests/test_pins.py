@@ -10,6 +10,7 @@ import pytest
 import yaml
 from packaging.markers import Marker
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -70,7 +71,21 @@ def test_conda_takes_its_versions_from_the_lock() -> None:
     assert not {canonicalize_name(name) for name in names} & set(pins()) - {"pip"}
 
 
-def test_conda_has_a_python_that_is_allowed() -> None:
-    (python,) = [entry for entry in ENVIRONMENT["dependencies"] if str(entry).startswith("python=")]
-    allowed = Requirement(f"python{PROJECT['project']['requires-python']}").specifier
-    assert allowed.contains(python.removeprefix("python="))
+def test_the_same_pythons_are_supported_everywhere() -> None:
+    allowed = SpecifierSet(PROJECT["project"]["requires-python"])
+    versions = [version for version in (f"3.{minor}" for minor in range(30)) if version in allowed]
+    prefix = "Programming Language :: Python :: "
+    classified = [text.removeprefix(prefix) for text in PROJECT["project"]["classifiers"] if text.startswith(prefix)]
+    (tried,) = re.findall(r'^supported="(.+)"$', (ROOT / ".ci/environment").read_text(), re.M)
+    assert classified == tried.split() == versions
+    for page in ("README.md", "docs/install.md", "docs/contributing.md"):
+        assert f"Python {versions[0]} to {versions[-1]}" in (ROOT / page).read_text(), page
+    (image,) = re.findall(r"^FROM \S+/python:([\d.]+)-", (ROOT / "Containerfile").read_text(), re.M)
+    assert image in versions
+
+
+def test_conda_has_pythons_that_are_allowed() -> None:
+    (python,) = [str(entry) for entry in ENVIRONMENT["dependencies"] if str(entry).startswith("python")]
+    conda, allowed = Requirement(python).specifier, SpecifierSet(PROJECT["project"]["requires-python"])
+    chosen = [version for version in (f"3.{minor}" for minor in range(30)) if version in conda]
+    assert chosen and all(version in allowed for version in chosen)

@@ -86,6 +86,8 @@ def tracker(folder: Path) -> Process:
 
 def server(folder: Path, tracker_port: int | None = None, key: str = "") -> Process:
     """Returns TVM's own server, which a tracker knows by a key, if there is one."""
+    # It sets no start method itself, and with that of Python 3.14 a session takes seconds to begin.
+    (folder / "sitecustomize.py").write_text("import multiprocessing\nmultiprocessing.set_start_method('fork')\n")
     known = ["--tracker", f"{HOST}:{tracker_port}", "--key", key] if tracker_port is not None else []
     return Process(folder, "tvm.exec.rpc_server", "--host", HOST, "--port", "{port}", "--port-end", "65535", *known)
 

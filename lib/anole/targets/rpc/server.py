@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import threading
 from typing import Any
@@ -48,7 +49,7 @@ def _serve_once(host: str, port: int, tracker: Remote | None) -> None:
     if tracker is not None:
         named = {"key": tracker.key, "tracker_addr": (tracker.host, tracker.port)}
     try:
-        server = rpc.Server(host, port, port + 1, server_init_callback=_end_with_its_listener, **named)
+        server = rpc.Server(host, port, port + 1, server_init_callback=_prepare, **named)
     except (OSError, RuntimeError, ValueError) as error:
         raise TargetError(f"cannot serve at {host}:{port}: {cause(error)}") from error
     try:
@@ -57,6 +58,8 @@ def _serve_once(host: str, port: int, tracker: Remote | None) -> None:
         server.terminate()
 
 
-def _end_with_its_listener() -> None:
-    """Ends the server's process when its listening thread fails, instead of leaving it without a listener."""
+def _prepare() -> None:
+    """Lets sessions start at once, and the server's process end when its listening thread fails."""
+    # Python 3.14 would import TVM anew for every session, which takes seconds.
+    multiprocessing.set_start_method("fork")
     threading.excepthook = lambda _: os._exit(1)

@@ -1,0 +1,101 @@
+"""The script that builds the environment: which Python it takes, what it says without one, when it builds anew."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = ("cat", "cksum", "cp", "dirname", "head", "mkdir", "rm", "sh", "tail")
+THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+pytestmark = pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv, which `make env` installs")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A folder with the only programs of a machine: those that the script calls and no Python."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in COMMANDS:
+        (folder / name).symlink_to(shutil.which(name) or name)
+    return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in a folder with a space, whose requirements.lock has one small package."""
+    folder = tmp_path / "a checkout"
+    (folder / ".ci").mkdir(parents=True)
+    shutil.copy(ROOT / ".ci/environment", folder / ".ci")
+    (pin,) = re.findall(r"^iniconfig==(?:.+\n)+?(?=^\S)", (ROOT / "requirements.lock").read_text(), re.M)
+    (folder / "requirements.lock").write_text(pin)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "Snakefile", "environment.yml"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("rules", "profiles", "db", "lib"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def build(checkout: Path, machine: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "VENV", "VIRTUAL_ENV")}
+    return subprocess.run(
+        [checkout / ".ci/environment"],
+        env={**kept, "PATH": str(machine), "UV_PYTHON_DOWNLOADS": "never", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def add_uv(machine: Path) -> None:
+    (machine / "uv").symlink_to(shutil.which("uv") or "uv")
+
+
+def environments(checkout: Path) -> list[str]:
+    return sorted(path.name for path in checkout.glob(".venv*"))
+
+
+def test_a_machine_with_neither_uv_nor_pip_is_told_what_to_install(checkout: Path, machine: Path) -> None:
+    done = build(checkout, machine)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Anole needs uv, or a Python with pip") and done.stderr.count("\n") == 1
+    assert not environments(checkout)
+
+
+def test_a_machine_without_a_supported_python_is_told_which_are(checkout: Path, machine: Path) -> None:
+    add_uv(machine)
+    done = build(checkout, machine)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Anole needs one of Python 3.11 ") and done.stderr.count("\n") == 1
+    assert not environments(checkout)
+
+
+@pytest.mark.parametrize("python", ["3.10", "2", "/nowhere/python3.11", "sh"])
+def test_what_is_no_supported_python_is_refused_and_nothing_changed(python: str, checkout: Path, machine: Path) -> None:
+    add_uv(machine)
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv/mine").touch()
+    done = build(checkout, machine, PYTHON=python)
+    assert (done.returncode, environments(checkout)) == (1, [".venv"])
+    assert done.stderr.startswith("Anole needs one of Python") and (checkout / ".venv/mine").exists()
+
+
+def test_an_environment_is_built_once_and_again_where_it_was_moved(checkout: Path, machine: Path) -> None:
+    add_uv(machine)
+    (machine / f"python{THIS}").symlink_to(sys.executable)
+    assert build(checkout, machine).stderr == ""
+    program = checkout / ".venv/bin/anole"
+    made = program.stat().st_mtime_ns
+    assert build(checkout, machine, PYTHON=THIS).stderr == build(checkout, machine, PYTHON=sys.executable).stderr == ""
+    assert program.stat().st_mtime_ns == made
+    moved = checkout.rename(checkout.parent / "another")
+    assert build(moved, machine).stderr == ""
+    assert str(moved) in (moved / ".venv/bin/anole").read_text()
+    assert environments(moved) == [".venv"]
