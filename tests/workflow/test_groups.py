@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("snakemake_executor_plugin_cluster_generic")
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
 _SUBMIT = 'sh -c \'sh "$1" >"$1.out" 2>&1; echo 1\' --'
 """A command that runs a job to its end, and says the number that the cluster gave to it."""
