@@ -64,7 +64,7 @@ def checksum_of(body: bytes) -> int:
     powers = np.array([pow(_FACTOR, _ROWS - 1 - row, 1 << 64) for row in range(_ROWS)], np.uint64)[:, None]
     for begin in range(0, len(rows), _ROWS):
         block = rows[begin : begin + _ROWS]
-        lanes = lanes * np.uint64(pow(_FACTOR, len(block), 1 << 64)) + (block * powers[-len(block) :]).sum(0)
+        lanes = lanes * np.uint64(pow(_FACTOR, len(block), 1 << 64)) + (block * powers[-len(block) :]).sum(0, np.uint64)
     total = 0
     for lane in lanes.tolist():
         total = (total * _FACTOR + lane) & _WRAP

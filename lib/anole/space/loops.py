@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +107,7 @@ class LoopNest:
         inside = levels[None] >= levels[:, None]
         bottomup = _products(extents, inside)
         topdown = extents.prod(axis=0) // bottomup * extents
-        columns = [extents, inside.sum(axis=0), topdown, bottomup]
+        columns: list[NDArray[Any]] = [extents, inside.sum(axis=0), topdown, bottomup]
         for buffer, count in zip(self.buffers, self._counts(inside), strict=True):
             columns += [self._strides(buffer, extents), count, bottomup / count]
         numbers = np.stack(np.broadcast_arrays(*columns)).astype(np.float32)

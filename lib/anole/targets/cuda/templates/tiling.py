@@ -41,7 +41,7 @@ def usage(spatial: Sequence[NDArray[np.int64]], leading: Ints, shared_bytes: Cou
     return Usage(
         threads=np.prod([axis[:, 2] for axis in spatial], axis=0),
         threads_z=spatial[0][:, 2] if len(spatial) == 3 else np.ones_like(shared_bytes),
-        virtual_threads=np.max([axis[:, 1] for axis in spatial], axis=0),
+        virtual_threads=np.stack([axis[:, 1] for axis in spatial]).max(axis=0),
         shared_bytes=shared_bytes,
         registers=accumulators + ADDRESSING,
         grid_x=leading * np.prod([axis[:, 0] for axis in spatial[:-1]], axis=0),
