@@ -16,6 +16,7 @@ from anole.__main__ import main
 from anole.documents.build import read_build
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import draw_inputs
+from anole.files import write_atomically
 from anole.report.run import run_build
 from anole.targets.vta.network.artifact import BuiltNetwork
 from anole.targets.vta.network.integer import IntegerReference
@@ -124,7 +125,7 @@ def test_a_layer_of_a_build_is_reported_and_drawn(net: Path, tmp_path: Path) -> 
     ("spoil", "said"),
     [
         (
-            lambda path: path.write_bytes(b"other"),
+            lambda path: write_atomically(path, "other"),  # this process has mapped the library
             "is not the file that build.json describes: its SHA-256 is d9298a10d1b0...",
         ),
         (lambda path: path.unlink(), "cannot be read: No such file or directory"),
