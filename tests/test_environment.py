@@ -45,9 +45,10 @@ def checkout(tmp_path: Path) -> Path:
 
 def build(checkout: Path, machine: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "VENV", "VIRTUAL_ENV")}
+    uv = {"UV_PYTHON_DOWNLOADS": "never", "UV_PYTHON_INSTALL_DIR": str(machine)}
     return subprocess.run(
         [checkout / ".ci/environment"],
-        env={**kept, "PATH": str(machine), "UV_PYTHON_DOWNLOADS": "never", **environment},
+        env={**kept, "PATH": str(machine), **uv, **environment},
         capture_output=True,
         text=True,
         check=False,
