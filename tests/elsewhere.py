@@ -247,7 +247,7 @@ def command(cell: Cell, results: Path, venv: Path) -> list[str]:
     return [
         *(["taskset", "--cpu-list", core] if cell.core else []),
         *(f"{venv}/bin/python", "-m", "pytest", "--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
-        *("-p", "no:cacheprovider", "--junitxml", str(results), *cell.tests),
+        *("--verbose", "-p", "no:cacheprovider", "--junitxml", str(results), *cell.tests),
     ]
 
 
