@@ -3,6 +3,9 @@
 # `make VENV=.venv-3.13 PYTHON=3.13 tests` leaves the environment of everyday as it is.
 export VENV ?= .venv
 
+# Without bytecode, each of the thousands of processes that tests start would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
+
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export VIRTUAL_ENV := $(abspath $(VENV))
 
@@ -35,7 +38,7 @@ test-all: env  ## all of this, and the slow tests, which repeat the others on mo
 test-elsewhere: env  ## the tests of `make test` as on other machines: users, languages, cores, processors, Pythons; about an hour
 	python -m tests.elsewhere
 
-tests: env
+tests: env  ## the tests of `make test`, without lint
 	$(PYTEST)
 
 tests-all: env

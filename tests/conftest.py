@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -38,7 +38,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 _LONGEST = ("faults", "workflow", "search")
 """Folders whose files begin first, so that no worker is at a long one when the others have nothing left."""
 
-_GUARDS = ("benchmarks", "faults", "fuzz")
+_GUARDS = ("benchmarks", "faults", "fuzz", "targets/cuda/opencl", "testing/emulated_gpu", "testing/opencl")
 """Folders whose tests all guard the project beyond its promises."""
 
 
@@ -46,15 +46,15 @@ _GUARDS = ("benchmarks", "faults", "fuzz")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests by what they are, before they are chosen by their marks, and brings them into order."""
 
-    def folder(item: pytest.Item) -> str:
-        return item.path.relative_to(Path(__file__).parent).parts[0]
+    def is_in(item: pytest.Item, folders: Sequence[str]) -> bool:
+        return item.path.relative_to(Path(__file__).parent).as_posix().startswith(tuple(f"{name}/" for name in folders))
 
     for item in items:
-        if folder(item) in _GUARDS:
+        if is_in(item, _GUARDS):
             item.add_marker("guard")
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("property")
-    items.sort(key=lambda item: folder(item) not in _LONGEST)
+    items.sort(key=lambda item: not is_in(item, _LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)

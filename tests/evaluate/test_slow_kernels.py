@@ -46,6 +46,7 @@ def test_which_kernels_are_slow() -> None:
     assert [each.kernel for each in slow_kernels(rows)] == ["slowest", "slow"]
 
 
+@pytest.mark.guard
 def test_slow_kernels_are_logged_with_their_layers(tiny_project: Path) -> None:
     lines = run_python(tiny_project, "-c", WARN).stdout.splitlines()
     shares = [int(line.split(" takes ")[1].split()[0]) for line in lines]

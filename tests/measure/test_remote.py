@@ -103,6 +103,7 @@ def statuses(measured: list[Measurement]) -> list[Status]:
     return [measurement.status for measurement in measured]
 
 
+@pytest.mark.guard
 def test_a_server_listens_to_its_own_machine_unless_a_host_is_given(lent: Process) -> None:
     processes = [lent.process, *lent.process.children(recursive=True)]
     listening = [each.laddr for process in processes for each in process.net_connections("tcp") if not each.raddr]
@@ -122,6 +123,7 @@ def test_measures_and_confirms_as_on_this_machine(single: Process, configs: list
     assert all(confirmation.repeats >= 5 for confirmation in confirmed)
 
 
+@pytest.mark.guard
 def test_a_wrong_answer_and_a_hang_cost_one_trial_each(single: Process, configs: list[dict[str, Any]]) -> None:
     first, second, third, fourth = configs
     with measurer(at(single), Limits(run_s=1.0, lease_s=0.5)) as measuring:
@@ -131,6 +133,7 @@ def test_a_wrong_answer_and_a_hang_cost_one_trial_each(single: Process, configs:
     assert measured[2].error == "ended by its server, because it took too long"
 
 
+@pytest.mark.guard
 def test_a_server_that_is_killed_and_started_again_costs_nothing(
     single: Process, configs: list[dict[str, Any]]
 ) -> None:
@@ -146,6 +149,7 @@ def test_a_server_that_is_killed_and_started_again_costs_nothing(
     assert all(measurement.latency_s is not None and measurement.latency_s < 1e-2 for measurement in measured)
 
 
+@pytest.mark.guard
 def test_a_process_gives_its_device_back_before_it_is_killed(tmp_path: Path) -> None:
     """TVM's server would stop listening if an answer were on its way to a process that is gone."""
     remote, note = Remote(HOST, free_port()), tmp_path / "note"
@@ -157,6 +161,7 @@ def test_a_process_gives_its_device_back_before_it_is_killed(tmp_path: Path) -> 
     assert note.exists()
 
 
+@pytest.mark.guard
 def test_a_server_that_stays_away_ends_it(configs: list[dict[str, Any]]) -> None:
     remote = Remote(HOST, free_port())
     with (
@@ -166,6 +171,7 @@ def test_a_server_that_stays_away_ends_it(configs: list[dict[str, Any]]) -> None
         list(measuring.measure(configs))
 
 
+@pytest.mark.guard
 def test_a_server_that_is_deaf_ends_it(configs: list[dict[str, Any]]) -> None:
     with socket.create_server((HOST, 0)) as deaf:
         remote = Remote(HOST, deaf.getsockname()[1])
@@ -176,11 +182,13 @@ def test_a_server_that_is_deaf_ends_it(configs: list[dict[str, Any]]) -> None:
             list(measuring.measure(configs[:1]))
 
 
+@pytest.mark.guard
 def test_a_server_without_a_gpu_is_refused(single: Process) -> None:
     with pytest.raises(TargetError, match="cuda sm_90: TVM finds no GPU where candidates are to run"):
         find_gpu("sm_90", _open_patiently(at(single)))
 
 
+@pytest.mark.guard
 def test_a_server_of_other_threads_is_refused(single: Process, configs: list[dict[str, Any]]) -> None:
     task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
     with (
@@ -190,6 +198,7 @@ def test_a_server_of_other_threads_is_refused(single: Process, configs: list[dic
         list(measuring.measure(configs[:1]))
 
 
+@pytest.mark.guard
 def test_a_crash_costs_one_trial(lent: Process, configs: list[dict[str, Any]]) -> None:
     with measurer(at(lent)) as measuring:
         measured = list(measuring.measure([configs[0], {**configs[1], "calls": "abort"}, configs[2]]))
@@ -197,6 +206,7 @@ def test_a_crash_costs_one_trial(lent: Process, configs: list[dict[str, Any]]) -
     assert str(measured[1].error).startswith("its device was lost 3 times while it ran: the connection")
 
 
+@pytest.mark.guard
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
 def test_a_server_stays_on_the_processors_that_it_may_use(lent: Process) -> None:
     own = max(os.sched_getaffinity(0))
@@ -208,6 +218,7 @@ def test_a_server_stays_on_the_processors_that_it_may_use(lent: Process) -> None
     assert {frozenset(os.sched_getaffinity(thread)) for thread in threads_of(lent)} == {frozenset({own})}
 
 
+@pytest.mark.guard
 def test_one_that_is_in_use_is_waited_for(
     tracked: Remote, configs: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:

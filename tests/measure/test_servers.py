@@ -172,6 +172,7 @@ def test_both_servers_run_candidates_and_results_keep_their_order(
     assert statuses(measured) == expected * 4
 
 
+@pytest.mark.guard
 def test_a_confirmation_stays_on_one_server(
     measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
 ) -> None:
@@ -182,6 +183,7 @@ def test_a_confirmation_stays_on_one_server(
     assert sorted(grown(pair, before)) == [0, 4]
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("hanging", [0, 2])
 def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
     measurer: Callable[..., Measurer],
@@ -201,6 +203,7 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
     assert warnings(caplog) == ["the rivals could not be run together; each is measured on its own"]
 
 
+@pytest.mark.guard
 def test_a_tracker_lends_all_its_servers(
     measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
 ) -> None:
@@ -209,6 +212,7 @@ def test_a_tracker_lends_all_its_servers(
         measure_until_all_ran(measuring, configs, tracked, before)
 
 
+@pytest.mark.guard
 def test_a_limit_holds(
     measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
 ) -> None:
@@ -220,6 +224,7 @@ def test_a_limit_holds(
     assert sorted(grown(tracked, before)) == [0, 6]
 
 
+@pytest.mark.guard
 def test_a_server_that_joins_is_used_from_the_next_batch_on(
     measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
 ) -> None:
@@ -233,6 +238,7 @@ def test_a_server_that_joins_is_used_from_the_next_batch_on(
         measure_until_all_ran(measuring, configs, tracked, before)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("is_tracked", [True, False], ids=["tracker", "list"])
 def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
     measurer: Callable[..., Measurer],
@@ -263,6 +269,7 @@ def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
     assert "another server runs its candidate" in told or "the other servers go on without it" in told
 
 
+@pytest.mark.guard
 def test_when_all_servers_are_gone_it_ends_as_with_one(
     measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
 ) -> None:
@@ -274,6 +281,7 @@ def test_when_all_servers_are_gone_it_ends_as_with_one(
             list(results)
 
 
+@pytest.mark.guard
 def test_an_address_where_nobody_is_costs_no_candidate(
     measurer: Callable[..., Measurer],
     pair: list[Process],
@@ -291,6 +299,7 @@ def test_an_address_where_nobody_is_costs_no_candidate(
     assert sum("go on without it" in text for text in told) <= 1
 
 
+@pytest.mark.guard
 def test_one_run_that_has_all_servers_gives_one_to_another_run(
     measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
 ) -> None:
@@ -330,6 +339,7 @@ class Hearing(Likeness):
         super().add(latencies_s)
 
 
+@pytest.mark.guard
 def test_the_same_kernel_runs_on_all_servers(
     measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
 ) -> None:
@@ -343,6 +353,7 @@ def test_the_same_kernel_runs_on_all_servers(
     assert all(0 < latency_s < 1e-2 for latency_s in latencies_s.values())
 
 
+@pytest.mark.guard
 def test_a_lane_opens_another_session_when_its_lease_is_over(tmp_path: Path) -> None:
     note = tmp_path / "note"
     start, limits = partial(start_holding, note), Limits(lease_s=0.2)
@@ -356,6 +367,7 @@ def test_a_lane_opens_another_session_when_its_lease_is_over(tmp_path: Path) -> 
     lane.end()
 
 
+@pytest.mark.guard
 def test_no_candidate_begins_that_its_session_has_no_time_for(
     measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
 ) -> None:

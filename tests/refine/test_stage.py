@@ -141,6 +141,7 @@ def test_nothing_is_left_but_the_receipts(project: Project, refined: Refined) ->
     assert [path.name for path in (project.folder / "work").iterdir()] == ["net.json"]
 
 
+@pytest.mark.guard
 def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(project: Project, tmp_path: Path) -> None:
     target, receipts = get_target(describe_cpu(threads=1)), read_receipts([project.receipts_path])
     candidates = {key: [each[0], each[-1]] for key, each in candidates_of(receipts, 3).items()}

@@ -47,6 +47,7 @@ def tuned(folder: Path, servers: list[Process], *budgets: int) -> ShardContent:
     return read_shard(shard)
 
 
+@pytest.mark.guard
 def test_a_run_on_two_servers_is_resumed_and_ends_with_the_trials_of_a_run_on_one(
     tmp_path: Path, pair: list[Process]
 ) -> None:

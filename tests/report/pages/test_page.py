@@ -206,6 +206,7 @@ def draw(page: str, folder: Path, width: int) -> Drawn:
     return Drawn(json.loads(facts), re.findall(r"^.*:CONSOLE.*$", done.stderr, re.MULTILINE))
 
 
+@pytest.mark.guard
 @needs_browser
 @pytest.mark.parametrize(
     ("width", "project", "least"), [(400, "recorded", 8), (1400, "recorded", 8), (400, "npu_project", 1)]
