@@ -42,6 +42,12 @@ _GUARDS = ("benchmarks", "faults", "fuzz", "targets/cuda/opencl", "testing/emula
 """Folders whose tests all guard the project beyond its promises."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not import what is left out in any case."""
+    folder = collection_path.relative_to(Path(__file__).parent).as_posix()
+    return True if folder in _GUARDS and "not guard" in config.option.markexpr else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests by what they are, before they are chosen by their marks, and brings them into order."""

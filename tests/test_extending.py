@@ -51,6 +51,7 @@ def test_a_part_is_short(name):
     assert sum(bool(line.strip()) for line in BLOCKS[name].splitlines()) <= MOST_LINES
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("name", [name for name in BLOCKS if name.startswith("test_")])
 def test_every_part_keeps_its_contract(package, name):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", name]

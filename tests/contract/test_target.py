@@ -19,6 +19,7 @@ class TestTargets(TargetContract):
         return DESCRIPTIONS[request.param]
 
 
+@pytest.mark.guard
 class TestOpenTargets(TargetContract):
     @pytest.fixture(params=list(OPEN))
     def description(self, request):

@@ -35,7 +35,9 @@ def bits(arrays: Sequence[np.ndarray]) -> bytes:
     return b"".join(array.tobytes() for array in arrays)
 
 
-@pytest.mark.parametrize("name", ["file", "joined", "mixed", "twins"])
+@pytest.mark.parametrize(
+    "name", ["file", *(pytest.param(name, marks=pytest.mark.guard) for name in ("joined", "mixed", "twins"))]
+)
 def test_outputs_are_the_builds_bit_by_bit(name: str, export: Export) -> None:
     exported = export(name, levels=("tuned",))
     with exported.python().Network() as network:

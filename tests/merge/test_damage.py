@@ -15,6 +15,8 @@ import pytest
 from anole.errors import StoreError
 from anole.merge.seal import seal_path
 
+pytestmark = pytest.mark.guard
+
 ENDLESS = "with recursive n (i) as (select 1 union all select i + 1 from n)"
 
 Dump = dict[str, list[tuple[Any, ...]]]

@@ -18,6 +18,7 @@ def imported(code):
     return done.stdout.strip()
 
 
+@pytest.mark.guard
 def test_only_the_contract_suites_need_pytest():
     code = "".join(f"import anole.testing.{name}; " for name in MODULES if name not in CONTRACTS)
     assert imported(f"{code} print([name for name in ('pytest', 'hypothesis') if name in sys.modules])") == "[]"

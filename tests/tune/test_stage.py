@@ -88,6 +88,7 @@ def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: di
     assert run.host["cores"] >= 1
 
 
+@pytest.mark.guard
 def test_a_record_says_once_which_share_of_the_space_can_never_work(project: Project, four: dict[str, Any]) -> None:
     content = read_shard(project.shard)
     space = get_target(content.task.target).space(content.task.workload)
@@ -113,6 +114,7 @@ def test_a_larger_budget_measures_the_difference(project: Project, shard_of_two:
     assert len(set(configs)) == len(configs) == 4
 
 
+@pytest.mark.guard
 def test_confirmations_that_were_interrupted_are_made_again_together(tmp_path: Path) -> None:
     project = Project(tmp_path, Dense(1, 32, 64))
     settings, receipt = replace(RANDOM, n_confirm=3), tmp_path / "receipt.json"
@@ -162,6 +164,7 @@ def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeyp
     assert len(latencies_s) == 4 and told_s == [min(filter(None, latencies_s))]
 
 
+@pytest.mark.guard
 def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None:
     huge = Project(tmp_path, Dense(1, 1 << 22, 1 << 22))
     receipt = huge.tune(2)
@@ -272,6 +275,7 @@ def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path) -> N
     }
 
 
+@pytest.mark.guard
 def test_a_shared_budget_is_resumed_and_raised_without_measuring_twice(pair: Path) -> None:
     tune_pair(pair, 5)
     before = {path: path.read_bytes() for path in (pair / "shards").glob("*/*.jsonl")}
@@ -281,6 +285,7 @@ def test_a_shared_budget_is_resumed_and_raised_without_measuring_twice(pair: Pat
     assert all(path.read_bytes().startswith(content) for path, content in before.items())
 
 
+@pytest.mark.guard
 def test_a_warm_start_says_what_it_learned_from_and_keeps_to_it(tmp_path: Path, project: Project, four: object) -> None:
     from anole.search.surrogate.boosted_trees import BoostedTrees
 
@@ -315,6 +320,7 @@ def test_what_is_simulated_is_not_confirmed_and_yet_certain(tmp_path: Path) -> N
     assert project.tune(4) == receipt and project.shard.read_bytes() == before
 
 
+@pytest.mark.guard
 def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None:
     project = simulated(tmp_path / "search", hardware="search", area_max=1.5)
     receipt = project.tune(30)
@@ -339,6 +345,7 @@ def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None
     assert {**again, **dict.fromkeys(differs)} == {**receipt, **dict.fromkeys(differs)}
 
 
+@pytest.mark.guard
 def test_tasks_of_a_simulator_may_share_a_budget(tmp_path: Path) -> None:
     tasks = [Task(workload, describe_vta(), 1) for workload in (SMALL, LARGE)]
     for task in tasks:

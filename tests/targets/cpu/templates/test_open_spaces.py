@@ -62,6 +62,7 @@ def error_of(workload: Workload, config: Config) -> float:
         return OPEN.runner(workload).load(artifact, config).relative_error()
 
 
+@pytest.mark.guard
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_open_config_is_right(workload: Workload, seed: int) -> None:

@@ -56,6 +56,7 @@ def test_an_open_space_has_the_size_of_autotvms(workload: Conv2d, size: int) -> 
     assert ALGORITHM not in [knob.name for knob in space.knobs]
 
 
+@pytest.mark.guard
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_open_config_that_may_run_is_right(workload: Workload, seed: int, emulated_gpu: EmulatedGpu) -> None:
