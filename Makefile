@@ -104,6 +104,7 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/data/kernels.csv
 	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
 	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/data/networks.csv
+	PYTHONPATH=lib python benchmarks/networks_picture.py docs/results/data/networks.svg < docs/results/data/networks.csv
 
 conformance: env  ## run ONNX's backend suite against Anole, for some minutes
 	PYTHONPATH=lib python benchmarks/conformance.py > conformance.csv.part

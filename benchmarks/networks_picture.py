@@ -1,6 +1,6 @@
 """Draws how many times as fast as other engines compiled networks are, as SVG: a row for each network at batch 1.
 
-python benchmarks/networks_picture.py docs/results/networks.svg < docs/results/data/networks.csv
+python benchmarks/networks_picture.py docs/results/data/networks.svg < docs/results/data/networks.csv
 """
 
 from __future__ import annotations
