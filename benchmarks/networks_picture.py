@@ -22,20 +22,20 @@ MARKS = {"onnxruntime": "o", "openvino": "s", "openvino.default": "D", "torch.co
 
 def main() -> None:
     """Draws the CSV on standard input into the file that is named."""
-    networks = [network for network in networks_of(csv.DictReader(sys.stdin)) if network.batch == 1]
-    draw(networks, Path(sys.argv[1]))
+    draw(networks_of(csv.DictReader(sys.stdin)), Path(sys.argv[1]))
 
 
-def draw(networks: Sequence[Network], path: Path) -> None:
-    """Writes the picture of some networks, the first at the top."""
+def draw(found: Sequence[Network], path: Path) -> None:
+    """Writes the picture of the networks at batch 1, the first at the top."""
+    networks = [network for network in found if network.batch == 1]
     # A fixed salt and no date make the files of equal pictures equal.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
         figure = Figure(figsize=(8, 1 + 0.3 * len(networks)), layout="constrained")
         axes = figure.subplots()
         rows = range(len(networks))
         for (rival, mark), colour in zip(MARKS.items(), COLOURS[2:], strict=False):
-            found = [(network.speedup(rival), row) for row, network in zip(rows, networks, strict=True)]
-            points = [(speedup, row) for speedup, row in found if speedup is not None]
+            speedups = [(network.speedup(rival), row) for row, network in zip(rows, networks, strict=True)]
+            points = [(speedup, row) for speedup, row in speedups if speedup is not None]
             if points:
                 axes.scatter(*zip(*points, strict=True), marker=mark, color=colour, label=RIVALS[rival], zorder=2)
         axes.axvline(1.0, color="black", linewidth=1)

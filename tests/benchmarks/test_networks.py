@@ -13,6 +13,7 @@ from anole.record import Measurement, Run, Status, Trial
 from anole.store.shard import Shard
 from anole.task import Dense, Task
 from networks import COLUMNS, effort
+from networks_picture import draw
 from networks_report import networks_of, report
 
 
@@ -82,13 +83,13 @@ ROWS = [
 
 def test_the_report_of_networks() -> None:
     lines = list(report(networks_of(ROWS)))
-    assert "| ResNet-18 | 1 | 6.25 ms | 11.3 ms | 1.80x |  | 3.00x |  |  | 5e-7 | 137 s | 768 |" in lines
-    assert "| own_net | 1 | 0.5 ms | 0.48 ms | 0.96x |  |  |  |  | 5e-7 | 137 s | 768 |" in lines
-    assert "| VGG-16 | 8 | 1234 ms | 1974 ms | 1.60x |  |  |  |  | 5e-7 | 137 s | 768 |" in lines
+    assert "| ResNet-18 | 1 | 6.25 ms | 11.3 ms | 1.80x | 3.00x | 5e-7 | 137 s | 768 |" in lines
+    assert "| own_net | 1 | 0.5 ms | 0.48 ms | 0.96x |  | 5e-7 | 137 s | 768 |" in lines
+    assert "| VGG-16 | 8 | 1234 ms | 1974 ms | 1.60x |  | 5e-7 | 137 s | 768 |" in lines
     # The cube root of 1.8 * 1.25 * 0.96.
     assert "| ONNX Runtime | 3 | 1.29x | 0.96x | own_net |" in lines
     assert "| torch eager | 2 | 3.00x | 3.00x | ResNet-18 |" in lines
-    assert not any(line.startswith("| OpenVINO") for line in lines)
+    assert not any("OpenVINO" in line for line in lines)
 
 
 def test_the_goals_are_judged_for_each_batch_size() -> None:
@@ -108,3 +109,12 @@ def test_where_the_rival_of_the_goals_did_not_run_none_is_judged() -> None:
     lines = list(report(networks_of(engines("resnet18", 1, 6.0, torch=3.0))))
     assert any("| torch eager | 1 |" in line for line in lines)
     assert not any("sought" in line for line in lines)
+
+
+def test_the_picture_shows_each_network_at_batch_1_and_each_rival_that_ran(tmp_path: Path) -> None:
+    networks = networks_of([*ROWS, *engines("alexnet", 1, 6.0, **{"openvino.default": 0.7})])
+    draw(networks, tmp_path / "networks.svg")
+    shown = (tmp_path / "networks.svg").read_text()
+    assert all(f"<!-- {title} -->" in shown for title in ("ResNet-18", "AlexNet", "own_net", "ONNX Runtime"))
+    assert "<!-- OpenVINO in its default precision -->" in shown
+    assert "<!-- torch.compile -->" not in shown and "<!-- VGG-16 -->" not in shown
