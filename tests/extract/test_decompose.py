@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,47 +28,62 @@ class Net(torch.nn.Module):
 """
 
 
+def again(expression: str) -> Any:
+    """Another form of what `make test` tries."""
+    return pytest.param(expression, marks=pytest.mark.guard)
+
+
 @pytest.mark.parametrize(
     "expression",
     [
         "F.selu(x)",
         "F.elu(x, 0.3)",
-        "F.celu(x, 0.3)",
+        again("F.celu(x, 0.3)"),
         "torch.add(x, x.flip(0), alpha=0.5)",
         "torch.sub(x, x.flip(0), alpha=2)",
         "torch.rsub(x, 2.0, alpha=3)",
         "1 - x",
-        "F.group_norm(x, 3)",
+        again("F.group_norm(x, 3)"),
         "F.group_norm(x, 3, torch.arange(6.0))",
-        "F.adaptive_max_pool2d(x, 1)",
+        again("F.adaptive_max_pool2d(x, 1)"),
         "F.adaptive_max_pool2d(x, (4, 2))",
         "x.amax((2, -1))",
         "x.amin(1, keepdim=True)",
         "x + x.amax()",
         "torch.logsumexp(x, 1)",
         "F.interpolate(x, size=(13, 25))",
-        "F.interpolate(x, size=(5, 3))",
-        "F.interpolate(x, scale_factor=(2, 3))",
+        again("F.interpolate(x, size=(5, 3))"),
+        again("F.interpolate(x, scale_factor=(2, 3))"),
         "F.interpolate(x, scale_factor=1.7)",
         "F.interpolate(x, scale_factor=2, mode='bicubic')",
         "x // 2 + torch.floor_divide(x, torch.arange(1, 11))",
         "(9 * x).long() // 2 + torch.div((9 * x).long(), 4, rounding_mode='trunc') + x",
-        "(9 * x).long() / 3 + (9 * x).long() / torch.arange(1, 11)",
+        again("(9 * x).long() / 3 + (9 * x).long() / torch.arange(1, 11)"),
         "((x > 0) + (x > 1)) * x",
         "x[:, :, torch.tensor([[0], [3]]), torch.tensor([1, -2, 3])]",
-        "x[torch.tensor([0, 1]), :, torch.tensor([5, -1])]",
-        "x[:, torch.tensor([[[[0]], [[1]]]]), torch.tensor([[1, 2], [-3, 4], [5, 6]])]",
+        again("x[torch.tensor([0, 1]), :, torch.tensor([5, -1])]"),
+        pytest.param(
+            "x[:, torch.tensor([[[[0]], [[1]]]]), torch.tensor([[1, 2], [-3, 4], [5, 6]])]", marks=pytest.mark.guard
+        ),
         "x[:, (x[0, :, 0, 0] > 0).long(), (x[0, :, 0, 1] > 0).long()]",
         "written(x, (slice(None), torch.tensor([1, -1])), x[:, :2] + 1)",
-        "written(x, (slice(None), torch.tensor([1, 4]), slice(None), torch.tensor([[2], [-3]])), 5.0)",
-        "written(x, (torch.tensor([1]), slice(None), torch.tensor([[2], [5]])), x[:1, :, 0])",
+        pytest.param(
+            "written(x, (slice(None), torch.tensor([1, 4]), slice(None), torch.tensor([[2], [-3]])), 5.0)",
+            marks=pytest.mark.guard,
+        ),
+        pytest.param(
+            "written(x, (torch.tensor([1]), slice(None), torch.tensor([[2], [5]])), x[:1, :, 0])",
+            marks=pytest.mark.guard,
+        ),
         "written(x, (slice(None), (x[0, :1, 0, 0] > 0).long()), x[0, 0])",
         "written(x, x > 0, 2.0) + written(x, (slice(None), x[0, :, :, 0] > 0), torch.arange(10.0))",
         "x.index_put((x > 0,), torch.tensor(2.0), accumulate=True)",
         "x.index_copy(2, torch.tensor([3, 1]), x[:, :, :2]) + x.index_fill(1, torch.tensor([0, 4]), 3.0)",
         "x.index_add(3, torch.tensor([3, 3, 0]), x[..., :3], alpha=2)",
         "x.scatter_add(1, (x > 0).long(), x.flip(0))",
-        "F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)",
+        pytest.param(
+            "F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)", marks=pytest.mark.guard
+        ),
         "F.fold(F.unfold(x, (2, 3), dilation=2, stride=(3, 2)), (8, 10), (2, 3), dilation=2, stride=(3, 2))",
     ],
 )

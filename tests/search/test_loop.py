@@ -109,6 +109,7 @@ def uninterrupted(settings, n_trials=20):
     return tuple(Session(formulas.bowl(), settings, n_trials).run().trials)
 
 
+@pytest.mark.guard
 def test_autotvm_finds_what_random_search_does_not(bowl):
     excess = {}
     for preset in ("autotvm", "random"):

@@ -38,6 +38,7 @@ def test_a_missing_file_is_named(empty: Any) -> None:
     assert not (empty.folder / "work").exists()
 
 
+@pytest.mark.guard
 def test_another_file_than_models_yaml_may_be_named(one: Any) -> None:
     (one.folder / "models.yaml").rename(one.folder / "others.yaml")
     assert one.snakemake("tuned", "--config", "spec=others.yaml").jobs == {}

@@ -29,6 +29,7 @@ def test_a_comment_runs_nothing(two: Any) -> None:
     assert (outcome.code, outcome.jobs) == (0, {})
 
 
+@pytest.mark.guard
 def test_a_model_of_known_layers_tunes_nothing(two: Any, onnx_writer: Callable[..., None]) -> None:
     onnx_writer(two.folder / "more.onnx", [16, 16, 32])
     plain = yaml.safe_load((two.folder / "models.yaml").read_text())

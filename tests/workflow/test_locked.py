@@ -65,6 +65,7 @@ def digests_of_library(project: Any, build: str) -> dict[str, str]:
     return {name: digest for name, digest in found.items() if name == "model.so"}
 
 
+@pytest.mark.guard
 def test_a_locked_build_waits_for_no_receipt(two: Any) -> None:
     pipeline = Pipeline.load(two.folder / "models.yaml")
     build = pipeline.spec.builds[CHAIN]

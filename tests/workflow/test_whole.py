@@ -84,6 +84,7 @@ def test_a_changed_layer_leaves_other_models_alone(whole: Any, onnx_writer: Call
     assert [outcome.jobs[rule] for rule in ("extract", "compile", "evaluate")] == [["chain-cpu"], built, built]
 
 
+@pytest.mark.guard
 def test_removing_a_model_only_merges(whole: Any) -> None:
     plain = yaml.safe_load((whole.folder / "models.yaml").read_text())
     whole.write({"chain": plain["models"]["chain"]})
@@ -157,6 +158,7 @@ def test_a_snakemake_that_is_killed_leaves_the_database_as_a_merge_wrote_it(grow
     assert (outcome.code, is_merged(grown)) == (0, True), outcome.output
 
 
+@pytest.mark.guard
 def test_a_database_that_was_deleted_is_merged_again(whole: Any) -> None:
     (whole.folder / "db/tuning.sqlite").unlink()
     steps = json.loads(whole.anole("plan", "--json").stdout)["steps"]

@@ -126,6 +126,7 @@ def test_runs_of_any_weights() -> None:
     assert exact_runs(259, None) == (slice(0, 258), slice(258, 259))
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("seed", range(5))
 def test_data_is_quantised_to_the_last_bit(tmp_path: Path, seed: int) -> None:
     """The scale is a quotient, not a product with a rounded reciprocal; one unit in the last place moves decisions."""

@@ -103,6 +103,7 @@ def test_the_source_fetches_in_vectors_and_unrolls_as_asked() -> None:
     assert explicit.count("for (") < rolled.count("for (")
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_kernels_compile_within_the_limits(kind: str) -> None:
     workload = ONE_OF_EACH[kind]
