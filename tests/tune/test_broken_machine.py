@@ -52,6 +52,7 @@ def statuses(task: Path) -> list[Status]:
     ]
 
 
+@pytest.mark.guard
 def test_without_a_compiler_nothing_is_recorded_and_with_one_it_goes_on(task: Path, tmp_path: Path) -> None:
     said = tune(task, PATH=str(tmp_path))
     last = said.stderr.strip().splitlines()[-1]

@@ -53,6 +53,7 @@ def test_a_changed_layer_of_an_onnx_file_is_the_only_one_tuned(two: Any, onnx_wr
     assert two.tuned_labels(outcome) == ["conv2d 16->40 k3x3 s1 8x8"]
 
 
+@pytest.mark.guard
 def test_more_trials_measure_the_difference_and_fewer_nothing(one: Any) -> None:
     (path,) = one.shards()
     before = path.read_bytes()

@@ -105,7 +105,8 @@ def test_without_a_terminal_each_job_is_one_plain_line(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("no_color", ["", pytest.param("1", marks=pytest.mark.guard)])
+@pytest.mark.guard
+@pytest.mark.parametrize("no_color", ["", "1"])
 def test_on_a_terminal_the_progress_stands_below(tmp_path: Path, no_color: str) -> None:
     output = drawn(tmp_path, NO_COLOR=no_color)
     has_colors = bool(re.search(r"\x1b\[(?:\d+;)*3\d[;m]", output))
