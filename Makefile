@@ -45,7 +45,7 @@ tests-all: env
 	$(PYTEST) -m "not gpu" --hypothesis-profile=more
 
 fuzz: env  ## look for counterexamples: property tests with new examples, and FUZZ_SECONDS (60) of fuzzing for each reader
-	python -m pytest --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
+	python -m pytest -m "property and not slow and not gpu" --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
 		tests/store tests/targets
 	uv pip install --quiet --group fuzz
 	for reader in shard documents spec lockfile database onnx; do \

@@ -192,3 +192,9 @@ def test_host_facts_are_plain() -> None:
     facts = machine.host_facts()
     assert facts["memory_bytes"] > 1 << 28
     assert facts["cores"] == machine.available_cores()
+
+
+def test_a_claimed_processor_whose_file_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANOLE_CPUINFO", str(tmp_path / "absent.txt"))
+    with pytest.raises(MachineError, match=r"ANOLE_CPUINFO: .*absent\.txt cannot be read"):
+        processor()

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from anole.errors import MachineError
+
 _V2 = frozenset("cx16 popcnt sse4_1 sse4_2 ssse3".split())
 _V3 = _V2 | frozenset("avx avx2 bmi1 bmi2 f16c fma movbe".split())
 _V4 = _V3 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
@@ -130,6 +132,9 @@ def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Pr
 
     For tests, the environment variable ``ANOLE_CPUINFO`` names a file that is read in the place of /proc/cpuinfo. Flags
     that the real processor lacks are left out, so that code for the described one runs here.
+
+    Raises:
+        MachineError: that file cannot be read.
     """
     architecture = architecture or platform.machine()
     if cpuinfo is not None:
@@ -139,7 +144,10 @@ def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Pr
     claimed = os.environ.get("ANOLE_CPUINFO")
     if not claimed:
         return here
-    other = _described(Path(claimed).read_text(encoding="utf-8"), architecture)
+    try:
+        other = _described(Path(claimed).read_text(encoding="utf-8"), architecture)
+    except (OSError, UnicodeDecodeError) as error:
+        raise MachineError(f"ANOLE_CPUINFO: {claimed} cannot be read: {error}") from error
     return replace(other, flags=other.flags & here.flags)
 
 
