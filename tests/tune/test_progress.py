@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -15,6 +14,8 @@ import anole
 from anole.tune import progress as module
 from anole.tune.progress import Progress
 
+from ..terminal import drawn_on_a_terminal
+
 TUNING = """
 from anole.tune.progress import Progress
 with Progress("conv2d [64] 56x56", 64) as progress:
@@ -25,24 +26,15 @@ with Progress("conv2d [64] 56x56", 64) as progress:
 
 def watched_on_a_terminal(script: str) -> str:
     """Runs a script with a terminal as its standard error; returns what it drew, without colours."""
-    master, slave = pty.openpty()
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")},
         "PYTHONPATH": str(Path(anole.__file__).parents[1]),
         "TERM": "xterm",
         "COLUMNS": "120",
     }
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=slave, env=environment)
-    os.close(slave)
-    drawn = b""
-    while True:
-        try:
-            drawn += os.read(master, 1 << 16)
-        except OSError:
-            break
-    os.close(master)
-    assert process.wait() == 0
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode())
+    command = [sys.executable, "-c", script]
+    drawn = drawn_on_a_terminal(lambda terminal: subprocess.Popen(command, stderr=terminal, env=environment, text=True))
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
 
 
 def test_on_a_terminal_a_bar_is_drawn() -> None:

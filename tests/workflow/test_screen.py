@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 import pytest
 from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
+
+from ..terminal import drawn_on_a_terminal
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,19 +76,7 @@ def said(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
 
 def drawn(folder: Path, **variables: str) -> str:
     """Returns all that Snakemake draws on a terminal."""
-    master, slave = pty.openpty()
-    process = snakemake(folder, stderr=slave, **variables)
-    os.close(slave)
-    drawn = b""
-    while True:
-        try:
-            drawn += os.read(master, 1 << 16)
-        except OSError:
-            break
-    os.close(master)
-    process.communicate(timeout=120)
-    assert process.returncode == 0
-    return drawn.decode()
+    return drawn_on_a_terminal(lambda terminal: snakemake(folder, stderr=terminal, **variables))
 
 
 def test_without_a_terminal_each_job_is_one_plain_line(tmp_path: Path) -> None:
