@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -35,8 +35,19 @@ settings.load_profile("few")
 # Read when torch comes in: its threads sleep when idle, instead of taking the cores from the other workers' tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-_LONGEST = ("faults", "workflow", "search")
-"""Folders whose files begin first, so that no worker is at a long one when the others have nothing left."""
+_LONGEST = (
+    "workflow/test_whole",
+    "workflow/test_simulated",
+    "evaluate/test_stage",
+    "compile/test_build",
+    "faults",
+    "search",
+    "workflow",
+)
+"""Files that begin first and in this order, so that no worker is at a long one when the others have nothing left.
+
+Two that wait for the same preparation are apart from each other.
+"""
 
 _GUARDS = ("benchmarks", "faults", "fuzz", "targets/cuda/opencl", "testing/emulated_gpu", "testing/opencl")
 """Folders whose tests all guard the project beyond its promises."""
@@ -52,15 +63,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests by what they are, before they are chosen by their marks, and brings them into order."""
 
-    def is_in(item: pytest.Item, folders: Sequence[str]) -> bool:
-        return item.path.relative_to(Path(__file__).parent).as_posix().startswith(tuple(f"{name}/" for name in folders))
+    def begins(item: pytest.Item, name: str) -> bool:
+        return item.path.relative_to(Path(__file__).parent).as_posix().startswith(name)
 
     for item in items:
-        if is_in(item, _GUARDS):
+        if any(begins(item, f"{folder}/") for folder in _GUARDS):
             item.add_marker("guard")
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("property")
-    items.sort(key=lambda item: not is_in(item, _LONGEST))
+    items.sort(key=lambda item: next((i for i, name in enumerate(_LONGEST) if begins(item, name)), len(_LONGEST)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -59,13 +59,14 @@ def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
     net.check(gpu.call(network_results, tvm.ir.save_json(module), TARGET.description, net.inputs))
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(
     ("name", "choose"),
     [
         ("residual", by_default),
-        pytest.param("joined", by_default, marks=pytest.mark.guard),
+        ("joined", by_default),
         *(
-            pytest.param(name, at_random, marks=pytest.mark.guard)
+            (name, at_random)
             for name in ("residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last")
         ),
     ],

@@ -241,6 +241,7 @@ def test_one_that_is_in_use_is_waited_for(
     assert told()
 
 
+@pytest.mark.guard
 def test_a_key_that_nobody_has_is_said(tracked: Remote) -> None:
     remote = Remote(tracked.host, tracked.port, "h200")
     with pytest.raises(DeviceLostError, match="has no server of the key 'h200'; it has zen"):

@@ -160,6 +160,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
+@pytest.mark.guard
 def test_both_servers_run_candidates_and_results_keep_their_order(
     measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
 ) -> None:

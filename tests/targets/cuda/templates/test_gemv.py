@@ -56,6 +56,7 @@ def test_exactly_the_configs_that_rely_on_lockstep_are_rejected(along_x: int) ->
         assert rejected == relies_on_lockstep(workload, config), (along_x, along_k)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("along_k", [33, 48, 100])
 def test_what_is_rejected_is_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> None:
     with pytest.raises(EmulationError, match="race: a read and a write"):
