@@ -23,7 +23,7 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 	snakemake --cores all
 
 # More processes than the two cores of the machine that this is for: tests of the workflow mostly wait.
-PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Lint runs beside the tests: where nothing is cached, mypy takes one core for half a minute.
 test: env  ## lint, and the tests of every module, every stage and every promise of README: at most six minutes on two cores

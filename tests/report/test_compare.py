@@ -43,6 +43,7 @@ def altered(build: Path, folder: Path, line: str) -> Path:
     return folder
 
 
+@pytest.mark.guard
 def test_a_build_is_as_fast_as_its_copy_and_faster_than_one_that_does_more(tiny_project: Path, tmp_path: Path) -> None:
     net = tiny_project / "net"
     before, after = tmp_path / "before", tmp_path / "after"
