@@ -103,15 +103,15 @@ Export = Callable[..., Exported]
 
 
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Builds a tiny network by its name, for two threads, in the working directory of all of them."""
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Builds a tiny network by its name, in the working directory of all of them."""
     home = tmp_path_factory.mktemp("builds")
     shutil.copy(HERE.parent / "tiny_networks.py", home / "tiny.py")
     write_onnx(home / "net.onnx")
-    target = get_target({**describe_cpu(), "threads": 2})
 
     @cache
-    def made(name: str) -> Path:
+    def made(name: str, threads: int = 2) -> Path:
+        target = get_target({**describe_cpu(), "threads": threads})
         model = MODELS[name]
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(home)

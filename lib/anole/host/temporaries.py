@@ -40,7 +40,7 @@ def own_temporaries() -> Iterator[None]:
         yield
         return
     if not _is_short(own):
-        _make_place_for_sockets(usual)
+        _make_place_for_sockets()
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = own
     try:
@@ -53,12 +53,13 @@ def own_temporaries() -> Iterator[None]:
             os.environ["TMPDIR"] = variable
 
 
-def _make_place_for_sockets(usual: str) -> None:
+def _make_place_for_sockets() -> None:
     """Lets multiprocessing make its folder where the paths of sockets are short enough."""
     before = tempfile.tempdir
-    tempfile.tempdir = usual if _is_short(usual) else "/tmp"
     try:
         with suppress(OSError):
+            sweep(Path("/tmp"))
+            tempfile.tempdir = str(_folder_in("/tmp"))
             util.get_temp_dir()
     finally:
         tempfile.tempdir = before

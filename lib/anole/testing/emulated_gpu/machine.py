@@ -42,8 +42,9 @@ def environment(arch: str = "sm_90") -> dict[str, str]:
     if (reason := absence()) is not None:
         raise MachineError(reason)
     folder = _built()
-    # Loaded first, they take the place of libraries of the same names, by whichever path others are loaded.
-    preloaded = f"{folder / _CUDA}:{folder / _RUNTIME}"
+    # Loaded first, they take the place of libraries of the same names, by whichever path others are loaded. They are
+    # given without a path, because a space ends a path here.
+    preloaded = f"{_CUDA}:{_RUNTIME}"
     added = {"PATH": str(folder / "bin"), "LD_PRELOAD": preloaded, "LD_LIBRARY_PATH": str(folder)}
     joined = {name: ":".join(filter(None, (value, os.environ.get(name)))) for name, value in added.items()}
     return {
