@@ -127,7 +127,7 @@ def test_a_processor_without_the_instructions_is_refused(export: Export, monkeyp
 
 def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anole.export.stage.largest", lambda _: Workspaces())
-    exported = export("twins", levels=("tuned",), check=False)
+    exported = export("varied", levels=("tuned",), check=False)
     python = exported.python()
     with python.Network() as network, pytest.raises(python.NetworkError, match="a kernel failed"):
         network(*exported.inputs)
