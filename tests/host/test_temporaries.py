@@ -18,6 +18,7 @@ from anole.host.temporaries import PREFIX, own_temporaries, sweep
 LIBRARY = Path(__file__).parents[2] / "lib"
 MAKES = """
 import os, signal, sys, tempfile, multiprocessing
+from multiprocessing import util
 from anole.host.temporaries import own_temporaries
 
 def work():
@@ -30,7 +31,7 @@ if __name__ == "__main__":
         process = multiprocessing.get_context("forkserver").Process(target=work)
         process.start()
         process.join()
-        print(tempfile.gettempdir(), flush=True)
+        print(tempfile.gettempdir(), util.get_temp_dir(), sep="\\n", flush=True)
         if sys.argv[1:]:
             sys.stdin.read()
 """
@@ -38,8 +39,8 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def maker() -> Iterator[Path]:
-    # The paths of sockets, which multiprocessing makes there, are limited; pytest's own folders are too long.
-    with tempfile.TemporaryDirectory() as folder:
+    # The paths of sockets, which multiprocessing makes there, are limited; all other folders may be too long.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         (Path(folder) / "maker.py").write_text(MAKES)
         (Path(folder) / "temporary").mkdir()
         yield Path(folder) / "maker.py"
@@ -61,13 +62,31 @@ def start(maker: Path, *arguments: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("longer", [0, 60], ids=["only in the own folder", "in the usual folder as well"])
 @pytest.mark.parametrize("letter", "xö")
 def test_a_folder_whose_sockets_would_have_too_long_paths_works_too(maker: Path, longer: int, letter: str) -> None:
+    maker = lengthened(maker, longer, letter)
+    said = start(maker).communicate(timeout=60)
+    assert said[1] == "" and left(maker) == []
+
+
+def test_what_a_killed_process_left_elsewhere_for_short_paths_is_removed_by_the_next(maker: Path) -> None:
+    maker = lengthened(maker, 60, "x")
+    killed = start(maker, "wait")
+    assert killed.stdout is not None
+    own, sockets = (Path(killed.stdout.readline().strip()) for _ in range(2))
+    assert own.is_relative_to(maker.parent) and not sockets.is_relative_to(maker.parent) and sockets.exists()
+    killed.kill()
+    killed.wait()
+    start(maker).communicate(timeout=60)
+    assert left(maker) == [] and not sockets.exists()
+
+
+def lengthened(maker: Path, longer: int, letter: str) -> Path:
+    """Moves the program into a folder whose path is so much longer than those of sockets may be."""
     room = 107 - len("/pymp-12345678/listener-12345678") + longer
     long = maker.parent / (letter * ((room - len(os.fsencode(f"{maker.parent}//temporary"))) // len(letter.encode())))
     long.mkdir()
     maker = maker.rename(long / "maker.py")
     (long / "temporary").mkdir()
-    said = start(maker).communicate(timeout=60)
-    assert said[1] == "" and left(maker) == []
+    return maker
 
 
 def left(maker: Path) -> list[Path]:
