@@ -17,7 +17,7 @@ from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.targets.shared.reference import weight_shape
 from anole.task import Conv2d
 
-PROCESSOR = describe_cpu()
+PROCESSOR = {**describe_cpu(), "threads": 2}
 TARGET, EXACT = CpuTarget(PROCESSOR), CpuTarget({**PROCESSOR, "exact": True})
 LAYER = Conv2d(1, 28, 28, 32, 32, (3, 3), padding=(1, 1, 1, 1))
 
