@@ -29,7 +29,7 @@ def draw(found: Sequence[Network], path: Path) -> None:
     """Writes the picture of the networks at batch 1, the first at the top."""
     networks = [network for network in found if network.batch == 1]
     # A fixed salt and no date make the files of equal pictures equal.
-    with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
+    with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(8, 1 + 0.3 * len(networks)), layout="constrained")
         axes = figure.subplots()
         rows = range(len(networks))

@@ -391,9 +391,9 @@ def test_records_alone_make_a_hub(
     result = run("import", str(one.shards), str(two.shards))
     assert (result.exit_code, result.stdout.count("1 runs are new")) == (0, 2)
     assert run("merge").exit_code == 0
-    assert "db/tuning.sqlite: 2 runs (2 new), 3 trials" in caplog.text
+    assert "db/tuning.sqlite: 2 runs (2 read), 3 trials" in caplog.text
     assert run("merge", "--shards", str(one.shards), "--database", "other.sqlite").exit_code == 0
-    assert "other.sqlite: 1 runs (1 new), 2 trials" in caplog.text
+    assert "other.sqlite: 1 runs (1 read), 2 trials" in caplog.text
     assert run("export-records", "new", "--target", "abacus").stdout == "new: 1 runs of 1 tasks, 1 trials\n"
     assert run("export-records", "new.sqlite", "--from", "db/tuning.sqlite", "--preset", "autotvm").exit_code == 0
     later = run("export-records", "later", "--since", "2027-01-01")

@@ -87,6 +87,6 @@ def _tell(merged: Merged, database_path: Path) -> None:
         )
     absent = f", {merged.runs_without_shard} without a shard here" if merged.runs_without_shard else ""
     logger.info(
-        "%s: %d runs (%d new%s), %d trials",
+        "%s: %d runs (%d read%s), %d trials",
         *(database_path, merged.runs, merged.changed_runs, absent, merged.trials),
     )
