@@ -115,6 +115,6 @@ def test_the_picture_shows_each_network_at_batch_1_and_each_rival_that_ran(tmp_p
     networks = networks_of([*ROWS, *engines("alexnet", 1, 6.0, **{"openvino.default": 0.7})])
     draw(networks, tmp_path / "networks.svg")
     shown = (tmp_path / "networks.svg").read_text()
-    assert all(f"<!-- {title} -->" in shown for title in ("ResNet-18", "AlexNet", "own_net", "ONNX Runtime"))
-    assert "<!-- OpenVINO in its default precision -->" in shown
-    assert "<!-- torch.compile -->" not in shown and "<!-- VGG-16 -->" not in shown
+    assert all(f">{title}</text>" in shown for title in ("ResNet-18", "AlexNet", "own_net", "ONNX Runtime"))
+    assert ">OpenVINO in its default precision</text>" in shown
+    assert "torch.compile" not in shown and "VGG-16" not in shown
