@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -62,16 +64,41 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests by what they are, before they are chosen by their marks, and brings them into order."""
-
-    def begins(item: pytest.Item, name: str) -> bool:
-        return item.path.relative_to(Path(__file__).parent).as_posix().startswith(name)
-
+    home, guards = str(Path(__file__).parent) + os.sep, tuple(f"{folder}/" for folder in _GUARDS)
+    examples = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if any(begins(item, f"{folder}/") for folder in _GUARDS):
+        if str(item.path).removeprefix(home).startswith(guards):
             item.add_marker("guard")
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("property")
-    items.sort(key=lambda item: next((i for i, name in enumerate(_LONGEST) if begins(item, name)), len(_LONGEST)))
+        if item.get_closest_marker("examples") and not any(map(item.get_closest_marker, ("guard", "slow"))):
+            examples[item.nodeid.partition("[")[0]].append(item)
+    for same in examples.values():
+        for item in _others(same):
+            item.add_marker("guard")
+    places = [str(item.path).removeprefix(home) for item in items]
+    ranks = {place: _rank(place) for place in set(places)}
+    items[:] = [item for _, item in sorted(zip(places, items, strict=True), key=lambda pair: ranks[pair[0]])]
+
+
+def _others(same: list[pytest.Item]) -> list[pytest.Item]:
+    """Returns the examples of one test that its mark leaves to `make guard`; those that stay are spread evenly."""
+    (count,) = cast(pytest.Mark, same[0].get_closest_marker("examples")).args
+    return [item for at, item in enumerate(same) if at * count % len(same) >= count]
+
+
+def _rank(place: str) -> int:
+    return next((rank for rank, name in enumerate(_LONGEST) if place.startswith(name)), len(_LONGEST))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[object]:
+    """Lets no search for garbage go through what was imported, which stays: neither now nor in any test."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -77,8 +77,11 @@ def is_parallel(func: tirx.PrimFunc) -> bool:
 @pytest.mark.parametrize(
     "name",
     [
-        *("residual", "branches", "norm_last"),
-        *(pytest.param(name, marks=pytest.mark.guard) for name in ("joined", "varied", "gated", "summed", "enlarged")),
+        "residual",
+        *(
+            pytest.param(name, marks=pytest.mark.guard)
+            for name in ("branches", "norm_last", "joined", "varied", "gated", "summed", "enlarged")
+        ),
     ],
 )
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:

@@ -66,7 +66,7 @@ def test_one_that_is_ready_does_not_wait_for_one_that_is_not(measurer: Measurer,
 
 
 def test_builders_are_but_so_far_ahead(measurer: Measurer, notes: Path) -> None:
-    in_order = {"c3": {"build_after": "begins c2"}, "c4": {"build_after": "begins c3"}}
+    in_order = {f"c{index}": {"build_after": f"begins c{index - 1}"} for index in (2, 3, 4)}
     list(measurer.measure(configs(notes, 12, c0={"run_after": "built c4"}, c1=AFTER_FIRST, **in_order)))
     lines = notes.read_text().splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("ran c0"))

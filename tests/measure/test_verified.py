@@ -93,6 +93,7 @@ def test_a_failure_before_a_success_costs_nothing(measuring: Measuring, configs:
 
 
 @everywhere
+@pytest.mark.examples(1)
 def test_a_failing_end_is_believed_when_a_config_that_worked_works_again(
     measuring: Measuring, configs: list[dict[str, Any]]
 ) -> None:
@@ -120,6 +121,7 @@ def test_where_even_the_default_config_is_broken_a_tiny_task_is_tried(
 
 
 @everywhere
+@pytest.mark.examples(1)
 def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
     assert measuring.measure([{**config, "fails": "always", "name": "x"} for config in configs]) == [FAILED] * 24
     built = measuring.built
@@ -131,6 +133,7 @@ def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring, configs: l
     ("fault", "status", "how"),
     [("nothing is built", "build_error", "no such schedule"), ("nothing runs", "run_error", "no device")],
 )
+@pytest.mark.examples(2)
 def test_nothing_is_believed_of_a_machine_on_which_nothing_works(
     faults: Path, measuring: Measuring, configs: list[dict[str, Any]], fault: str, status: str, how: str
 ) -> None:
@@ -176,6 +179,7 @@ def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring, configs
 
 
 @pytest.mark.parametrize("fails", ["killed once", "killed run once"])
+@pytest.mark.examples(1)
 def test_a_killed_candidate_is_measured_again(measuring: Measuring, configs: list[dict[str, Any]], fails: str) -> None:
     troubled = {**configs[1], "fails": fails, "name": "k"}
     assert measuring.measure([configs[0], troubled, configs[2]]) == [OK] * 3
@@ -183,6 +187,7 @@ def test_a_killed_candidate_is_measured_again(measuring: Measuring, configs: lis
 
 
 @everywhere
+@pytest.mark.examples(1)
 def test_one_that_is_killed_whenever_it_is_built_fails(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
     troubled = {**configs[1], "fails": "killed", "name": "k"}
     assert measuring.measure([configs[0], troubled, configs[2]]) == [OK, FAILED, OK]
@@ -190,6 +195,7 @@ def test_one_that_is_killed_whenever_it_is_built_fails(measuring: Measuring, con
 
 
 @everywhere
+@pytest.mark.examples(1)
 def test_confirmations_that_all_fail_are_not_believed_either(
     faults: Path, measuring: Measuring, configs: list[dict[str, Any]]
 ) -> None:

@@ -79,6 +79,7 @@ def sum_of(*branches: Branch) -> Callable[[relax.BlockBuilder, ir.Expr], ir.Expr
         ([same(3, results=6), same(1, results=6, bias=True)], ["conv2d", "add"]),
     ],
 )
+@pytest.mark.examples(5)
 def test_one_convolution_is_left(branches: list[Branch], left: list[str]) -> None:
     before = module_of(sum_of(*branches), X.shape)
     after = join_branches(before)

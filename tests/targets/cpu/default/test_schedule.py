@@ -133,6 +133,7 @@ LARGE: dict[str, tuple[Definition, tuple[tuple[int, ...], ...]]] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
+@pytest.mark.examples(12)
 def test_large_functions_are_parallel_vectorised_and_right(name: str) -> None:
     definition, shapes = LARGE[name]
     kinds = loop_kinds(check(function(definition, *shapes)))

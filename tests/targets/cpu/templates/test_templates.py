@@ -71,6 +71,7 @@ def test_the_features_describe_every_config_alike(workload: Workload, seed: int)
     ],
     ids=lambda workload: workload.label,
 )
+@pytest.mark.examples(4)
 def test_defaults_of_awkward_shapes_are_right(workload: Workload) -> None:
     assert error_of(workload, TARGET.default_config(workload)) < 1e-5
 

@@ -68,6 +68,7 @@ def test_any_valid_config_of_many_more_is_right(workload: Conv2d, seed: int, emu
     ],
     ids=lambda workload: getattr(workload, "label", str(workload)),
 )
+@pytest.mark.examples(4)
 def test_defaults_are_right_with_either_tile(workload: Conv2d, size: int, emulated_gpu: EmulatedGpu) -> None:
     space = winograd_space(LIMITS, TARGET.gpu, workload)
     config = winograd_space(LIMITS, TARGET.gpu, workload).best_drawn
