@@ -64,10 +64,12 @@ def of_tuning_time() -> list[str]:
 
 
 def of_the_papers() -> list[str]:
-    (lead,) = re.findall(r"^Of \d+ claims.*?\n\n", (RESULTS / "claims.md").read_text(), re.MULTILINE | re.DOTALL)
+    (lead,) = re.findall(
+        r"^Of \d+ measured claims.*?\n\n", (RESULTS / "claims.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     _, gains, holds, fails, open_, premises, premises_hold, constants = re.findall(r"\d+", lead)
     return [
-        f"**{holds}** of {gains} measured claims on what a method gains hold, {fails} do not, {open_} cannot be told",
+        f"**{holds}** of {gains} measured claims about gains hold, {fails} do not, {open_} are undecided",
         f"of {premises} premises {premises_hold} hold; {constants} numbers are constants",
     ]
 
