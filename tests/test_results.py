@@ -321,31 +321,31 @@ def test_the_table_of_planning_is_that_of_its_file() -> None:
         assert line in lines_of("tuning-time.md"), line
 
 
-def described() -> dict[str, str]:
-    """Returns what the table of files says of each, by name."""
-    lines = re.findall(r"^\| \[([^]]+)\]\(([^)]+)\) (\|.*)$", (DATA / "README.md").read_text(), re.MULTILINE)
-    assert all(name == link for name, link, _ in lines)
-    assert len({name for name, _, _ in lines}) == len(lines)
-    return {name: rest for name, _, rest in lines}
+def described() -> dict[str, Row]:
+    """Returns the row of provenance.csv on each file, by name."""
+    found = rows("provenance.csv")
+    assert len({row["file"] for row in found}) == len(found)
+    return {row["file"]: row for row in found}
 
 
 def test_every_file_is_described_once() -> None:
-    files = (path for path in DATA.rglob("*") if path.is_file() and path.suffix != ".md")
-    assert set(described()) == {str(path.relative_to(DATA)) for path in files}
+    files = {str(path.relative_to(DATA)) for path in DATA.rglob("*") if path.is_file() and path.suffix != ".md"}
+    assert set(described()) == files - {"provenance.csv"}
 
 
 def test_a_description_has_command_machine_commit_and_state() -> None:
-    for name, rest in described().items():
-        command, machine, when, shows, state = cells(rest)
-        assert command and shows, name
-        assert machine in ("EPYC", "Zen 4", "Xeon"), name
-        assert re.search(r"November, [0-9a-f]{7}", when) or when == "as its CSV", name
-        assert state == "current" or re.match(r"stale: .{10}", state), name
+    for name, row in described().items():
+        assert row["command"] and row["shows"], name
+        assert row["machine"] in ("EPYC", "Zen 4", "Xeon"), name
+        assert re.fullmatch(r"2026-11-\d\d(/2026-11-\d\d)?", row["date"]), name
+        assert re.fullmatch(r"[0-9a-f]{7}( and [0-9a-f]{7})?", row["commit"]), name
+        assert row["state"] == "current" or re.match(r"stale: .{10}", row["state"]), name
+        assert set(row) == {"file", "shows", "command", "machine", "date", "commit", "state"}, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_is_stale_is_called_so_where_it_is_quoted(page: Path) -> None:
-    stale = {name for name, rest in described().items() if cells(rest)[-1].startswith("stale")}
+    stale = {name for name, row in described().items() if row["state"].startswith("stale")}
     for passage in re.split(r"\n\n|\n(?=\||- )", page.read_text()):
         quoted = {name for name in re.findall(r"\(data/([^)]+)\)", passage) if name in stale}
         if quoted and not passage.startswith("!["):
@@ -354,7 +354,7 @@ def test_what_is_stale_is_called_so_where_it_is_quoted(page: Path) -> None:
 
 def test_pages_quote_every_file() -> None:
     quoted = {name for page in PAGES for name in re.findall(r"\(data/([^)]+)\)", page.read_text())}
-    assert quoted - {"README.md"} == set(described())
+    assert quoted - {"README.md", "provenance.csv"} == set(described())
 
 
 def test_the_tables_of_the_gpu_model_are_those_of_its_files() -> None:
