@@ -41,19 +41,17 @@ def alone(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def under_load(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each network and number of neighbours: p50 and p95 of all engines, and the speedups."""
+    """Yields a line for each network: p50 and p95 of Anole, and its speedups, by the number of neighbours."""
     rivals = _rivals(rows)
     yield from _head(
-        "network", "neighbours", "Anole", *(title for name in rivals for title in (TITLES[name], "p50", "p95"))
+        "network", "p50 (ms)", "p95 (ms)", *(f"p{p} over {TITLES[name]}" for name in rivals for p in (50, 95))
     )
-    for own in (row for row in rows if row["engine"] == OWN):
-        theirs = {row["engine"]: row for row in rows if _case(row) == _case(own)}
-        cells = [
-            cell
-            for name in rivals
-            for cell in (_percentiles(theirs[name]), *(_speedup(theirs[name], p) for p in (50, 95)))
-        ]
-        yield _line(_title(own["network"]), own["neighbours"], _percentiles(own), *cells)
+    for network in dict.fromkeys(row["network"] for row in rows):
+        of = {name: [row for row in rows if (row["network"], row["engine"]) == (network, name)] for name in rivals}
+        own = [row for row in rows if (row["network"], row["engine"]) == (network, OWN)]
+        latencies = [", ".join(f"{float(row[f'p{p}_ms']):.3g}" for row in own) for p in (50, 95)]
+        speedups = [", ".join(_speedup(row, p)[:-1] for row in of[name]) for name in rivals for p in (50, 95)]
+        yield _line(_title(network), *latencies, *speedups)
 
 
 def means_under_load(rows: Sequence[Row]) -> Iterator[str]:
@@ -130,16 +128,8 @@ def _title(network: str) -> str:
     return NETWORKS[network][0] if network in NETWORKS else network
 
 
-def _case(row: Row) -> tuple[str, str]:
-    return row["network"], row["neighbours"]
-
-
 def _rivals(rows: Sequence[Row]) -> list[str]:
     return [name for name in dict.fromkeys(row["engine"] for row in rows) if name != OWN]
-
-
-def _percentiles(row: Row) -> str:
-    return " / ".join(f"{float(row[f'p{p}_ms']):.3g}" for p in (50, 95)) + " ms"
 
 
 def _speedup(row: Row, p: int) -> str:
