@@ -93,21 +93,21 @@ Of {premises} premises {premises_held} hold, which shows no gain. {constants} nu
 the settings.
 
 Intervals are Student's, over the means of layers or of families of networks. A claim holds or fails if p is below 0.05
-after Holm's correction over all claims that could have come out either way; this needs three places (layers or
-families) and five pairs. "Undecided" does not mean equal: any effect within the interval is possible. `make
+after Holm's correction over all claims that could have come out either way; this needs three places (layers,
+families or networks) and five pairs. "Undecided" does not mean equal: any effect within the interval is possible. `make
 bench-search` adds runs, and `benchmarks/claims.py` makes this page from them. `exact` means exact tables of the
 accelerator's whole constrained spaces ([searches](data/search/tables.csv), [clusters](data/search/clusters.csv), [all
 layers of networks](data/search/accelerator.csv)). The rest is whole networks
 ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)).
 
-| source | claim | theirs | here (95 % interval; pairs, places) | setting | p, corrected | verdict |
+| source | claim | theirs | here (95 % interval; pairs/places) | setting | p, corrected | verdict |
 |---|---|---|---|---|---|---|"""
 
 
 def _row(told: Told, p: float | None) -> str:
     claim, found = told.claim, told.effect
     interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}-{found.high:.2f}; "
-    here = f"{found.value:.2f}x ({interval}{found.n} pairs, {found.places} {claim.places})"
+    here = f"{found.value:.2f}x ({interval}{found.n}/{found.places})"
     verdict = claim.flaw or (f"{told.verdict(p)} (a premise)" if claim.kind is Kind.PREMISE else told.verdict(p))
     shown = "" if p is None else f"{p:.2f}" if p >= 0.005 else "< 0.01"
     source = f"{claim.paper}, {claim.where}"

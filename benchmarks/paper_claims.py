@@ -41,7 +41,6 @@ class Claim:
         compute: computes the number here.
         claimed_above: the claim holds if the number is above this one.
         kind: what it is about.
-        places: what the places are.
         flaw: why the number settles nothing, whatever it is.
     """
 
@@ -53,7 +52,6 @@ class Claim:
     compute: Compute
     claimed_above: float = 1.0
     kind: Kind = Kind.GAIN
-    places: str = "layers"
     flaw: str = ""
 
 
@@ -203,12 +201,10 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         *("DCOC", "Table 5", "the accelerator runs networks faster than with AutoTVM", "1.00x to 1.38x", _ACCELERATOR),
         _accelerated("dcoc", "autotvm"),
-        places="families",
     ),
     Claim(
         *("DCOC", "Table 5", "and faster than with Chameleon", "1.00x to 1.40x", _ACCELERATOR),
         _accelerated("dcoc", "chameleon"),
-        places="families",
     ),
     Claim(
         *("DCOC", "Fig. 4", "faster code than AutoTVM's", "1.17x"),
@@ -263,22 +259,18 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         *("Chameleon", "Table 2", "networks take less time than with AutoTVM", "4.45x", _NETWORKS),
         _sooner("chameleon", "autotvm"),
-        places="networks",
     ),
     Claim(
         *("Chameleon", "Table 3", "and are faster", "up to 1.064x", _NETWORKS),
         _faster("chameleon", "autotvm"),
-        places="networks",
     ),
     Claim(
         *("AdaTune", "Tables 2, 3", "networks take less time than with AutoTVM", "1.3x to 2.9x", _NETWORKS),
         _sooner("adatune", "autotvm"),
-        places="networks",
     ),
     Claim(
         *("AdaTune", "Tables 4, 5", "and are as fast, within 2 %, or faster", "up to 1.046x", _NETWORKS),
         _faster("adatune", "autotvm"),
-        places="networks",
         claimed_above=0.98,
     ),
 )

@@ -31,13 +31,11 @@ def main() -> None:
 
 
 def alone(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each network: Anole's threads beside TVM's pool."""
-    yield from _head("network", "own threads", "TVM's pool", "speedup", "quartiles")
-    for row in rows:
-        latencies = (f"{float(row[name]):.3g} ms" for name in ("own_ms", "tvm_ms"))
-        spread = f"{float(row['speedup_q1']):.3f}x to {float(row['speedup_q3']):.3f}x"
-        yield _line(_title(row["network"]), *latencies, f"{float(row['speedup']):.3f}x", spread)
-    yield _line("geometric mean", "", "", f"{_mean(float(row['speedup']) for row in rows):.3f}x", "")
+    """Yields a sentence on the speed of Anole's threads over TVM's pool: mean, least and most."""
+    ordered = sorted(rows, key=lambda row: float(row["speedup"]))
+    mean = _mean(float(row["speedup"]) for row in rows)
+    ends = [f"{float(row['speedup']):.3f}x ({_title(row['network'])})" for row in (ordered[0], ordered[-1])]
+    yield f"Speedup of own threads: {mean:.3f}x in the geometric mean, from {' to '.join(ends)}."
 
 
 def under_load(rows: Sequence[Row]) -> Iterator[str]:

@@ -173,7 +173,7 @@ def test_the_page_of_records_is_its_report(monkeypatch: pytest.MonkeyPatch) -> N
     before, now = rows("store_scale_before.csv"), rows("store_scale.csv")
     page = (RESULTS / "records.md").read_text().splitlines()
     lines = [*merges(before, now), *views(before, now), *pages(now)]
-    assert len(lines) > 25 and not [line for line in lines if line not in page]
+    assert len(lines) > 20 and not [line for line in lines if line not in page]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_the_table_of_tuners_is_that_of_its_files() -> None:
 
 
 def test_what_a_user_pays_is_what_the_files_say() -> None:
-    lead = (RESULTS / "search.md").read_text().split("**Which method wins where:**")[0].replace(",", "")
+    lead = (RESULTS / "search.md").read_text().split("**Which method wins where.**")[0].replace(",", "")
     tuned = {row["tuner"]: float(row["seconds"]) for row in rows("search/networks_tuned.csv", network="resnet18")}
     timed = {row["engine"]: row for row in rows("search/networks_timed.csv", network="resnet18")}
     for tuner, seconds in tuned.items():

@@ -94,7 +94,7 @@ def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
     counted = "Of 5 measured claims, 2 are about the gain of a method: 1 hold, 0 do not hold, 1 are undecided"
     assert counted in " ".join(told.split())
     *_, here, setting, p, verdict = row_of(told, "faster code than AutoTVM's diversity, with annealing")
-    assert "12 pairs, 6 layers" in here and setting.endswith("256 trials") and float(p.strip("< ")) < 0.05
+    assert "12/6)" in here and setting.endswith("256 trials") and float(p.strip("< ")) < 0.05
     assert verdict == "holds"
     assert row_of(told, "in 16 iterations, with annealing")[-2:] == ["", CLAIMS[3].flaw]
     assert row_of(told, "PPO converges in fewer steps")[-1].startswith("artefact: ")

@@ -6,15 +6,9 @@ from shared_report import alone, at_once, found, means_under_load, small, under_
 
 
 def test_own_threads_are_compared_with_those_of_tvm() -> None:
-    figures = {"own_ms": "4.5", "tvm_ms": "4.5678", "speedup_q1": "0.99", "speedup_q3": "1.02"}
-    rows = [
-        {"network": network, "speedup": speedup, **figures}
-        for network, speedup in (("resnet18", "1.01"), ("other", "1"))
-    ]
-    assert list(alone(rows))[2:] == [
-        "| ResNet-18 | 4.5 ms | 4.57 ms | 1.010x | 0.990x to 1.020x |",
-        "| other | 4.5 ms | 4.57 ms | 1.000x | 0.990x to 1.020x |",
-        "| geometric mean |  |  | 1.005x |  |",
+    rows = [{"network": network, "speedup": speedup} for network, speedup in (("resnet18", "1.01"), ("other", "1"))]
+    assert list(alone(rows)) == [
+        "Speedup of own threads: 1.005x in the geometric mean, from 1.000x (other) to 1.010x (ResNet-18)."
     ]
 
 
