@@ -89,14 +89,16 @@ def _tables(data: Data, space: str) -> str:
         reached = [float(row["trials_to_1%"] or "inf") for row in runs]
         near = (f"{np.isfinite(reached).mean():.0%}", _median(reached, "{:.0f}"))
         seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
-        rows.append((variant, trials, *gaps, *near, seconds))
+        last = gaps[-1]
+        gaps[-1] = "" if gaps[-1] == gaps[-2] else gaps[-1]
+        rows.append((last, variant, trials, *gaps, *near, seconds))
     head = ("tuner", "trials", "at 128", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
     lead = (
         "Cost of the best config over the optimum's: geometric means with 95 % intervals; a search without any working"
-        f" config counts as {_WORST:g}. Trials to 1 % and seconds are medians, empty if half of the runs never come so"
+        f" config counts as {_WORST:g}, and an end that equals 256 trials is empty. Trials to 1 % and seconds are medians, empty if half of the runs never come so"
         f" near. Each tuner has {n_runs} runs."
     )
-    return _section(f"Whole {space} spaces of the accelerator", lead, head, sorted(rows, key=lambda row: row[4]))
+    return _section(f"Whole {space} spaces of the accelerator", lead, head, [row[1:] for row in sorted(rows)])
 
 
 def _cost_at(column: str) -> Callable[[Row], float]:
@@ -144,7 +146,7 @@ def _accelerated(data: Data) -> str:
         rows.append((network, f"{float(own[0]['optimum_s']):.4f}", *cells))
     lead = (
         "Seconds of the optimum at 100 MHz, and by how many per cent the designs of each tuner are slower (mean over"
-        f" {n_seeds} seeds). All layers share one block of the matrix unit, with VTA's own buffers and 128 trials a layer."
+        f" {n_seeds} seeds). All layers share one block of the matrix unit; VTA's own buffers, 128 trials a layer."
     )
     return _section("Whole networks on the accelerator", lead, ("network", "optimum (s)", *variants), rows)
 
