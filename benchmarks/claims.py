@@ -49,8 +49,11 @@ def page(data: Data) -> str:
     tested = [each for each in told if not each.claim.flaw and each.effect.low is not None]
     corrected = dict(zip(tested, holm([each.effect.p for each in tested]), strict=True))
     lines = [_row(each, corrected.get(each)) for each in told]
-    missing = [f"- {claim.paper}, {claim.where}: {claim.claim}" for claim, each in found.items() if each is None]
-    rest = ["", "Not measured yet:", "", *missing] if missing else []
+    missing: dict[str, list[str]] = {}
+    for claim in (claim for claim, each in found.items() if each is None):
+        missing.setdefault(f"{claim.paper}, {claim.where}", []).append(claim.claim)
+    rest = [f"- {source}: {'; '.join(claims)}" for source, claims in missing.items()]
+    rest = ["", "Not measured yet:", "", *rest] if rest else []
     return "\n".join([_HEAD.format(**_counts(told, corrected)), *lines, *rest, *sections(data)]) + "\n"
 
 
@@ -95,10 +98,9 @@ the settings.
 Intervals are Student's, over the means of layers or of families of networks. A claim holds or fails if p is below 0.05
 after Holm's correction over all claims that could have come out either way; this needs three places (layers,
 families or networks) and five pairs. "Undecided" does not mean equal: any effect within the interval is possible. `make
-bench-search` adds runs, and `benchmarks/claims.py` makes this page from them. `exact` means exact tables of the
-accelerator's whole constrained spaces ([searches](data/search/tables.csv), [clusters](data/search/clusters.csv), [all
-layers of networks](data/search/accelerator.csv)). The rest is whole networks
-([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)).
+bench-search` adds runs. `exact` means exact tables of the accelerator's whole constrained spaces
+([searches](data/search/tables.csv), [clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The
+rest is whole networks ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)).
 
 | source | claim | theirs | here (95 % interval; pairs/places) | setting | p, corrected | verdict |
 |---|---|---|---|---|---|---|"""

@@ -85,18 +85,18 @@ def _tables(data: Data, space: str) -> str:
     for variant, runs in _common(data.get(f"tables/{space}", ()), "GP+CSA").items():
         n_runs = len(runs)
         trials = f"{np.mean([int(row['trials']) for row in runs]):.0f}"
-        gaps = [_interval(runs, _cost_at(at)) for at in ("gap_at_128", "gap_at_256", "gap_at_end")]
+        gaps = [_interval(runs, _cost_at(at)) for at in ("gap_at_256", "gap_at_end")]
         reached = [float(row["trials_to_1%"] or "inf") for row in runs]
         near = (f"{np.isfinite(reached).mean():.0%}", _median(reached, "{:.0f}"))
         seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
         last = gaps[-1]
         gaps[-1] = "" if gaps[-1] == gaps[-2] else gaps[-1]
         rows.append((last, variant, trials, *gaps, *near, seconds))
-    head = ("tuner", "trials", "at 128", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
+    head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
     lead = (
-        "Cost of the best config over the optimum's: geometric means with 95 % intervals; a search without any working"
-        f" config counts as {_WORST:g}, and an end that equals 256 trials is empty. Trials to 1 % and seconds are medians, empty if half of the runs never come so"
-        f" near. Each tuner has {n_runs} runs."
+        f"Cost of the best config over the optimum's in {n_runs} runs: geometric means with 95 % intervals; at most"
+        f" {_WORST:g}, empty at the end if as at 256. Trials to 1 % and seconds are medians, empty if half of the runs"
+        " never come so near."
     )
     return _section(f"Whole {space} spaces of the accelerator", lead, head, [row[1:] for row in sorted(rows)])
 
