@@ -142,11 +142,11 @@ def test_the_page_quotes_the_figures_of_its_file(monkeypatch, capsys):
         lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
         length = len(names) + (6 if len(names) == 1 else 4)
         (figures,) = [line[len(names) :] for line in lines if len(line) == length and line[: len(names)] == [*names]]
-        return f"{figures[0]} and {figures[3]}"
+        return f"| {figures[0]} | {figures[3]} |"
 
     page = " ".join((HOME / "docs/results/search.md").read_text(encoding="utf-8").split())
     shown = [quoted(constrained, name) for name in ("warm start", "pretrained", "merit as margin")]
     shown += [quoted(constrained, "pretrained on merit"), quoted(constrained, "pretrained on merit", "merit as margin")]
     shown += [quoted(constrained, "wrong merit as margin"), quoted(opened, "pretrained"), quoted(opened, "warm start")]
-    shown += [quoted(constrained, "policy", "PPO").split(" and ")[1]]
+    shown += [quoted(constrained, "policy", "PPO").split("| ")[2].rstrip(") |").replace(" (", ", ")]
     assert [figure for figure in shown if figure not in page] == []
