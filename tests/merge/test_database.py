@@ -527,13 +527,3 @@ def test_a_merge_that_fails_names_the_file_and_leaves_the_database_as_it_was(
         project.merge()
     assert str(caught.value).startswith(message)
     assert {path: path.read_bytes() for path in project.database.parent.iterdir()} == before
-
-
-def test_a_foreign_table_of_the_same_name_is_not_touched(project) -> None:
-    project.database.parent.mkdir()
-    connection = sqlite3.connect(project.database)
-    connection.execute("create table run (distance_km real)")
-    connection.close()
-    with pytest.raises(StoreError, match=r"tuning\.sqlite: table run already exists"):
-        project.merge()
-    assert project.rows("select * from run") == []

@@ -78,14 +78,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_no_database_is_left_alone(database: Path) -> None:
-    database.write_text("these are not the bytes of a database, but a user's notes\n" * 100)
-    before = database.read_bytes()
-    with pytest.raises(StoreError, match="file is not a database"), replaced(database):
-        pass
-    assert database.read_bytes() == before
-
-
 def test_what_a_crash_left_behind_is_swept_away(database: Path) -> None:
     for name in ("x.sqlite.tmp", "x.sqlite.tmp-journal"):
         database.with_name(name).write_text("half written")

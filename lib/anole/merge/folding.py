@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlite_utils import Database
 
@@ -17,36 +17,36 @@ from anole.documents.evaluation import Evaluation, read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
 from anole.keys import canonical_json
-from anole.merge.checksums import KINDS
+from anole.merge.before import Before, Recording
 from anole.merge.merged import Changes
 from anole.merge.record_rows import Row, columns_of, row_of, values_of
 from anole.record import Confirmation, Trial
 from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
 
-
-class Recording(NamedTuple):
-    """The state of a shard in the database; of two copies without a local shard the greater one counts.
-
-    A shard only grows, so more bytes mean more trials; a shard that was deleted and started again has a later start.
-    """
-
-    started_at: str
-    shard_bytes: int
-    shard_sha256: str
+OF_BUILDS = {"build": ("name",), "build_task": ("build",), "refinement": ("build",)}
+OF_EVALUATIONS = dict.fromkeys(("evaluation", "load_latency", "kernel_profile", "kernel_latency"), ("build",))
+"""The tables with what a build and its evaluation tell, and the columns that name the build."""
 
 
-def recordings(db: Database) -> dict[str, Recording]:
-    """Returns the state of each run's shard in the database, by the run's key."""
-    rows = db.query("select key, started_at, shard_bytes, shard_sha256 from run")
-    return {row.pop("key"): Recording(**row) for row in rows}
+def fold_task(db: Database, task: Task) -> None:
+    """Writes a task."""
+    row = {
+        "key": task.key,
+        "operator": task.workload.operator,
+        "label": task.label,
+        "workload": canonical_json(workload_to_json(task.workload)),
+        "target": canonical_json(dict(task.target)),
+        "template_version": task.template_version,
+        "flop": task.workload.flop,
+    }
+    _upsert(db, "task", row, key="key")
 
 
-def fold_run(db: Database, content: ShardContent, recording: Recording, changes: Changes) -> None:
+def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
     """Writes a run, its task and the content of its shard, in place of the run's former rows."""
     run, key = content.run, content.run.key
-    changes.entities |= {("task", content.task.key), ("run", key)}
-    _fold_task(db, content.task)
+    fold_task(db, content.task)
     if content.space is not None:
         _upsert(db, "space", {"task_key": content.task.key, **row_of(content.space)}, key="task_key")
     _upsert(db, "run", {"key": key, **row_of(run), **recording._asdict(), "sealed": int(content.sealed)}, key="key")
@@ -75,7 +75,7 @@ def _confirmations(content: ShardContent) -> Iterator[tuple[Any, ...]]:
         yield (content.run.key, number, *values_of(confirmation))
 
 
-def fold_manifest(db: Database, path: Path, changes: Changes) -> None:
+def fold_manifest(db: Database, path: Path) -> None:
     """Writes a model and its tasks on one target, in place of those of its former manifest.
 
     Raises:
@@ -84,9 +84,7 @@ def fold_manifest(db: Database, path: Path, changes: Changes) -> None:
     manifest = read_manifest(path)
     for task in manifest.tasks:
         if not _known(db, "task", "key", task.key):
-            _fold_task(db, read_listed_task(path, task.key))
-            changes.entities.add(("task", task.key))
-    changes.entities |= {("model", manifest.model), ("manifest", f"{manifest.model}/{manifest.target}")}
+            fold_task(db, read_listed_task(path, task.key))
     model = {"name": manifest.model, "source": manifest.source, "inputs": canonical_json(manifest.inputs)}
     _upsert(db, "model", model, key="name")
     place = {"model": manifest.model, "target": manifest.target}
@@ -103,7 +101,7 @@ def fold_manifest(db: Database, path: Path, changes: Changes) -> None:
     _replace(db, "model_task", place, rows)
 
 
-def fold_build(db: Database, folder: Path, changes: Changes) -> None:
+def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> None:
     """Writes a build, in place of what the database held under its name.
 
     When that was compiled later, its evaluation is removed, because it is not one of this build.
@@ -130,11 +128,10 @@ def fold_build(db: Database, folder: Path, changes: Changes) -> None:
         "manifest": canonical_json(with_schema(build)),
         "created_at": build.created_at,
     }
-    changes.entities.add(("build", build.name))
-    if _has_newer(db, "build", "name", build.name, build.created_at):
+    if before.has_newer("build", "name", build.name, build.created_at):
         changes.replaced.append(f"{folder / FILE}: the database held a build of this name that was compiled later")
-        changes.entities.add(("evaluation", build.name))
-        for table in KINDS["evaluation"]:
+        changes.outlived.add(build.name)
+        for table in OF_EVALUATIONS:
             _replace(db, table, {"build": build.name}, ())
     _upsert(db, "build", row, key="name")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
@@ -142,7 +139,7 @@ def fold_build(db: Database, folder: Path, changes: Changes) -> None:
     _replace(db, "refinement", {"build": build.name}, _refinement(build))
 
 
-def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
+def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) -> None:
     """Writes an evaluation, in place of what the database held of the same build.
 
     Raises:
@@ -167,8 +164,8 @@ def fold_evaluation(db: Database, path: Path, changes: Changes) -> None:
         "averaged_error": evaluation.averaged_error,
         "averaged_draws": evaluation.averaged_draws,
     }
-    changes.entities.add(("evaluation", evaluation.build))
-    if _has_newer(db, "evaluation", "build", evaluation.build, evaluation.created_at):
+    is_held = evaluation.build not in changes.outlived
+    if is_held and before.has_newer("evaluation", "build", evaluation.build, evaluation.created_at):
         changes.replaced.append(f"{path}: the database held a later evaluation of this build")
     rows = ({**whole, **row_of(latency)} for latency in evaluation.latencies)
     _replace(db, "evaluation", {"build": evaluation.build}, rows)
@@ -201,19 +198,6 @@ def naming(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: does not fit into the database: {error}") from error
 
 
-def _fold_task(db: Database, task: Task) -> None:
-    row = {
-        "key": task.key,
-        "operator": task.workload.operator,
-        "label": task.label,
-        "workload": canonical_json(workload_to_json(task.workload)),
-        "target": canonical_json(dict(task.target)),
-        "template_version": task.template_version,
-        "flop": task.workload.flop,
-    }
-    _upsert(db, "task", row, key="key")
-
-
 def _build_task(db: Database, build: Build, path: Path, position: int, task: BuiltTask) -> Row:
     if not _known(db, "task", "key", task.key):
         raise StoreError(f"{path}: its task {task.label} ({task.key}) is not known; extract the model again")
@@ -242,10 +226,6 @@ def _refinement(build: Build) -> Iterator[Row]:
 
 def _known(db: Database, table: str, column: str, value: str) -> bool:
     return db.table(table).count_where(f"{column} = ?", [value]) > 0
-
-
-def _has_newer(db: Database, table: str, column: str, value: str, created_at: str) -> bool:
-    return db.table(table).count_where(f"{column} = ? and created_at > ?", [value, created_at]) > 0
 
 
 def _upsert(db: Database, table: str, row: Row, key: str) -> None:
