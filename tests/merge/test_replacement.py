@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import resource
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import replacement
+from anole.merge.guarded import opened
 from anole.merge.replacement import held
 
 
@@ -133,6 +136,18 @@ def test_another_programs_late_writing_is_refused_and_not_lost_silently(database
         other.execute("insert into note values ('other')")
     other.close()
     assert notes(database) == ["a"]
+
+
+def test_reading_the_file_does_not_end_its_locks(database: Path) -> None:
+    """As closing a file that another library has locked does."""
+    write = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.05).execute('begin immediate')"
+    with held(database), opened(database) as old:
+        assert old.rows("select * from note") == []
+        for _ in range(2):
+            done = subprocess.run([sys.executable, "-c", write, database], capture_output=True, text=True)
+            assert "database is locked" in done.stderr
+            with opened(database):
+                pass
 
 
 def test_a_write_ahead_log_is_taken_over(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-Read = Callable[..., Iterable[tuple[Any, ...]]]
-"""Returns the rows of a query, given its parameters."""
+Select = Callable[..., Iterable[tuple[Any, ...]]]
+"""Returns the rows of a table, given its name, the columns, a condition and the parameters of that."""
 
 
 class Recording(NamedTuple):
@@ -27,9 +27,10 @@ class Before:
         recordings: the state of each run's shard, by the run's key.
     """
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
-        runs = self._typed("select key, started_at, shard_bytes, shard_sha256 from run", str, str, int, str)
+    def __init__(self, select: Select) -> None:
+        self._select = select
+        wanted = {"key": str, "started_at": str, "shard_bytes": int, "shard_sha256": str}
+        runs = self._typed("run", wanted, "")
         self.recordings = {key: Recording(*state) for key, *state in runs}
 
     def n_lost(self, run_key: str, configs: tuple[str, ...], times: tuple[str, ...], *, anew: bool) -> int:
@@ -41,7 +42,8 @@ class Before:
             times: when they were measured; one that was measured again is not lost.
             anew: whether the shard was begun anew, so that even a newer measurement is another trial.
         """
-        found = self._typed("select number, config, created_at from trial where run_key = ?", int, str, str, of=run_key)
+        wanted = {"number": int, "config": str, "created_at": str}
+        found = self._typed("trial", wanted, "where run_key = ?", run_key)
         n_lost = 0
         for number, config, created_at in found:
             at = times[number] if number < len(configs) and configs[number] == config else ""
@@ -50,11 +52,11 @@ class Before:
 
     def has_newer(self, table: str, column: str, value: str, created_at: str) -> bool:
         """Returns whether a table held a document of some name that was made later."""
-        found = self._typed(f"select created_at from {table} where {column} = ?", str, of=value)
+        found = self._typed(table, {"created_at": str}, f"where {column} = ?", value)
         return any(made_at > created_at for (made_at,) in found)
 
-    def _typed(self, sql: str, *types: type, of: str | None = None) -> Iterator[tuple[Any, ...]]:
+    def _typed(self, table: str, wanted: Mapping[str, type], where: str, *parameters: str) -> Iterator[tuple[Any, ...]]:
         """Yields those rows whose values have the right types, which a damaged file may lack."""
-        for row in self._read(sql, *(() if of is None else (of,))):
-            if all(map(isinstance, row, types)):
+        for row in self._select(table, wanted, where, *parameters):
+            if all(map(isinstance, row, wanted.values())):
                 yield row

@@ -17,7 +17,7 @@ from anole.merge import schema
 from anole.merge.before import Before
 from anole.merge.folding import OF_BUILDS, OF_EVALUATIONS, fold_run, fold_task
 from anole.merge.foreign import Runs
-from anole.merge.guarded import Guarded, UnreadableError, limit_steps, quote
+from anole.merge.guarded import Guarded, UnreadableError, is_fault, limit_steps, quote
 from anole.merge.merged import Changes
 
 Key = tuple[Any, ...]
@@ -34,15 +34,6 @@ _CREATES = re.compile(r"\s*create\s+(table|view|trigger|(unique\s+)?index)\b", r
 
 _KINDS = ("table", "index", "view", "trigger")
 """What a user makes; triggers come last, so that they do not run here."""
-
-_UNFIT = (
-    sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_CONSTRAINT,
-    sqlite3.SQLITE_MISMATCH,
-    sqlite3.SQLITE_TOOBIG,
-    sqlite3.SQLITE_INTERRUPT,
-)
-"""Errors of what does not fit into the new database; others are faults of the machine."""
 
 
 class Carrier:
@@ -168,6 +159,6 @@ class Carrier:
             with self._db.atomic():
                 yield
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
-            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF not in _UNFIT:
+            if is_fault(error):
                 raise
             raise StoreError(" ".join(str(error).split())) from error

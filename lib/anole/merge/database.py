@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sqlite_utils import Database
 
@@ -87,7 +89,7 @@ def _merge_into_copy(file: HeldDatabase, sources: _Sources) -> Merged:
     """Merges into a copy of the file, which is as the last merge wrote it."""
     changes = Changes()
     with file.replaced() as db:
-        before = Before(lambda sql, *parameters: db.execute(sql, parameters).fetchall())
+        before = Before(partial(_select, db))
         with db.atomic():
             # The user's own tables may refer to rows that are written anew.
             db.execute("pragma defer_foreign_keys = on")
@@ -95,6 +97,10 @@ def _merge_into_copy(file: HeldDatabase, sources: _Sources) -> Merged:
             _fold_documents(db, sources, before, changes)
         create_views(db.conn)
         return _merged(db, changes)
+
+
+def _select(db: Database, table: str, columns: Iterable[str], where: str, *parameters: str) -> list[tuple[Any, ...]]:
+    return list(db.execute(f"select {', '.join(columns)} from {table} {where}", parameters).fetchall())
 
 
 def _merge_anew(file: HeldDatabase, sources: _Sources) -> Merged:
@@ -106,7 +112,7 @@ def _merge_anew(file: HeldDatabase, sources: _Sources) -> Merged:
             if file.sha256 is not None:
                 old = stack.enter_context(opened(file.path))
                 _refuse(old)
-                carrier, before = Carrier(db, old), Before(old.rows_or_none)
+                carrier, before = Carrier(db, old), Before(old.select)
         except UnreadableError as error:
             missing.append(str(error).removeprefix(f"{file.path}: "))
         with db.atomic():

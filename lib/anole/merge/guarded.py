@@ -6,7 +6,7 @@ import os
 import sqlite3
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -45,12 +45,27 @@ _PRAGMAS = (
 )
 """Checks that the file itself brings are not evaluated: its author may have made them endless."""
 
-_ERRORS = (sqlite3.Error, ValueError, OverflowError, RecursionError, MemoryError)
+_ERRORS = (sqlite3.Error, ValueError, OverflowError, RecursionError)
 """Python's module raises errors of its own, such as for a name that is not in UTF-8."""
+
+_FAULTS = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+)
 
 
 class UnreadableError(StoreError):
-    """A database cannot be read: it is missing, damaged or not a database."""
+    """A database cannot be read, whoever tries it: it is missing, damaged or not a database."""
+
+
+def is_fault(error: Exception) -> bool:
+    """Returns whether an error tells of the machine, as a full disk does, and not of what a database holds."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _FAULTS
 
 
 class Guarded:
@@ -67,10 +82,11 @@ class Guarded:
         """Returns all rows of a query."""
         return list(self.each(sql, *parameters))
 
-    def rows_or_none(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Returns all rows of a query; none if they cannot be read."""
+    def select(self, table: str, columns: Collection[str], where: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Returns the rows of one of our tables; none if they cannot be read, which is no error."""
         try:
-            return self.rows(sql, *parameters)
+            own = self.columns(table)
+            return self.rows(f"select {', '.join(columns)} from {table} {where}", *parameters) if own else []
         except UnreadableError:
             return []
 
@@ -121,9 +137,7 @@ class Guarded:
         """Returns those of our columns that a table has; it must be a plain one, and hold values and no expressions."""
         if table in self._columns:
             return self._columns[table]
-        if self.kinds.get(table) != "table":
-            found = f"a {self.kinds[table]} and not a" if table in self.kinds else "no"
-            raise UnreadableError(f"{self.path}: is not a database of trials: {table} is {found} table")
+        self._refuse_unless_table(table)
         own = self.column_names(table)
         present = [column for column in schema.columns()[table] if column in own]
         hidden = [column for column in present if own[column]]
@@ -138,6 +152,7 @@ class Guarded:
 
     def check(self, table: str) -> None:
         """Refuses a table whose pages are damaged, or that has other rows than its index tells."""
+        self._refuse_unless_table(table)
         ((found, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
         counted = {self.rows(f"select count(*) from {quote(table)} {how}")[0] for how in ("", "not indexed")}
         if found == "ok" and len(counted) > 1:
@@ -160,6 +175,11 @@ class Guarded:
         self._counts[table, *columns] = found
         return found
 
+    def _refuse_unless_table(self, name: str) -> None:
+        if self.kinds.get(name) != "table":
+            found = f"a {self.kinds[name]} and not a" if name in self.kinds else "no"
+            raise UnreadableError(f"{self.path}: is not a database of trials: {name} is {found} table")
+
 
 @contextmanager
 def opened(path: Path) -> Iterator[Guarded]:
@@ -167,21 +187,22 @@ def opened(path: Path) -> Iterator[Guarded]:
 
     Raises:
         UnreadableError: the file is missing or not a database, or another program is writing to it.
+        StoreError: the machine fails while it is read.
     """
-    with _told(path):
-        before = _stat(path)
+    before = _stat(path)
+    try:
         uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-    with closing(connection):
-        with _told(path):
-            for limit, value in _LIMITS.items():
-                connection.setlimit(limit, value)
-            for pragma in _PRAGMAS:
-                connection.execute(f"pragma {pragma}")
-        yield Guarded(path, connection, before.st_size)
-    with _told(path):
-        if _identity(os.stat(path)) != _identity(before):
-            raise UnreadableError(f"{path}: was changed while it was read; try again when nobody writes to it")
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            with _told(path):
+                for limit, value in _LIMITS.items():
+                    connection.setlimit(limit, value)
+                for pragma in _PRAGMAS:
+                    connection.execute(f"pragma {pragma}")
+            yield Guarded(path, connection, before.st_size)
+    except (sqlite3.Error, MemoryError) as error:
+        raise StoreError(f"{path}: {error or 'there is too little memory'}") from error
+    if _identity(_stat(path)) != _identity(before):
+        raise UnreadableError(f"{path}: was changed while it was read; try again when nobody writes to it")
 
 
 def limit_steps(connection: sqlite3.Connection, size_bytes: int) -> Callable[[], bool]:
@@ -204,13 +225,13 @@ def quote(name: str) -> str:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Names the file in an error of reading it."""
+    """Names the file in an error that it causes."""
     try:
         yield
     except _ERRORS as error:
+        if is_fault(error):
+            raise
         raise UnreadableError(f"{path}: {_problem(error)}") from error
-    except OSError as error:
-        raise UnreadableError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _problem(error: Exception) -> str:
@@ -220,18 +241,21 @@ def _problem(error: Exception) -> str:
 
 
 def _stat(path: Path) -> os.stat_result:
-    if not path.exists():
-        raise UnreadableError(f"{path}: there is no such database or folder of shards")
-    found = os.stat(path)
+    """Returns what is known of a file that may be read."""
+    try:
+        found = os.stat(path)
+        journals = [journal.stat() for suffix in ("-journal", "-wal") if (journal := Path(f"{path}{suffix}")).exists()]
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{path}: there is no such database or folder of shards") from error
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(found.st_mode):
         raise UnreadableError(f"{path}: is neither a file nor a folder")
-    for suffix in ("-journal", "-wal"):
-        journal = path.with_name(path.name + suffix)
-        if journal.exists() and journal.stat().st_size:
-            raise UnreadableError(
-                f"{path}: {journal.name} is beside it, so another program is writing to it or was killed; "
-                "run `anole merge` where it comes from, and copy it then"
-            )
+    if any(journal.st_size for journal in journals):
+        raise UnreadableError(
+            f"{path}: a journal is beside it, so another program is writing to it or was killed; run `anole merge` "
+            "where it comes from, and copy it then"
+        )
     return found
 
 

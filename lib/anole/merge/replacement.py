@@ -16,16 +16,13 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import close, make_folder, replace_durably, sync
+from anole.merge.guarded import is_fault
 
 _PATIENCE_S = 10.0
 """Seconds to wait for another program's transaction."""
 
 _CACHE_KIB = 64 << 10
 """The pages that SQLite keeps in memory: rows come in the order of their tasks, and go anywhere into indexes."""
-
-
-_DAMAGES = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""Errors of a damaged file; others are those of a full disk or of a file that is in use."""
 
 
 class HeldDatabase:
@@ -135,8 +132,7 @@ def _transaction(path: Path) -> Iterator[None]:
             connection.execute("pragma journal_mode = delete")
             connection.execute("begin immediate")
         except (sqlite3.Error, UnicodeError) as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-            if code & 0xFF not in _DAMAGES:
+            if is_fault(error):
                 raise
         yield
         if connection.in_transaction:
