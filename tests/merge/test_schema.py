@@ -63,6 +63,7 @@ def age(database: Path, n_back: int) -> None:
     )
 
 
+@pytest.mark.examples(4)
 @pytest.mark.parametrize("n_back", range(len(OLDER) + 1))
 def test_a_database_of_any_older_version_is_brought_up_to_date(
     project, tmp_path: Path, dump: Callable, n_back: int

@@ -49,6 +49,8 @@ _ERRORS = (sqlite3.Error, ValueError, OverflowError, RecursionError)
 """Python's module raises errors of its own, such as for a name that is not in UTF-8."""
 
 _FAULTS = (
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_NOMEM,
