@@ -72,6 +72,7 @@ class Carrier:
     def carry_own(self) -> None:
         """Copies the tables, indexes, views and triggers that the user made, whatever their constraints say."""
         try:
+            self.missing += [f"your column {name} is left out; use a table of your own" for name in self._own_columns()]
             objects = self._own_objects()
         except UnreadableError as error:
             self._miss("your own tables could not be read", error)
@@ -121,13 +122,16 @@ class Carrier:
                 raise UnreadableError("an index does not tell all of its rows")
             self._insert(table, columns, iter(rows))
 
+    def _own_columns(self) -> list[str]:
+        """Returns the columns that the user added to our tables."""
+        ours = schema.columns()
+        added = ((table, set(self._old.column_names(table)) - {*ours[table]}) for table in ours)
+        return [f"{table}.{name}" for table, names in added for name in sorted(names)]
+
     def _own_objects(self) -> list[tuple[str, str, str]]:
         """Returns the kind, the name and the definition of what the user made, in the order of their making."""
         present = {name for (name,) in self._db.execute("select name from sqlite_master")}
         listed = self._old.rows("select type, name, tbl_name, sql from sqlite_master where sql is not null")
-        for table in schema.columns().keys() & self._old.kinds.keys():
-            added = [name for name in self._old.column_names(table) if name not in schema.columns()[table]]
-            self.missing += [f"your column {table}.{name} is left out; use a table of your own" for name in added]
         own = [
             (str(kind), str(name), str(sql))
             for kind, name, table, sql in listed
