@@ -26,7 +26,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from anole.merge.migrations import create_views, migrations
+from anole.merge.schema import create_tables, create_views
 from anole.report.pages.report import write_report
 
 _PRESETS = ("anole", "autotvm", "chameleon", "release")
@@ -68,7 +68,7 @@ def main() -> None:
 def fill(path: Path, trials: int, builds: int) -> int:
     """Writes a database with so many trials, and returns how many runs they are of."""
     db, rng = Database(path), random.Random(0)
-    migrations.apply(db)
+    create_tables(db.conn)
     tasks = [f"{number:064x}" for number in range(max(1, trials // (len(_PRESETS) * len(_SEEDS) * _TRIALS)))]
     runs = [(task, preset, seed) for task in tasks for preset in _PRESETS for seed in _SEEDS]
     with db.conn:
@@ -78,7 +78,7 @@ def fill(path: Path, trials: int, builds: int) -> int:
             _insert(db, "trial", _trials(number, *run, trials // len(runs), rng))
         for number in range(builds):
             _fill_build(db, f"network{number}", rng)
-    create_views(db)
+    create_views(db.conn)
     db.close()
     return len(runs)
 

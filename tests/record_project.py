@@ -253,10 +253,10 @@ class Project:
 
 
 def dump_of(database: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Returns the schema and all rows but the times of migrations, whatever the order in which they came."""
+    """Returns the schema and all rows, whatever the order in which they came."""
     connection = sqlite3.connect(database)
     schema = connection.execute("select name, type, sql from sqlite_master where sql is not null").fetchall()
-    tables = [name for name, kind, _ in schema if kind == "table" and name != "_sqlite_migrations"]
+    tables = [name for name, kind, _ in schema if kind == "table"]
     rows = {table: connection.execute(f"select * from {table}").fetchall() for table in tables}
     connection.close()
     return {table: sorted(found, key=repr) for table, found in {**rows, "schema": schema}.items()}

@@ -268,7 +268,8 @@ def test_a_damaged_database_is_told_and_no_error(empty_project: Path, caplog: py
     assert (stamp["database"], stamp["builds"], stamp["merged"]["runs"]) == ("db/tuning.sqlite", [], 0)
     (empty_project / "db/tuning.sqlite").write_text("nothing that SQLite wrote")
     assert run("merge", "any", "--stamp", "work/stamp.json").exit_code == 0
-    assert "db/tuning.sqlite: is damaged (file is not a database); it was kept as tuning.sqlite.damaged-" in caplog.text
+    assert "made anew from shards and documents; the old file was kept as tuning.sqlite.damaged-" in caplog.text
+    assert "db/tuning.sqlite: is damaged, or is not a database of trials: file is not a database" in caplog.text
     assert json.loads((empty_project / "work/stamp.json").read_text())["merged"]["replaced"]
 
 
@@ -395,7 +396,8 @@ def test_records_alone_make_a_hub(
     assert run("merge", "--shards", str(one.shards), "--database", "other.sqlite").exit_code == 0
     assert "other.sqlite: 1 runs (1 read), 2 trials" in caplog.text
     assert run("export-records", "new", "--target", "abacus").stdout == "new: 1 runs of 1 tasks, 1 trials\n"
-    assert run("export-records", "new.sqlite", "--from", "db/tuning.sqlite", "--preset", "autotvm").exit_code == 0
+    assert run("export-records", "old", "--from", "db/tuning.sqlite", "--preset", "autotvm").exit_code == 0
+    assert "give the name of a new folder" in run("export-records", "new.sqlite").stderr
     later = run("export-records", "later", "--since", "2027-01-01")
     assert (later.exit_code, later.stderr) == (
         2,
@@ -403,7 +405,7 @@ def test_records_alone_make_a_hub(
     )
     assert run("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
     assert "does not match the formats" in run("export-records", "since", "--since", "yesterday").stderr
-    result = run("import", "new", "new.sqlite", "--shards", "third")
+    result = run("import", "new", "other.sqlite", "--shards", "third")
     assert [line.split(": ", 1)[1][:14] for line in result.stdout.splitlines()] == ["1 runs are new", "1 runs are new"]
     assert "new (exported on " in result.stdout
 

@@ -23,6 +23,7 @@ from anole.documents.manifest import read_manifest
 from anole.documents.receipt import read_receipts, read_refined
 from anole.documents.task import read_task
 from anole.merge.exchange import import_records
+from anole.merge.schema import FORMER_TABLES
 from anole.merge.stage import merge_builds
 from anole.project.pipeline import Pipeline
 from anole.project.plan import make_plan
@@ -151,21 +152,25 @@ def test_the_database_of_then_gives_back_its_shards(old: Path, tmp_path: Path) -
 
 ADDED = ("sealed", "output_variation", "variation_error", "redrawn_error", "exact_error", "reference_exact_error")
 ADDED += ("reference_sensitivity", "nearby_error", "averaged_error", "averaged_draws", "speedup_low", "speedup_high")
-"""The columns that later versions added at the end of their tables."""
+"""The columns that later versions added."""
 
 ADDED_TABLES = ("load_latency", "kernel_profile", "kernel_latency")
 
 
 def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Returns all rows of the tables of then; a build's description without the nulls that 0.1.0 left out."""
+    """Returns all rows of the tables of then, each by its columns; a build's description without the nulls of 0.1.0."""
     with sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True) as connection:
         names = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
         tables = {}
         for name in names:
-            if name not in ("_sqlite_migrations", "checksum"):
+            if name not in FORMER_TABLES:
                 cursor = connection.execute(f"select * from {name}")
-                columns = [column for column, *_ in cursor.description if column not in ADDED]
-                tables[name] = sorted((tuple(map(_comparable, columns, row)) for row in cursor), key=repr)
+                columns = sorted(
+                    (column, at) for at, (column, *_) in enumerate(cursor.description) if column not in ADDED
+                )
+                tables[name] = sorted(
+                    (tuple(_comparable(column, row[at]) for column, at in columns) for row in cursor), key=repr
+                )
     assert not any(tables.pop(name, []) for name in ADDED_TABLES), "nothing of then fills tables of now"
     return tables
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,6 +155,15 @@ def grow(folder: Path) -> None:
     project.tune(run_of(CONV, seed=1), CONV, [3e-3])
 
 
+def grow_and_write(folder: Path) -> None:
+    """Lets the database hold a run that no shard holds, and a table of the user."""
+    grow(folder)
+    project = Project(folder)
+    shard_path(project.shards, run_of(DENSE)).unlink()
+    with closing(sqlite3.connect(project.database)) as connection:
+        connection.executescript("create table note (text); insert into note values ('mine')")
+
+
 def dump_or_none(database: Path) -> dict[str, list[tuple[Any, ...]]] | None:
     return dump_of(database) if database.exists() else None
 
@@ -187,7 +198,7 @@ def scenario(name: str, sample: Path) -> Scenario:
         prepare = begin if name == "append after a torn line" else lambda folder: None
         return Scenario(prepare, append_arguments, appended_stand, appended_all)
     if name.startswith("merge"):
-        prepare = fill if name == "merge into nothing" else grow
+        prepare = {"merge into nothing": fill, "merge again": grow, "merge anew": grow_and_write}[name]
         place = "db/tuning.sqlite"
         expected: list[Any] = []
 
@@ -228,6 +239,7 @@ SCENARIOS = (
     "append after a torn line",
     "merge into nothing",
     "merge again",
+    "merge anew",
     "import a folder",
     "import a database",
 )

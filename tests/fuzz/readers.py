@@ -262,11 +262,11 @@ def _single_run(folder: Path) -> Path:
 
 
 def _copy_without_types(database: Path, copy: Path) -> None:
-    """Copies the tables of a database without types, constraints and checksums, so that they may hold anything."""
+    """Copies the tables of a database without types and constraints, so that they may hold anything."""
     with closing(sqlite3.connect(copy)) as connection:
         connection.execute("attach database ? as whole", [str(database)])
         for (name,) in connection.execute("select name from whole.sqlite_master where type = 'table'").fetchall():
-            if not name.startswith("sqlite_") and name != "checksum":
+            if not name.startswith("sqlite_"):
                 connection.execute(f'create table "{name}" as select * from whole."{name}"')
         connection.commit()
 

@@ -8,7 +8,7 @@ import pytest
 from sqlite_utils import Database
 
 from anole.merge.cookbook import Query, column_text, cookbook, read_descriptions, read_queries, with_empty_as_null
-from anole.merge.migrations import create_views, migrations
+from anole.merge.schema import create_tables, create_views
 
 DESCRIPTIONS = read_descriptions((cookbook() / "README.md").read_text())
 
@@ -16,18 +16,17 @@ DESCRIPTIONS = read_descriptions((cookbook() / "README.md").read_text())
 @pytest.fixture(scope="module")
 def db() -> Database:
     db = Database(memory=True)
-    migrations.apply(db)
-    create_views(db)
+    create_tables(db.conn)
+    create_views(db.conn)
     return db
 
 
 def test_every_table_and_view_is_described_and_every_column(db: Database) -> None:
-    names = {*db.table_names(), *db.view_names()} - {"_sqlite_migrations"}
+    names = {*db.table_names(), *db.view_names()}
     assert set(DESCRIPTIONS) == names
     assert {name for name in names if DESCRIPTIONS[name].is_view} == set(db.view_names())
     for name in db.table_names():
-        if name != "_sqlite_migrations":
-            assert set(DESCRIPTIONS[name].columns) == {column.name for column in db[name].columns}, name
+        assert set(DESCRIPTIONS[name].columns) == {column.name for column in db[name].columns}, name
     for name in names:
         assert (
             DESCRIPTIONS[name].text and "|" not in DESCRIPTIONS[name].text and "Columns:" not in DESCRIPTIONS[name].text

@@ -30,11 +30,8 @@ def sound(new_project: Callable) -> Path:
 
 @pytest.fixture
 def database(sound: Path, tmp_path: Path) -> Path:
-    """A copy without the checksums, which tell every change: who makes a database to harm leaves them out."""
     (tmp_path / "there").mkdir()
-    copy = Path(shutil.copy(sound, tmp_path / "there" / "x.sqlite"))
-    execute(copy, "drop table checksum")
-    return copy
+    return Path(shutil.copy(sound, tmp_path / "there" / "x.sqlite"))
 
 
 def execute(database: Path, script: str) -> None:
@@ -105,11 +102,6 @@ SCHEMAS = {
         f"alter table trial rename to old; create view trial as {ENDLESS} select old.* from n, old;",
         "trial is a view and not a table",
     ),
-    "an endless view as the list of migrations": (
-        f"drop table _sqlite_migrations; create view _sqlite_migrations as {ENDLESS} select 'anole' as migration_set, "
-        "i as name from n;",
-        "_sqlite_migrations is a view and not a table",
-    ),
     "a virtual table as trial": (
         "drop table trial; create virtual table trial using fts5 (run_key, number);",
         "trial is a virtual and not a table",
@@ -122,11 +114,11 @@ SCHEMAS = {
     "no table of trials": ("drop table trial;", "it has no table trial"),
     "no table at all": (
         "pragma writable_schema = on; delete from sqlite_master;",
-        "is not a database of trials: it has no table confirmation",
+        "is not a database of trials: it has no table task",
     ),
     "a newer version": (
-        "insert into _sqlite_migrations (migration_set, name) values ('anole', 'colours');",
-        r"was written by a newer Anole \('colours' is not known here\)",
+        "pragma user_version = 99;",
+        r"was written by a newer Anole \(its tables have version 99, ",
     ),
     "a broken definition": (
         "pragma writable_schema = on; update sqlite_master set sql = 'create table run (' where name = 'run';",
@@ -135,7 +127,7 @@ SCHEMAS = {
     "two rows of one task": (
         "pragma legacy_alter_table = on; create table copy as select * from task; drop table task; "
         "alter table copy rename to task; insert into task select * from task;",
-        "table task: two rows have the key",
+        "table task: 2 rows have the key",
     ),
 }
 
@@ -280,26 +272,3 @@ def test_a_damaged_database_gives_one_message_or_its_records(database: Path) -> 
             import_(database)
         except StoreError as error:
             assert str(error).startswith(f"{database}: ") and "\n" not in str(error)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "update trial set error = 'Segmentadion fault' where number = 1",
-        "update run set host = '{\"coRes\":2}'",
-        "update confirmation set created_at = '2026-01-21T10:05:00.000Z'",
-        "update task set label = 'conv2d'",
-        "update checksum set sha256 = replace(sha256, 'a', 'b')",
-        "update checksum set key = upper(key)",
-    ],
-)
-def test_what_no_merge_wrote_is_refused(project, tmp_path, change: str) -> None:
-    """Such values are allowed where they stand, so that only the checksums tell."""
-    project.tune(project.run_of(project.CONV), project.CONV, [4e-3, None], [3.9e-3])
-    project.merge()
-    connection = sqlite3.connect(project.database)
-    connection.execute(change)
-    connection.commit()
-    connection.close()
-    with pytest.raises(StoreError, match="its checksum is wrong"):
-        import_records(project.database, tmp_path / "here")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import resource
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import replacement
+from anole.merge.guarded import opened
 from anole.merge.replacement import held
 
 
@@ -78,14 +81,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_no_database_is_left_alone(database: Path) -> None:
-    database.write_text("these are not the bytes of a database, but a user's notes\n" * 100)
-    before = database.read_bytes()
-    with pytest.raises(StoreError, match="file is not a database"), replaced(database):
-        pass
-    assert database.read_bytes() == before
-
-
 def test_what_a_crash_left_behind_is_swept_away(database: Path) -> None:
     for name in ("x.sqlite.tmp", "x.sqlite.tmp-journal"):
         database.with_name(name).write_text("half written")
@@ -141,6 +136,18 @@ def test_another_programs_late_writing_is_refused_and_not_lost_silently(database
         other.execute("insert into note values ('other')")
     other.close()
     assert notes(database) == ["a"]
+
+
+def test_reading_the_file_does_not_end_its_locks(database: Path) -> None:
+    """As closing a file that another library has locked does."""
+    write = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.05).execute('begin immediate')"
+    with held(database), opened(database) as old:
+        assert old.rows("select * from note") == []
+        for _ in range(2):
+            done = subprocess.run([sys.executable, "-c", write, database], capture_output=True, text=True)
+            assert "database is locked" in done.stderr
+            with opened(database):
+                pass
 
 
 def test_a_write_ahead_log_is_taken_over(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
-from anole.merge.migrations import create_views, migrations
+from anole.merge.schema import create_tables, create_views
 
 SLOW = Path(__file__).with_name("slow_views.sql").read_text()
 VIEWS = ("best_of_run", "best_trial", "tuning_curve", "tuner_summary", "failures")
@@ -30,8 +30,8 @@ RUNS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from("xy"), TRIALS, CONF
 @pytest.fixture(scope="module")
 def db() -> Iterator[sqlite3.Connection]:
     db = Database(memory=True)
-    migrations.apply(db)
-    create_views(db)
+    create_tables(db.conn)
+    create_views(db.conn)
     db.conn.executescript(SLOW)
     yield db.conn
     db.close()

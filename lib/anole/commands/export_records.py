@@ -41,7 +41,7 @@ def export_records(
 ) -> None:
     """Export chosen trials to DESTINATION.
 
-    DESTINATION is a new folder of shards, or a new database if its name ends with .sqlite; `anole import` takes both.
+    DESTINATION is a new folder of shards, which `anole import` takes.
     Options may be repeated: a run is chosen if it fits one value of each. Runs are exported whole.
     """
     from anole.merge import exporting

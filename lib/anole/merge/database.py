@@ -1,24 +1,25 @@
-"""Merges shards, manifests, builds and evaluations into the database, which can always be rebuilt from them."""
+"""Merges shards, manifests, builds and evaluations into the database, which can always be made again from them."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sqlite_utils import Database
 
 from anole.documents.build import FILE, read_build
 from anole.documents.evaluation import read_evaluation
-from anole.errors import StoreError
-from anole.merge.checksums import changed_since, entities, store
-from anole.merge.condition import damage_of, is_damage, is_ours
+from anole.merge.before import Before
+from anole.merge.carrying import Carrier
 from anole.merge.folding import fold_build, fold_evaluation, fold_manifest, naming
+from anole.merge.guarded import Guarded, UnreadableError, opened
 from anole.merge.merged import Changes, Merged
-from anole.merge.migrations import create_views, migrations, rewrite_applied, unknown_migrations
 from anole.merge.replacement import HeldDatabase, held
-from anole.merge.salvage import salvage_others, salvage_runs
+from anole.merge.schema import create_tables, create_views, schema_sha256
 from anole.merge.seal import Seal, read_seal, sources_sha256, write_seal
 from anole.merge.shards import fold_shards
 from anole.store.shard import shard_paths
@@ -40,10 +41,6 @@ class _Sources:
         return sources_sha256([*shard_paths(self.shards_dir), *self.manifests, *builds, *self.evaluations])
 
 
-class _ChangedError(Exception):
-    """Rows of the database are not those that the last merge wrote; the message says which."""
-
-
 def merge_files(
     shards_dir: Path,
     manifests: Iterable[Path],
@@ -51,16 +48,17 @@ def merge_files(
     evaluations: Iterable[Path],
     database_path: Path,
 ) -> Merged:
-    """Merges shards and documents into the database, in one transaction on a copy that then replaces it.
+    """Merges shards and documents into the database, by writing a new file that then replaces it.
 
     The database then equals the files: a local shard and a document win over what the database held, also when they are
     shorter or older. Of two documents of one name that are merged together, as when several projects are merged into
     one database, the newer one wins; of projects that are merged one after another, the last one does. What has no file
-    here stays. Merging again changes nothing. The user's own tables, views and indexes are not changed.
+    here stays, and so do the user's own tables, views and indexes. Merging again changes nothing.
 
-    The hash of the database is kept beside it. If the file has another hash, nothing in it is believed: it is checked,
-    all files are merged again, and what has no file here must have its checksum. A file that is damaged is kept aside,
-    and the database is made anew.
+    The hash of the database is kept beside it. A file with this hash is copied, and only the shards that changed are
+    read. From any other file, such as one of an older version, a damaged one, or one that the user wrote into, the
+    database is made anew: all files are merged, and what has no file here is carried over as far as it can be read and
+    fits. If anything is missing then, the old file is kept aside.
 
     Args:
         shards_dir: the folder of all shards; it may be missing.
@@ -71,72 +69,85 @@ def merge_files(
 
     Raises:
         DocumentError: a document is missing or broken.
-        StoreError: a shard cannot be read, is corrupt or was written by a newer Anole, or the database
-            cannot be written. The database is then unchanged.
+        StoreError: a shard cannot be read, is corrupt or was written by a newer Anole, or the database was, or is not
+            one of Anole, or cannot be written. The database is then unchanged.
     """
     sources = _Sources(shards_dir, tuple(manifests), tuple(builds), tuple(evaluations))
     with held(database_path) as file:
         seal, sha256 = read_seal(file.path), sources.sha256()
-        trusted = file.sha256 is None or (seal is not None and seal.database_sha256 == file.sha256)
-        if trusted and file.sha256 is not None and seal is not None and seal.sources_sha256 == sha256:
+        hashes = (file.sha256, schema_sha256())
+        trusted = seal is not None and (seal.database_sha256, seal.schema_sha256) == hashes
+        if trusted and seal is not None and seal.sources_sha256 == sha256:
             return replace(seal.merged, changed_runs=0)
-        merged = _merge(file, sources, trusted)
+        merged = _merge_into_copy(file, sources) if trusted else _merge_anew(file, sources)
         assert file.sha256 is not None, "the database was written"
-        write_seal(file.path, Seal(file.sha256, sha256, replace(merged, replaced=())))
+        write_seal(file.path, Seal(file.sha256, schema_sha256(), sha256, replace(merged, replaced=())))
     return merged
 
 
-def _merge(file: HeldDatabase, sources: _Sources, trusted: bool) -> Merged:
-    damage = None if trusted else file.damage or damage_of(file.path)
-    if damage is None:
-        try:
-            with file.replaced() as db:
-                return _fold(db, file.path, sources, trusted)
-        except _ChangedError as error:
-            damage = str(error)
-        except (sqlite3.Error, UnicodeError) as error:
-            if trusted or not is_ours(file.path) or not is_damage(error):
-                raise
-            damage = " ".join(str(error).split())
-    with file.replaced(anew=True) as db:
-        merged = _fold(db, file.path, sources, True, salvaged=file.path)
-        aside = file.kept_aside()
-    said = f"{file.path}: is damaged ({damage}); it was kept as {aside.name}, and made anew from shards and documents"
-    return replace(merged, replaced=(said, *merged.replaced))
-
-
-def _fold(db: Database, path: Path, sources: _Sources, trusted: bool, salvaged: Path | None = None) -> Merged:
-    if not trusted:
-        rewrite_applied(db)
-    _refuse_newer(db, path)
+def _merge_into_copy(file: HeldDatabase, sources: _Sources) -> Merged:
+    """Merges into a copy of the file, which is as the last merge wrote it."""
     changes = Changes()
-    has_checksums = db.table("checksum").exists()
-    with db.atomic():
-        db.execute("pragma defer_foreign_keys = on")
-        migrations.apply(db)
-        fold_shards(db, sources.shards_dir, changes, trusted=trusted)
-        missing = [] if salvaged is None else salvage_runs(db, salvaged)
-        _fold_documents(db, sources, changes)
-        create_views(db)
-        if has_checksums and not trusted:
-            _refuse_changed(db, changes)
-        store(db.conn, changes.entities if has_checksums else entities(db.conn))
-        if salvaged is not None:
-            missing += salvage_others(db, salvaged)
-        changes.replaced += [f"{path}: {sentence}" for sentence in dict.fromkeys(missing)]
-    return _merged(db, changes)
+    with file.replaced() as db:
+        before = Before(partial(_select, db))
+        with db.atomic():
+            # The user's own tables may refer to rows that are written anew.
+            db.execute("pragma defer_foreign_keys = on")
+            fold_shards(db, sources.shards_dir, before, changes, trusted=True)
+            _fold_documents(db, sources, before, changes)
+        create_views(db.conn)
+        return _merged(db, changes)
 
 
-def _fold_documents(db: Database, sources: _Sources, changes: Changes) -> None:
+def _select(db: Database, table: str, columns: Iterable[str], where: str, *parameters: str) -> list[tuple[Any, ...]]:
+    return list(db.execute(f"select {', '.join(columns)} from {table} {where}", parameters).fetchall())
+
+
+def _merge_anew(file: HeldDatabase, sources: _Sources) -> Merged:
+    """Merges into an empty database, and carries over what only the file holds, if there is one."""
+    changes, missing, carrier, before = Changes(), [], None, Before(lambda *_: ())
+    with file.replaced(anew=True) as db, ExitStack() as stack:
+        create_tables(db.conn)
+        try:
+            if file.sha256 is not None:
+                old = stack.enter_context(opened(file.path))
+                _refuse(old)
+                carrier, before = Carrier(db, old), Before(old.select)
+        except UnreadableError as error:
+            missing.append(str(error).removeprefix(f"{file.path}: "))
+        with db.atomic():
+            fold_shards(db, sources.shards_dir, before, changes, trusted=False)
+            if carrier is not None:
+                carrier.carry_runs(before)
+            _fold_documents(db, sources, before, changes)
+            if carrier is not None:
+                carrier.carry_documents(changes)
+        create_views(db.conn)
+        if carrier is not None:
+            carrier.carry_own()
+            missing += carrier.missing
+        if missing:
+            said = f"was made anew from shards and documents; the old file was kept as {file.kept_aside().name}"
+            changes.replaced += [f"{file.path}: {sentence}" for sentence in (said, *missing)]
+        return _merged(db, changes)
+
+
+def _refuse(old: Guarded) -> None:
+    """Refuses a database that a merge must not replace."""
+    old.refuse_newer("update Anole, or move the file away and merge again")
+    old.refuse_others()
+
+
+def _fold_documents(db: Database, sources: _Sources, before: Before, changes: Changes) -> None:
     for path in sources.manifests:
         with naming(path):
-            fold_manifest(db, path, changes)
+            fold_manifest(db, path)
     for folder in _newest(sources.builds, _build, changes):
         with naming(folder):
-            fold_build(db, folder, changes)
+            fold_build(db, folder, before, changes)
     for path in _newest(sources.evaluations, _evaluation, changes):
         with naming(path):
-            fold_evaluation(db, path, changes)
+            fold_evaluation(db, path, before, changes)
 
 
 def _newest(paths: Iterable[Path], read: Callable[[Path], tuple[str, str]], changes: Changes) -> list[Path]:
@@ -159,23 +170,6 @@ def _build(folder: Path) -> tuple[str, str]:
 def _evaluation(path: Path) -> tuple[str, str]:
     evaluation = read_evaluation(path)
     return evaluation.build, evaluation.created_at
-
-
-def _refuse_newer(db: Database, database_path: Path) -> None:
-    unknown = unknown_migrations(db)
-    if unknown:
-        raise StoreError(
-            f"{database_path}: was written by a newer Anole ({', '.join(unknown)} is not known here); update "
-            "Anole, or move the file away and merge again"
-        )
-
-
-def _refuse_changed(db: Database, changes: Changes) -> None:
-    changed = changed_since(db.conn, changes.entities)
-    if changed:
-        kind, key = changed[0]
-        others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        raise _ChangedError(f"the {kind} {key}{others} is not as it was merged")
 
 
 def _merged(db: Database, changes: Changes) -> Merged:

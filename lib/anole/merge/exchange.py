@@ -9,8 +9,8 @@ from pathlib import Path
 from anole.errors import ShardInUseError, StoreError
 from anole.files import read_bytes, write_atomically
 from anole.merge.foreign import read_runs
-from anole.store.content import ShardContent, encode_line, encode_shard, parse_shard
-from anole.store.lines import Chain, whole_lines
+from anole.store.content import ShardContent, encode_shard, parse_shard
+from anole.store.lines import whole_lines
 from anole.store.shard import Shard, copy_path, shard_path, shard_paths
 
 
@@ -90,7 +90,7 @@ def contents(source: Path) -> Iterator[tuple[ShardContent, bytes]]:
     Raises:
         StoreError: the source is missing or corrupt.
     """
-    return _shards(source) if source.is_dir() else _runs(source)
+    return _shards(source) if source.is_dir() else read_runs(source)
 
 
 def _import(content: ShardContent, data: bytes, shards_dir: Path, result: Imported) -> Imported:
@@ -128,18 +128,3 @@ def _shards(folder: Path) -> Iterator[tuple[ShardContent, bytes]]:
         content = parse_shard(path, data)
         if content is not None:
             yield content, data
-
-
-def _runs(database: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    for key, records in read_runs(database):
-        chain = Chain.of(key)
-        try:
-            data = b"".join(encode_line(record, chain, database) for record in records)
-            content = parse_shard(database, data)
-        except StoreError as error:
-            # Its cure is that of a shard's line, and a database has none.
-            problem = str(error).removeprefix(f"{database}:").partition("; nothing was changed")[0].strip()
-            place = "record " if problem[0].isdigit() else ""
-            raise StoreError(f"{database}: run {key}: {place}{problem}") from error
-        assert content is not None, "a run has a first line"
-        yield content, data

@@ -1,4 +1,4 @@
-"""Exports records to other machines: chosen runs become a folder of shards or a database that can be imported there."""
+"""Exports records to other machines: chosen runs become a folder of shards that can be imported there."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from anole.errors import DocumentError, StoreError
 from anole.files import make_folder, read_bytes, replace_durably
 from anole.host.machine import host_facts
 from anole.keys import Time
-from anole.merge.database import merge_files
+from anole.merge.before import Recording
 from anole.merge.exchange import contents
-from anole.merge.folding import Recording
 from anole.merge.selection import Chooser, Selection, usages_of
 from anole.record import utc_now
 from anole.store.content import ShardContent, parse_shard, read_head
@@ -60,15 +59,18 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
 
     Args:
         source: the folder of shards or the database.
-        destination: a new folder of shards, or a new database if its name ends with ``.sqlite``.
+        destination: a new folder of shards.
         selection: which runs are chosen.
         manifests: paths of the manifests that tell which models a task is in, where the source does not.
 
     Raises:
-        StoreError: the destination exists or cannot be written, the source cannot be read, or nothing is chosen.
+        StoreError: the destination is no new folder or cannot be written, the source cannot be read, or nothing is
+            chosen.
     """
+    if destination.suffix == _DATABASE:
+        raise StoreError(f"{destination}: records are exported as a folder of shards; give the name of a new folder")
     if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
-        raise StoreError(f"{destination}: is already there; give the name of a new folder or of a new database")
+        raise StoreError(f"{destination}: is already there; give the name of a new folder")
     if not source.exists():
         raise StoreError(f"{source}: there is no such database or folder of shards")
     chooser = Chooser(selection, usages_of(source, manifests) if selection.models or selection.targets else ())
@@ -80,12 +82,9 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
             chooser.refuse_unknown(source)
             if not done.runs:
                 raise StoreError(f"{source}: no run is chosen by all of these conditions together")
-            if destination.suffix == _DATABASE:
-                merge_files(folder, [], [], [], destination)
-            else:
-                name = str(host_facts()["name"])
-                write_document(folder / _ORIGIN, Origin(utc_now(), name, str(source.resolve())))
-                replace_durably(folder, destination)
+            name = str(host_facts()["name"])
+            write_document(folder / _ORIGIN, Origin(utc_now(), name, str(source.resolve())))
+            replace_durably(folder, destination)
     except OSError as error:
         raise StoreError(f"{destination}: cannot be written: {error.strerror}") from error
     return done

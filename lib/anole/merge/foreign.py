@@ -1,353 +1,189 @@
-"""Reads the runs of a database that somebody else made: nothing in it is run, and reading it ends soon."""
+"""Reads the runs of a database that somebody else made, as the shards that hold the same; every value is checked."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import stat
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
-from functools import cache
-from itertools import groupby
-from operator import itemgetter
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
-
-from sqlite_utils import Database
 
 from anole.documents.plain import Misfit, from_plain, json_fields, parse_json
 from anole.errors import StoreError, shown
 from anole.keys import canonical_json
-from anole.merge.checksums import checksum, stored
-from anole.merge.merged import Entity
-from anole.merge.migrations import known_migrations, migrations
+from anole.merge import schema
+from anole.merge.guarded import Guarded, UnreadableError, opened
+from anole.merge.record_rows import Row
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
-from anole.store.content import SCHEMA, Head, Iteration, WarmStart
+from anole.store.content import SCHEMA, Head, Iteration, ShardContent, WarmStart, encode_line, parse_shard
+from anole.store.lines import Chain
+from anole.task import Task
 
 T = TypeVar("T")
 
-Row = dict[str, Any]
-
-_HEADER = b"SQLite format 3\0"
-
-_ROW_BYTES = 4 << 20
-"""No row, text or statement may be longer."""
-
-_STEPS, _STEPS_PER_BYTE = 100_000_000, 20
-"""SQLite may take so many steps in all: a real database takes about one for each of its bytes."""
-
-_STEPS_AT_ONCE = 100_000
-
-_LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: _ROW_BYTES,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: _ROW_BYTES,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
-    sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
-    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 10,
-    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
-    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
-}
-
-_PRAGMAS = (
-    "query_only = on",
-    "trusted_schema = off",
-    "cell_size_check = on",
-    "mmap_size = 0",
-    "temp_store = memory",
-    "ignore_check_constraints = on",
-)
-"""Checks that the file itself brings are not evaluated: its author may have made them endless."""
-
 _KEYS = {
-    "task": "key",
-    "space": "task_key",
-    "run": "key",
-    "warm_start": "run_key",
-    "iteration": "run_key",
-    "trial": "run_key",
-    "confirmation": "run_key",
+    "task": ("key", "key"),
+    "space": ("task_key", "task_key"),
+    "run": ("key", "key"),
+    "warm_start": ("run_key", "source_run_key"),
+    "iteration": ("run_key", "number"),
+    "trial": ("run_key", "number"),
+    "confirmation": ("run_key", "number"),
 }
-"""The tables that are read, and the column by which each belongs to a task or a run."""
+"""The tables that are read, the column by which each belongs to a task or a run, and the one that orders its rows."""
 
-_NEEDED = frozenset({"task", "run", "trial", "confirmation", "iteration"})
-"""Tables that every version has made."""
+_OF_RUNS = ("warm_start", "iteration", "trial", "confirmation")
 
 
-def read_runs(database: Path) -> Iterator[tuple[str, list[object]]]:
-    """Yields the key of every run in a database, and the records that its shard would hold, the head first.
-
-    The file is only read, and no file is made beside it. Views, triggers, virtual tables and generated columns in it
-    are not evaluated. Every value is checked by the types of the records, and the rows of each run and task by the
-    checksums that the last merge stored, which databases of older versions lack.
+def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
+    """Yields the content of every run in a database, and the bytes of a shard that holds it.
 
     Raises:
         StoreError: the file is missing, damaged, too new or not a database of trials; the message names the table
             and the row.
     """
-    with opened(database) as connection:
-        tables = _tables(connection, database)
-        for table in tables:
-            _check(connection, database, table)
-        groups = {table: _Grouped(connection, database, table, columns) for table, columns in tables.items()}
-        tasks = {row["key"]: row for row in groups["task"].all()}
-        spaces = {row["task_key"]: row for row in groups["space"].all()} if "space" in groups else {}
-        known = _checksums(connection, database)
-        for key in tasks:
-            _verify(connection, database, ("task", key), known)
-        for run in groups["run"].all():
-            records = _records(database, run, tasks, spaces, groups)
-            _verify(connection, database, ("run", run["key"]), known)
-            yield run["key"], records
-        for group in groups.values():
-            group.refuse_rest()
+    with opened(path) as database:
+        database.refuse_newer("update Anole")
+        if database.missing_tables:
+            found = f"it has no table {database.missing_tables[0]}"
+            raise UnreadableError(f"{path}: is not a database of trials: {found}")
+        runs = Runs(database)
+        for table in _KEYS:
+            if table in database.kinds:
+                database.check(table)
+        for key in runs.keys():
+            yield runs.read(key)
+        runs.refuse_rest()
 
 
-def read_models(database: Path) -> list[tuple[str, str, str]]:
+def read_models(path: Path) -> list[tuple[str, str, str]]:
     """Returns each model, target and task's key of a database that says which models contain which tasks.
 
     Raises:
         StoreError: the file is missing, damaged or not a database of trials.
     """
-    columns = ("model", "target", "task_key")
-    with opened(database) as connection:
-        if "model_task" not in _kinds(connection):
+    with opened(path) as database:
+        if "model_task" not in database.kinds:
             return []
-        if len(_plain_columns(connection, database, "model_task", columns, "task_key")) < len(columns):
-            raise StoreError(f"{database}: is not a database of trials: its table model_task lacks a column")
-        _check(connection, database, "model_task")
-        rows = connection.execute(f"select {', '.join(columns)} from model_task").fetchall()
-    return [(str(model), str(target), str(key)) for model, target, key in rows]
+        database.check("model_task")
+        found = database.counts("model_task", "model", "target", "task_key")
+    return [(str(model), str(target), str(key)) for model, target, key in found]
 
 
-@contextmanager
-def opened(database: Path) -> Iterator[sqlite3.Connection]:
-    """Opens a database for reading, whatever it may hold and be called.
+class Runs:
+    """The tasks and runs of a database, read one by one."""
 
-    Raises:
-        StoreError: the file is missing or not a database, another program is writing to it, or what is read within
-            the block is damaged.
-    """
-    try:
-        before = _stat(database)
-        uri = f"{database.resolve().as_uri()}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            _restrain(connection, before.st_size)
-            yield connection
-        if _identity(os.stat(database)) != _identity(before):
-            raise StoreError(f"{database}: was changed while it was read; try again when nobody writes to it")
-    except (sqlite3.Error, ValueError, OverflowError, RecursionError, MemoryError) as error:
-        # Python's module raises errors of its own, such as for a name that is not in UTF-8.
-        raise StoreError(f"{database}: {_problem(error)}") from error
-    except OSError as error:
-        raise StoreError(f"{database}: cannot be read: {error.strerror}") from error
+    def __init__(self, database: Guarded) -> None:
+        self._database = database
+        self._place = str(database.path)
 
+    def keys(self) -> list[str]:
+        """Returns the keys of all runs, in order.
 
-def _stat(database: Path) -> os.stat_result:
-    if not database.exists():
-        raise StoreError(f"{database}: there is no such database or folder of shards")
-    found = os.stat(database)
-    if not stat.S_ISREG(found.st_mode):
-        raise StoreError(f"{database}: is neither a file nor a folder")
-    with database.open("rb") as file:
-        if file.read(len(_HEADER)) != _HEADER:
-            raise StoreError(f"{database}: is not a database of trials: it does not begin as one of SQLite")
-    for suffix in ("-journal", "-wal"):
-        journal = database.with_name(database.name + suffix)
-        if journal.exists() and journal.stat().st_size:
-            raise StoreError(
-                f"{database}: {journal.name} is beside it, so another program is writing to it or was killed; "
-                "run `anole merge` where it comes from, and copy it then"
-            )
-    return found
+        Raises:
+            StoreError: the table cannot be read, or one of them is no text.
+        """
+        keys = [key for (key,) in self._count("run")]
+        for key in keys:
+            if not isinstance(key, str):
+                raise UnreadableError(f"{self._place}: table run: key is {shown(key)}, not text")
+        return sorted(keys)
 
+    def read(self, key: str) -> tuple[ShardContent, bytes]:
+        """Returns the content of a run, and the bytes of a shard that holds it.
 
-def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        Raises:
+            StoreError: a row cannot be found or read, or holds what no run has.
+        """
+        place, chain = f"{self._place}: run {shown(key)}", Chain.of(key)
+        records = self._records(key, place)
+        try:
+            data = b"".join(encode_line(record, chain, self._database.path) for record in records)
+            content = parse_shard(self._database.path, data)
+        except StoreError as error:
+            # Its cure is that of a shard's line, and a database has none.
+            problem = str(error).removeprefix(f"{self._place}:").partition("; nothing was changed")[0].strip()
+            raise StoreError(f"{place}: {'record ' if problem[0].isdigit() else ''}{problem}") from error
+        assert content is not None, "a run has a first line"
+        return content, data
 
+    def task(self, key: str) -> Task:
+        """Returns a task.
 
-def _restrain(connection: sqlite3.Connection, size_bytes: int) -> None:
-    """Turns off all that a file can make SQLite do, and ends what takes too long."""
-    left = (_STEPS + _STEPS_PER_BYTE * size_bytes) // _STEPS_AT_ONCE
+        Raises:
+            StoreError: its row cannot be found or read, or is of another task.
+        """
+        place = f"{self._place}: task {shown(key)}"
+        try:
+            task = Task.from_json(self._task(key, place))
+        except ValueError as error:
+            raise StoreError(f"{place}: the task cannot be read ({error})") from error
+        if task.key != key:
+            raise StoreError(f"{place}: has the key {task.key}")
+        return task
 
-    def spent() -> bool:
-        nonlocal left
-        left -= 1
-        return left < 0
-
-    connection.row_factory = sqlite3.Row
-    connection.set_progress_handler(spent, _STEPS_AT_ONCE)
-    for limit, value in _LIMITS.items():
-        connection.setlimit(limit, value)
-    for pragma in _PRAGMAS:
-        connection.execute(f"pragma {pragma}")
-
-
-def _problem(error: Exception) -> str:
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-        return "reading it takes far longer than a file of its size may; it is damaged or was made to harm"
-    return f"is damaged, or is not a database of trials: {' '.join(str(error).split())}"
-
-
-def _tables(connection: sqlite3.Connection, database: Path) -> dict[str, list[str]]:
-    """Returns the columns that are read of each table, by the table's name."""
-    known = known_migrations()
-    if "_sqlite_migrations" in _kinds(connection):
-        _refuse_unless_table(connection, database, "_sqlite_migrations")
-        _check(connection, database, "_sqlite_migrations")
-        applied = connection.execute("select name from _sqlite_migrations where migration_set = 'anole'").fetchall()
-        unknown = [str(name) for (name,) in applied if name not in known]
-        if unknown:
-            raise StoreError(
-                f"{database}: was written by a newer Anole ({shown(unknown[0])} is not known here); update Anole"
-            )
-    present = _kinds(connection)
-    missing = sorted(_NEEDED - present.keys())
-    if missing:
-        raise StoreError(f"{database}: is not a database of trials: it has no table {missing[0]}")
-    tables = {}
-    for table in _KEYS:
-        if table in present:
-            tables[table] = _plain_columns(connection, database, table, _columns()[table], _KEYS[table])
-    return tables
-
-
-def _plain_columns(
-    connection: sqlite3.Connection, database: Path, table: str, wanted: Iterable[str], needed: str
-) -> list[str]:
-    """Returns those of the wanted columns that a table has; each must hold values and no expression."""
-    _refuse_unless_table(connection, database, table)
-    own = {row["name"]: row["hidden"] for row in connection.execute(f"pragma table_xinfo({table})")}
-    columns = [column for column in wanted if column in own]
-    hidden = [column for column in columns if own[column]]
-    if hidden or needed not in own:
-        raise StoreError(f"{database}: table {table}: its column {(hidden or [needed])[0]} is no column")
-    return columns
-
-
-def _checksums(connection: sqlite3.Connection, database: Path) -> dict[Entity, str] | None:
-    """Returns the checksums of runs and tasks; None in a database of an older version, which has none."""
-    if "checksum" not in _kinds(connection):
-        return None
-    _plain_columns(connection, database, "checksum", ("kind", "key", "sha256"), "sha256")
-    _check(connection, database, "checksum")
-    return stored(connection)
-
-
-def _verify(connection: sqlite3.Connection, database: Path, entity: Entity, known: dict[Entity, str] | None) -> None:
-    """Refuses a run or a task whose rows are not as the last merge wrote them."""
-    if known is None:
-        return
-    try:
-        sha256 = checksum(connection, entity)
-    except TypeError:
-        # A value is of a type that no merge writes.
-        sha256 = None
-    if sha256 is None or sha256 != known.get(entity):
-        kind, key = entity
-        raise StoreError(
-            f"{database}: {kind} {shown(key)}: its checksum is wrong: the database was changed, not by a merge, or is "
-            "damaged; run `anole merge` where it comes from, and copy it again"
-        )
-
-
-@cache
-def _columns() -> dict[str, list[str]]:
-    """Returns the columns that each table has in this version."""
-    db = Database(memory=True)
-    migrations.apply(db)
-    return {table: [column.name for column in db.table(table).columns] for table in _KEYS}
-
-
-def _kinds(connection: sqlite3.Connection) -> dict[str, str]:
-    """Returns whether each object is a table, a view or a virtual table, by its name."""
-    rows = connection.execute("pragma table_list").fetchall()
-    return {row["name"]: row["type"] for row in rows if row["schema"] == "main"}
-
-
-def _refuse_unless_table(connection: sqlite3.Connection, database: Path, name: str) -> None:
-    kind = _kinds(connection)[name]
-    if kind != "table":
-        raise StoreError(f"{database}: is not a database of trials: {name} is a {kind} and not a table")
-
-
-def _check(connection: sqlite3.Connection, database: Path, table: str) -> None:
-    (found, *_) = connection.execute(f"pragma quick_check({table})").fetchone()
-    if found != "ok":
-        raise StoreError(f"{database}: is damaged: table {table}: {_one_line(found)}")
-
-
-def _one_line(text: object) -> str:
-    return shown(" ".join(str(text).split()))
-
-
-class _Grouped:
-    """The rows of a table in the order of the runs that they belong to, read once from first to last."""
-
-    def __init__(self, connection: sqlite3.Connection, database: Path, table: str, columns: list[str]) -> None:
-        self.place = f"{database}: table {table}"
-        key = _KEYS[table]
-        second = next((column for column in ("number", "source_run_key") if column in columns), key)
-        cursor = connection.execute(f"select {', '.join(columns)} from {table} order by {key}, {second}")
-        self._groups = groupby((self._checked(dict(row), key) for row in cursor), key=itemgetter(key))
-        self._next: tuple[str, Iterable[Row]] | None = None
-
-    def all(self) -> Iterator[Row]:
-        """Yields the only row of each key."""
-        before = None
-        for key, rows in self._groups:
-            for row in rows:
-                if key == before:
-                    raise StoreError(f"{self.place}: two rows have the key {shown(key)}")
-                before = key
-                yield row
-
-    def of(self, key: str) -> list[Row]:
-        """Returns the rows of a run; runs must be asked for in order."""
-        if self._next is None:
-            self._next = next(self._groups, None)
-        if self._next is None or self._next[0] != key:
-            return []
-        rows = list(self._next[1])
-        self._next = None
-        return rows
+    def is_sealed(self, key: str) -> bool:
+        """Returns whether the lines of a run's shard had checksums; versions before 0.3 did not say it."""
+        return self._row("run", key, self._place).get("sealed") == 1
 
     def refuse_rest(self) -> None:
-        """Refuses rows of runs that do not exist."""
-        found = self._next or next(self._groups, None)
-        if found is not None:
-            raise StoreError(f"{self.place}: holds rows of {shown(found[0])}, which is not in the table it belongs to")
+        """Refuses rows of runs that do not exist.
 
-    def _checked(self, row: Row, key: str) -> Row:
-        if not isinstance(row[key], str):
-            raise StoreError(f"{self.place}: {key} is {shown(row[key])}, not text")
-        return row
+        Raises:
+            StoreError: the message names one.
+        """
+        for table in _OF_RUNS:
+            for rest in self._count(table).keys() - self._count("run").keys():
+                raise UnreadableError(
+                    f"{self._place}: table {table}: holds rows of {shown(rest[0])}, which is not in the table run"
+                )
 
+    def _records(self, key: str, place: str) -> list[object]:
+        """Returns a run's head, space, warm start, iterations, trials and confirmations."""
+        run = self._row("run", key, place)
+        head = {"schema": SCHEMA, "task": self._task(run.get("task_key"), place)}
+        plain = _plain(run, json_fields(Run), f"{place}: table run")
+        records: list[object] = [_record(Head, {**plain, **head}, f"{place}: table run")]
+        if self._count("space")[(run["task_key"],)]:
+            records.append(_of_row(SpaceFacts, self._row("space", run["task_key"], place), f"{place}: table space"))
+        sources = self._rows("warm_start", key, place)
+        if sources:
+            records.append(WarmStart(tuple(_source(row, f"{place}: table warm_start") for row in sources)))
+        for table, cls in (("iteration", Iteration), ("trial", Trial), ("confirmation", Confirmation)):
+            for number, row in enumerate(self._rows(table, key, place)):
+                row_place = f"{place}: table {table}, row {number}"
+                if table != "iteration" and row.get("number") != number:
+                    raise StoreError(f"{row_place}: its number is {shown(row.get('number'))}")
+                records.append(_of_row(cls, row, row_place))
+        return records
 
-def _records(
-    database: Path, run: Row, tasks: dict[str, Row], spaces: dict[str, Row], groups: dict[str, _Grouped]
-) -> list[object]:
-    """Returns a run's head, space, warm start, iterations, trials and confirmations."""
-    key = run["key"]
-    place = f"{database}: run {shown(key)}"
-    if run["task_key"] not in tasks:
-        raise StoreError(f"{place}: its task {shown(run['task_key'])} is not in the table task")
-    task = _plain(tasks[run["task_key"]], frozenset({"workload", "target"}), f"{place}: table task")
-    head = {"schema": SCHEMA, "task": task, **_plain(run, json_fields(Run), f"{place}: table run")}
-    records: list[object] = [_record(Head, head, f"{place}: table run")]
-    if run["task_key"] in spaces:
-        records.append(_of_row(SpaceFacts, spaces[run["task_key"]], f"{place}: table space"))
-    sources = groups["warm_start"].of(key) if "warm_start" in groups else []
-    if sources:
-        records.append(WarmStart(tuple(_source(row, f"{place}: table warm_start") for row in sources)))
-    for table, cls in (("iteration", Iteration), ("trial", Trial), ("confirmation", Confirmation)):
-        for number, row in enumerate(groups[table].of(key)):
-            row_place = f"{place}: table {table}, row {number}"
-            if table != "iteration" and row.get("number") != number:
-                raise StoreError(f"{row_place}: its number is {shown(row.get('number'))}")
-            records.append(_of_row(cls, row, row_place))
-    return records
+    def _task(self, key: object, place: str) -> Row:
+        if not self._count("task")[(key,)]:
+            raise StoreError(f"{place}: its task {shown(key)} is not in the table task")
+        return _plain(self._row("task", key, place), frozenset({"workload", "target"}), f"{place}: table task")
+
+    def _row(self, table: str, key: object, place: str) -> Row:
+        rows = self._rows(table, key, place)
+        if len(rows) != 1:
+            raise StoreError(f"{place}: table {table}: {len(rows)} rows have the key {shown(key)}")
+        return rows[0]
+
+    def _rows(self, table: str, key: object, place: str) -> list[Row]:
+        """Returns the rows of a task or a run; all of them, or none and an error."""
+        n_rows = self._count(table)[(key,)]
+        if not n_rows:
+            return []
+        columns, (own, second) = self._database.columns(table), _KEYS[table]
+        order = second if second in columns else own
+        sql = f"select {', '.join(columns)} from {table} where {own} = ? order by {order}"
+        rows = [dict(zip(columns, row, strict=True)) for row in self._database.each(sql, key)]
+        if len(rows) != n_rows:
+            raise UnreadableError(f"{place}: table {table}: has {n_rows} rows, of which an index tells {len(rows)}")
+        return cast(list[Row], rows)
+
+    def _count(self, table: str) -> Counter[tuple[Any, ...]]:
+        """Returns how many rows of a table each task or run has; a table that an older version lacks has none."""
+        is_there = table in self._database.kinds or table in schema.FIRST_TABLES
+        return self._database.counts(table, _KEYS[table][0]) if is_there else Counter()
 
 
 def _source(row: Row, place: str) -> Source:

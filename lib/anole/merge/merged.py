@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-Entity = tuple[str, str]
-"""Something that the database holds in rows of its own: its kind (a name in `checksums.KINDS`) and its key."""
-
 
 @dataclass(frozen=True)
 class Merged:
@@ -35,14 +32,15 @@ class Changes:
     """What a merge has done so far.
 
     Attributes:
-        entities: all whose rows were written or removed.
         runs: keys of the runs that were new or had another state.
         shards: keys of the runs that have a shard here.
+        outlived: names of the builds that took the place of later ones; what the database holds of the evaluation of
+            such a build belongs to the later one.
         ignored, replaced: as in `Merged`.
     """
 
-    entities: set[Entity] = field(default_factory=set)
     runs: set[str] = field(default_factory=set)
     shards: set[str] = field(default_factory=set)
+    outlived: set[str] = field(default_factory=set)
     ignored: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)

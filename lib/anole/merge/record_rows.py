@@ -9,13 +9,22 @@ from typing import Any, cast
 
 from anole.documents.plain import flat_fields, to_plain
 from anole.keys import canonical_json
+from anole.merge import schema
 
 Row = Mapping[str, Any]
 
 _STORED = frozenset({str, int, float, type(None)})
 
 
-def row_of(record: Any) -> dict[str, Any]:
+def row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
+    """Returns a row of a table: of each column what the document says under its name, unless another value is given."""
+    return {
+        column: _cell(others[column] if column in others else getattr(document, column))
+        for column in schema.columns()[table]
+    }
+
+
+def flat_row_of(record: Any) -> dict[str, Any]:
     """Returns the row of a dataclass, including the fields of flat nested ones."""
     return dict(zip(columns_of(type(record)), values_of(record), strict=True))
 

@@ -16,11 +16,10 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import close, make_folder, replace_durably, sync
-from anole.merge.condition import is_damage
+from anole.merge.guarded import is_fault
 
 _PATIENCE_S = 10.0
 """Seconds to wait for another program's transaction."""
-
 
 _CACHE_KIB = 64 << 10
 """The pages that SQLite keeps in memory: rows come in the order of their tasks, and go anywhere into indexes."""
@@ -31,12 +30,11 @@ class HeldDatabase:
 
     Attributes:
         path: the file itself, not a link to it.
-        damage: why SQLite cannot open the file; None if it can, or if there is no file.
-        sha256: the hash of the file, before or after it was replaced; None if there is no file.
+        sha256: the hash of the file, before or after it was replaced; None if there is none, or an empty one.
     """
 
-    def __init__(self, path: Path, descriptor: int | None, damage: str | None) -> None:
-        self.path, self.damage = path, damage
+    def __init__(self, path: Path, descriptor: int | None) -> None:
+        self.path = path
         # Another descriptor of the file, once closed, would end SQLite's locks; so this one is used.
         self.sha256 = None if descriptor is None else _sha256(descriptor)
 
@@ -61,7 +59,8 @@ class HeldDatabase:
     def kept_aside(self) -> Path:
         """Gives the file a second name, under which it stays when it is replaced, and returns that name.
 
-        At no moment is there no file under the first name.
+        At no moment is there no file under the first name. A journal beside it goes with it, so that SQLite does not
+        apply it to the file that takes its place.
         """
         for older in self.path.parent.glob(f"{self.path.name}.damaged-*"):
             if older.samefile(self.path):
@@ -74,6 +73,10 @@ class HeldDatabase:
             # Some file systems have no second names.
             shutil.copy2(self.path, aside)
             sync(aside)
+        for suffix in ("-journal", "-wal"):
+            journal = self.path.with_name(f"{self.path.name}{suffix}")
+            if journal.exists():
+                journal.rename(aside.with_name(f"{aside.name}{suffix}"))
         sync(self.path.parent)
         return aside
 
@@ -94,12 +97,13 @@ def held(path: Path) -> Iterator[HeldDatabase]:
         with ExitStack() as stack:
             stack.enter_context(_locked(path.parent))
             if not path.exists():
-                yield HeldDatabase(path, None, None)
+                yield HeldDatabase(path, None)
                 return
             descriptor = os.open(path, os.O_RDONLY)
             stack.callback(close, descriptor)
-            damage = stack.enter_context(_transaction(path))
-            yield HeldDatabase(path, descriptor, damage)
+            stack.enter_context(_transaction(path))
+            is_empty = not os.fstat(descriptor).st_size
+            yield HeldDatabase(path, None if is_empty else descriptor)
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {error}; the database is unchanged") from error
     except OSError as error:
@@ -117,22 +121,20 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _transaction(path: Path) -> Iterator[str | None]:
-    """Prevents other programs from writing to an existing database; yields why it is damaged, or None.
+def _transaction(path: Path) -> Iterator[None]:
+    """Prevents other programs from writing to an existing file, unless SQLite does not take it for a database.
 
     No journal may exist beside the file when another file takes its name: SQLite would apply it to that file.
     """
     uri = f"{path.as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)) as connection:
-        damage = None
         try:
             connection.execute("pragma journal_mode = delete")
             connection.execute("begin immediate")
         except (sqlite3.Error, UnicodeError) as error:
-            if not is_damage(error):
+            if is_fault(error):
                 raise
-            damage = " ".join(str(error).split())
-        yield damage
+        yield
         if connection.in_transaction:
             connection.execute("rollback")
 

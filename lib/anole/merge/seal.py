@@ -6,14 +6,13 @@ import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from anole.documents.document import read_document, write_document
 from anole.errors import DocumentError
 from anole.files import read_bytes
 from anole.merge.merged import Merged
-from anole.merge.migrations import known_migrations
+from anole.merge.schema import views_sha256
 
 
 @dataclass(frozen=True)
@@ -22,11 +21,13 @@ class Seal:
 
     Attributes:
         database_sha256: the hash of the database's file.
-        sources_sha256: the hash of everything that was merged.
+        schema_sha256: the hash of the definitions of its tables.
+        sources_sha256: the hash of everything that was merged, and of the views.
         merged: the result, without what it replaced.
     """
 
     database_sha256: str
+    schema_sha256: str
     sources_sha256: str
     merged: Merged
 
@@ -50,9 +51,8 @@ def write_seal(database: Path, seal: Seal) -> None:
 
 
 def sources_sha256(paths: Iterable[Path]) -> str:
-    """Returns one hash over the names and contents of files, and over what this version makes of them."""
-    digest = hashlib.sha256(resources.files("anole.merge").joinpath("views.sql").read_bytes())
-    digest.update("\n".join(sorted(known_migrations())).encode())
+    """Returns one hash over the names and contents of files, and over the views."""
+    digest = hashlib.sha256(views_sha256().encode())
     for path in paths:
         content = hashlib.sha256(read_bytes(path)).hexdigest() if path.exists() else "missing"
         digest.update(f"{os.path.abspath(path)}\n{content}\n".encode(errors="surrogateescape"))

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import read_bytes
-from anole.merge.folding import Recording, fold_run, naming, recordings
+from anole.merge.before import Before, Recording
+from anole.merge.folding import fold_run, naming
 from anole.merge.merged import Changes
 from anole.store.content import ShardContent, parse_shard
 from anole.store.lines import whole_lines
 from anole.store.shard import is_copy, named_run, shard_paths
 
 
-def fold_shards(db: Database, shards_dir: Path, changes: Changes, *, trusted: bool) -> None:
+def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
     """Merges all shards of a folder.
 
     ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. The database then holds its state, also if it
@@ -27,28 +28,28 @@ def fold_shards(db: Database, shards_dir: Path, changes: Changes, *, trusted: bo
     Args:
         db: the database.
         shards_dir: the folder; it may be missing.
+        before: what it held until now.
         changes: is told what is written, replaced and ignored.
-        trusted: whether the rows are known to be those of the last merge, so that a shard with the hash that was
-            recorded then need not be read again.
+        trusted: whether the database holds what it held, as the last merge wrote it, so that a shard with the hash
+            that was recorded then need not be read again.
 
     Raises:
         StoreError: a shard cannot be read, is corrupt, or is not of the run in its name.
     """
-    known = recordings(db)
     paths = list(shard_paths(shards_dir))
     for path in paths:
         if not is_copy(path):
-            _fold_local(db, path, known, changes, trusted=trusted)
-    _fold_copies(db, filter(is_copy, paths), known, changes, trusted=trusted)
+            _fold_local(db, path, before, changes, trusted=trusted)
+    _fold_copies(db, filter(is_copy, paths), before, changes, trusted=trusted)
 
 
-def _fold_local(db: Database, path: Path, known: dict[str, Recording], changes: Changes, *, trusted: bool) -> None:
+def _fold_local(db: Database, path: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
     data, sha256 = _read(path)
     key = path.stem
-    before = known.get(key)
+    known = before.recordings.get(key)
     if not data:
         return
-    if not trusted or before is None or before.shard_sha256 != sha256:
+    if not trusted or known is None or known.shard_sha256 != sha256:
         content = _parsed(path, data)
         if (content.run.key, content.run.task_key) != (key, path.parent.name):
             raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name; move the file away")
@@ -56,9 +57,8 @@ def _fold_local(db: Database, path: Path, known: dict[str, Recording], changes: 
     changes.shards.add(key)
 
 
-def _fold_copies(
-    db: Database, paths: Iterable[Path], known: dict[str, Recording], changes: Changes, *, trusted: bool
-) -> None:
+def _fold_copies(db: Database, paths: Iterable[Path], before: Before, changes: Changes, *, trusted: bool) -> None:
+    known = before.recordings
     by_digest = {recording.shard_sha256: (key, recording) for key, recording in known.items()} if trusted else {}
     copies: dict[str, list[tuple[Recording, Path]]] = {}
     for path in paths:
@@ -78,11 +78,11 @@ def _fold_copies(
         else:
             copies.setdefault(key, []).append((recording, path))
     for key, states in copies.items():
-        (newest, path), before = max(states), known.get(key)
+        (newest, path), held = max(states), known.get(key)
         changes.shards.add(key)
-        if before is not None and before > newest:
+        if held is not None and held > newest:
             changes.ignored.append(f"{path}: is not merged: the database holds a newer state of its run")
-        elif not trusted or before != newest:
+        elif not trusted or held != newest:
             _fold(db, _parsed(path, _read(path)[0]), newest, path, before, changes)
         for recording, other in states:
             if recording != newest:
@@ -90,27 +90,20 @@ def _fold_copies(
 
 
 def _fold(
-    db: Database, content: ShardContent, recording: Recording, path: Path, before: Recording | None, changes: Changes
+    db: Database, content: ShardContent, recording: Recording, path: Path, before: Before, changes: Changes
 ) -> None:
-    if before is not None:
-        n_lost = sum(_lost(db, content, anew=before.started_at != recording.started_at))
+    key, known = content.run.key, before.recordings.get(content.run.key)
+    if known is None or known.shard_sha256 != recording.shard_sha256:
+        changes.runs.add(key)
+    if known is not None and key in changes.runs:
+        times = tuple(trial.created_at for trial in content.trials)
+        n_lost = before.n_lost(key, content.configs, times, anew=known.started_at != recording.started_at)
         if n_lost:
             changes.replaced.append(
                 f"{path}: {n_lost} trials that the database held are not in this shard; it holds what the shard does"
             )
     with naming(path):
-        fold_run(db, content, recording, changes)
-    if before is None or before.shard_sha256 != recording.shard_sha256:
-        changes.runs.add(content.run.key)
-
-
-def _lost(db: Database, content: ShardContent, *, anew: bool) -> Iterator[bool]:
-    """Says of each trial in the database whether the shard lacks it; one that was measured again is not lost."""
-    rows = db.execute("select number, config, created_at from trial where run_key = ?", [content.run.key])
-    for number, config, created_at in rows.fetchall():
-        here = number < len(content.trials) and content.configs[number] == config
-        at = content.trials[number].created_at if here else ""
-        yield at != created_at if anew else at < created_at
+        fold_run(db, content, recording)
 
 
 def _ignore_copy(path: Path, changes: Changes) -> None:

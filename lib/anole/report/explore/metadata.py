@@ -16,6 +16,7 @@ from anole.merge.cookbook import (
     read_queries,
     with_empty_as_null,
 )
+from anole.merge.schema import FORMER_TABLES
 from anole.report.explore.charts import DASHBOARD, charts, task_filter
 
 STATIC = "anole"
@@ -59,8 +60,6 @@ _SORTED: Mapping[str, tuple[str, str]] = {
 _LABELS = {"task": "label", "run": "preset", "model": "name", "build": "name"}
 """What a reference to a row shows instead of its key."""
 
-_HIDDEN = ("checksum", "_sqlite_migrations")
-
 
 def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str | None) -> dict[str, Any]:
     """Returns Datasette's metadata for a database.
@@ -73,7 +72,7 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
     folder = cookbook()
     descriptions = read_descriptions((folder / "README.md").read_text(encoding="utf-8"))
     tables = {each: _table(each, columns[each], descriptions, task_label) for each in descriptions if each in columns}
-    tables |= {each: {**tables.get(each, {}), "hidden": True} for each in _HIDDEN}
+    tables |= {each: {**tables.get(each, {}), "hidden": True} for each in FORMER_TABLES}
     drawn = charts(name, [each for each in descriptions if each in columns and descriptions[each].is_view])
     title = "Anole's records"
     return {

@@ -1,0 +1,265 @@
+"""Reads a database that somebody else made, or that is damaged: nothing in it is run, and reading it ends soon."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from anole.errors import StoreError, shown
+from anole.merge import schema
+
+_ROW_BYTES = 4 << 20
+"""No row, text or statement may be longer."""
+
+_STEPS, _STEPS_PER_BYTE = 100_000_000, 20
+"""SQLite may take so many steps in all: a real database takes about one for each of its bytes."""
+
+_STEPS_AT_ONCE = 100_000
+
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: _ROW_BYTES,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: _ROW_BYTES,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 10,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+
+_PRAGMAS = (
+    "query_only = on",
+    "trusted_schema = off",
+    "cell_size_check = on",
+    "mmap_size = 0",
+    "temp_store = memory",
+    "ignore_check_constraints = on",
+)
+"""Checks that the file itself brings are not evaluated: its author may have made them endless."""
+
+_ERRORS = (sqlite3.Error, ValueError, OverflowError, RecursionError)
+"""Python's module raises errors of its own, such as for a name that is not in UTF-8."""
+
+_FAULTS = (
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+)
+
+
+class UnreadableError(StoreError):
+    """A database cannot be read, whoever tries it: it is missing, damaged or not a database."""
+
+
+def is_fault(error: Exception) -> bool:
+    """Returns whether an error tells of the machine, as a full disk does, and not of what a database holds."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _FAULTS
+
+
+class Guarded:
+    """An open database. Every method raises UnreadableError if what it reads is damaged or takes too long."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, size_bytes: int) -> None:
+        self.path, self.size_bytes = path, size_bytes
+        self._connection = connection
+        self._spent = limit_steps(connection, size_bytes)
+        self._columns: dict[str, list[str]] = {}
+        self._counts: dict[tuple[str, ...], Counter[tuple[Any, ...]]] = {}
+
+    def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Returns all rows of a query."""
+        return list(self.each(sql, *parameters))
+
+    def select(self, table: str, columns: Collection[str], where: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Returns the rows of one of our tables; none if they cannot be read, which is no error."""
+        try:
+            own = self.columns(table)
+            return self.rows(f"select {', '.join(columns)} from {table} {where}", *parameters) if own else []
+        except UnreadableError:
+            return []
+
+    def each(self, sql: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
+        """Yields the rows of a query."""
+        with _told(self.path):
+            if self._spent():
+                raise sqlite3.OperationalError("interrupted")
+            yield from self._connection.execute(sql, parameters)
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """Whether each object is a table, a view or a virtual table, by its name."""
+        return {row[1]: row[2] for row in self.rows("pragma table_list") if row[0] == "main"}
+
+    @cached_property
+    def missing_tables(self) -> list[str]:
+        """The tables that its version of Anole makes, and that it lacks."""
+        ((found,),) = self.rows("pragma user_version")
+        needed = schema.columns() if found == schema.version() else schema.FIRST_TABLES
+        return [table for table in needed if table not in self.kinds]
+
+    def refuse_newer(self, cure: str) -> None:
+        """Refuses a database that a newer Anole wrote.
+
+        Raises:
+            StoreError: the message says which versions are known, and ends with the cure.
+        """
+        ((found,),) = self.rows("pragma user_version")
+        if found > schema.version() and "run" in self.kinds:
+            raise StoreError(
+                f"{self.path}: was written by a newer Anole (its tables have version {found}, and versions up to "
+                f"{schema.version()} are known here); {cure}"
+            )
+
+    def refuse_others(self) -> None:
+        """Refuses a database that has other tables under our names.
+
+        Raises:
+            StoreError: the message names one.
+        """
+        ours = schema.columns()
+        named = [table for table in ours if table in self.kinds]
+        if named and not any(2 * len({*self.column_names(each)} & {*ours[each]}) > len(ours[each]) for each in named):
+            raise StoreError(f"{self.path}: is no database of Anole: its table {named[0]} is another one; name another")
+
+    def columns(self, table: str) -> list[str]:
+        """Returns those of our columns that a table has; it must be a plain one, and hold values and no expressions."""
+        if table in self._columns:
+            return self._columns[table]
+        self._refuse_unless_table(table)
+        own = self.column_names(table)
+        present = [column for column in schema.columns()[table] if column in own]
+        hidden = [column for column in present if own[column]]
+        if hidden:
+            raise UnreadableError(f"{self.path}: table {table}: its column {hidden[0]} is no column")
+        self._columns[table] = present
+        return present
+
+    def column_names(self, table: str) -> dict[str, bool]:
+        """Returns all columns of a table, and whether each is computed."""
+        return {row[1]: bool(row[6]) for row in self.rows(f"pragma table_xinfo({quote(table)})")}
+
+    def check(self, table: str) -> None:
+        """Refuses a table whose pages are damaged, or that has other rows than its index tells."""
+        self._refuse_unless_table(table)
+        ((found, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
+        counted = {self.rows(f"select count(*) from {quote(table)} {how}")[0] for how in ("", "not indexed")}
+        if found == "ok" and len(counted) > 1:
+            found = "an index has other rows"
+        if found != "ok":
+            raise UnreadableError(f"{self.path}: is damaged: table {table}: {shown(' '.join(str(found).split()))}")
+
+    def counts(self, table: str, *columns: str) -> Counter[tuple[Any, ...]]:
+        """Returns how many rows have each combination of values in some columns, read from the table alone.
+
+        A row that an index does not lead to is among them.
+        """
+        if (table, *columns) in self._counts:
+            return self._counts[table, *columns]
+        own = self.columns(table)
+        missing = [column for column in columns if column not in own]
+        if missing:
+            raise UnreadableError(f"{self.path}: table {table}: its column {missing[0]} is no column")
+        found = Counter(self.each(f"select {', '.join(columns)} from {table} not indexed"))
+        self._counts[table, *columns] = found
+        return found
+
+    def _refuse_unless_table(self, name: str) -> None:
+        if self.kinds.get(name) != "table":
+            found = f"a {self.kinds[name]} and not a" if name in self.kinds else "no"
+            raise UnreadableError(f"{self.path}: is not a database of trials: {name} is {found} table")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Guarded]:
+    """Opens a database for reading, whatever it may hold and be called; no file is made beside it.
+
+    Raises:
+        UnreadableError: the file is missing or not a database, or another program is writing to it.
+        StoreError: the machine fails while it is read.
+    """
+    before = _stat(path)
+    try:
+        uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            with _told(path):
+                for limit, value in _LIMITS.items():
+                    connection.setlimit(limit, value)
+                for pragma in _PRAGMAS:
+                    connection.execute(f"pragma {pragma}")
+            yield Guarded(path, connection, before.st_size)
+    except (sqlite3.Error, MemoryError) as error:
+        raise StoreError(f"{path}: {error or 'there is too little memory'}") from error
+    if _identity(_stat(path)) != _identity(before):
+        raise UnreadableError(f"{path}: was changed while it was read; try again when nobody writes to it")
+
+
+def limit_steps(connection: sqlite3.Connection, size_bytes: int) -> Callable[[], bool]:
+    """Ends what takes too long for a database of some size; returns what tells whether that has happened."""
+    left = (_STEPS + _STEPS_PER_BYTE * size_bytes) // _STEPS_AT_ONCE
+
+    def count() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    connection.set_progress_handler(count, _STEPS_AT_ONCE)
+    return lambda: left < 0
+
+
+def quote(name: str) -> str:
+    """Returns a name as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Names the file in an error that it causes."""
+    try:
+        yield
+    except _ERRORS as error:
+        if is_fault(error):
+            raise
+        raise UnreadableError(f"{path}: {_problem(error)}") from error
+
+
+def _problem(error: Exception) -> str:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT or str(error) == "interrupted":
+        return "reading it takes far longer than a file of its size may; it is damaged or was made to harm"
+    return f"is damaged, or is not a database of trials: {' '.join(str(error).split())}"
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Returns what is known of a file that may be read."""
+    try:
+        found = os.stat(path)
+        journals = [journal.stat() for suffix in ("-journal", "-wal") if (journal := Path(f"{path}{suffix}")).exists()]
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{path}: there is no such database or folder of shards") from error
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise UnreadableError(f"{path}: is neither a file nor a folder")
+    if any(journal.st_size for journal in journals):
+        raise UnreadableError(
+            f"{path}: a journal is beside it, so another program is writing to it or was killed; run `anole merge` "
+            "where it comes from, and copy it then"
+        )
+    return found
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,65 @@
+"""The tables and views of the database, as `schema.sql` and `views.sql` define them."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+
+FIRST_TABLES = ("task", "run", "trial", "confirmation", "iteration")
+"""The tables that every version has made."""
+
+FORMER_TABLES = ("checksum", "_sqlite_migrations")
+"""The tables that only versions before 0.7 made."""
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Creates all tables and indexes in an empty database."""
+    connection.executescript(f"begin; {_sql('schema')} commit;")
+
+
+def create_views(connection: sqlite3.Connection) -> None:
+    """Creates all views, in place of existing views of the same names; views hold no data."""
+    views = _sql("views")
+    drops = "".join(f"drop view if exists {name}; " for name in re.findall(r"^create view (\w+)", views, re.MULTILINE))
+    connection.executescript(f"begin; {drops} {views} commit;")
+
+
+@cache
+def version() -> int:
+    """Returns the version of the tables; 0 stands for all before 0.7."""
+    with closing(_empty()) as connection:
+        return int(connection.execute("pragma user_version").fetchone()[0])
+
+
+@cache
+def columns() -> Mapping[str, tuple[str, ...]]:
+    """Returns the columns of each table."""
+    with closing(_empty()) as connection:
+        names = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
+        return {name: tuple(row[1] for row in connection.execute(f"pragma table_info({name})")) for (name,) in names}
+
+
+def schema_sha256() -> str:
+    """Returns the hash of the definitions of the tables."""
+    return sha256(_sql("schema").encode()).hexdigest()
+
+
+def views_sha256() -> str:
+    """Returns the hash of the definitions of the views."""
+    return sha256(_sql("views").encode()).hexdigest()
+
+
+def _empty() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    create_tables(connection)
+    return connection
+
+
+@cache
+def _sql(name: str) -> str:
+    return resources.files("anole.merge").joinpath(f"{name}.sql").read_text(encoding="utf-8")

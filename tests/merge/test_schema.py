@@ -1,0 +1,155 @@
+"""The tables: what they refuse and what is said of them, and databases of other versions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from anole.documents.plain import to_plain
+from anole.errors import StoreError
+from anole.merge.exchange import Imported, import_records
+from anole.merge.schema import columns, create_tables, create_views, version
+from anole.merge.seal import seal_path
+
+OLDER = (
+    "alter table evaluation drop column speedup_low; alter table evaluation drop column speedup_high",
+    "alter table load_latency drop column start_s; drop table kernel_profile; drop table kernel_latency",
+    "drop index trial_status",
+    "drop table load_latency",
+    "alter table evaluation drop column averaged_draws",
+    "alter table evaluation drop column output_variation",
+    "alter table run drop column sealed; drop table checksum",
+    "drop table refinement",
+    "alter table trial drop column relative_error; alter table confirmation drop column relative_error",
+    "drop table space",
+    "alter table evaluation drop column snr_db",
+    "drop table warm_start; alter table build drop column shared",
+)
+"""What takes a database back, one version after the other, until the first."""
+
+LOST = {"load_latency", "kernel_profile", "kernel_latency", "refinement", "space", "warm_start"}
+
+
+@pytest.fixture
+def db() -> Database:
+    db = Database(memory=True)
+    db.execute("pragma foreign_keys = on")
+    create_tables(db.conn)
+    create_views(db.conn)
+    return db
+
+
+def execute(database: Path, script: str) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript(script)
+
+
+def age(database: Path, n_back: int) -> None:
+    """Makes a database what a version before 0.7 would have written."""
+    with closing(sqlite3.connect(database)) as connection:
+        views = connection.execute("select name from sqlite_master where type = 'view'").fetchall()
+        for (view,) in views:
+            connection.execute(f"drop view {view}")
+    execute(
+        database,
+        "pragma user_version = 0; create table _sqlite_migrations (migration_set text, name text, applied_at text); "
+        "create table checksum (kind text, key text, sha256 text); "
+        f"insert into checksum values ('run', 'a', 'b'); {'; '.join(OLDER[:n_back])};",
+    )
+
+
+@pytest.mark.examples(4)
+@pytest.mark.parametrize("n_back", range(len(OLDER) + 1))
+def test_a_database_of_any_older_version_is_brought_up_to_date(
+    project, tmp_path: Path, dump: Callable, n_back: int
+) -> None:
+    """With all that it holds and no file tells."""
+    project.fill()
+    project.merge()
+    before = dump(project.database)
+    age(project.database, n_back)
+    assert import_records(project.database, tmp_path / "here") == Imported(new=4, trials=15)
+    for folder in ("work", "builds"):
+        (project.folder / folder).rename(project.folder / f"former {folder}")
+    merged = project.merge()
+    assert (merged.changed_runs, merged.runs_without_shard, merged.trials, merged.replaced) == (0, 4, 15, ())
+    after = dump(project.database)
+    for name in columns().keys() - (LOST if n_back else set()) - {"evaluation", "run"}:
+        assert after[name] == before[name], name
+    assert after["schema"] == before["schema"]
+    assert [row[:-1] for row in after["run"]] == [row[:-1] for row in before["run"]]
+    for folder in ("work", "builds"):
+        (project.folder / f"former {folder}").rename(project.folder / folder)
+    seal_path(project.database).unlink()
+    assert project.merge().replaced == ()
+    assert dump(project.database) == before
+
+
+def test_a_database_of_a_newer_version_is_left_alone(project, tmp_path: Path) -> None:
+    project.fill()
+    project.merge()
+    execute(project.database, f"pragma user_version = {version() + 1}")
+    before = {path: path.read_bytes() for path in project.database.parent.iterdir()}
+    said = rf"written by a newer Anole \(its tables have version {version() + 1}, .* up to {version()} .*; update Anole"
+    with pytest.raises(StoreError, match=said + ", or move the file away and merge again$"):
+        project.merge()
+    with pytest.raises(StoreError, match=said + "$"):
+        import_records(project.database, tmp_path / "here")
+    assert {path: path.read_bytes() for path in project.database.parent.iterdir()} == before
+
+
+def test_other_tables_make_the_database_anew(project, dump: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it is as the last merge wrote it."""
+    project.fill()
+    project.merge()
+    before, inode = dump(project.database), project.database.stat().st_ino
+    monkeypatch.setattr("anole.merge.database.schema_sha256", lambda: "other")
+    assert project.merge().changed_runs == 0
+    assert dump(project.database) == before and project.database.stat().st_ino != inode
+
+
+def test_every_table_is_strict_and_keyed(db: Database) -> None:
+    assert set(db.table_names()) == columns().keys()
+    for name in db.table_names():
+        assert db.table(name).strict, name
+        assert db.table(name).pks != ["rowid"], name
+
+
+def test_a_trial_has_exactly_the_fields_of_a_record(project) -> None:
+    for table, record, keys in [
+        ("trial", project.trial_of(0), {"run_key", "task_key"}),
+        ("confirmation", project.confirmation_of(project.trial_of(0), 1e-3, 1), {"run_key", "number"}),
+    ]:
+        assert set(columns()[table]) == keys | to_plain(record).keys()
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("insert into task values ('k', 'dense', 'l', '{', '{}', 1, 2)", "CHECK constraint failed"),
+        ("insert into task values ('k', 'dense', 'l', '{}', '{}', 1, 'many')", "cannot store TEXT value"),
+        ("insert into iteration values ('k', 0, '{}')", "FOREIGN KEY constraint failed"),
+    ],
+)
+def test_what_does_not_fit_is_refused(db: Database, statement: str, problem: str) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match=problem):
+        db.execute(statement)
+
+
+def test_model_latency_has_the_agreed_columns(db: Database) -> None:
+    assert [column.name for column in db.view("model_latency").columns] == [
+        *("model", "target", "preset", "latency_s", "reference", "reference_latency_s", "speedup", "relative_error"),
+        *("build", "output_variation"),
+    ]
+
+
+def test_views_are_made_anew(db: Database) -> None:
+    db.execute("drop view failures")
+    db.execute("create view failures as select 1 as old")
+    create_views(db.conn)
+    assert [column.name for column in db.view("failures").columns][:3] == ["status", "error", "count"]
