@@ -25,6 +25,7 @@ from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.design import HARDWARE
 from anole.task import Conv2d, Dense, Task, Workload
+from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_model, tune_task
 
 RANDOM = read_tuner({"preset": "random", "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1})
