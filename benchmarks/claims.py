@@ -49,8 +49,11 @@ def page(data: Data) -> str:
     tested = [each for each in told if not each.claim.flaw and each.effect.low is not None]
     corrected = dict(zip(tested, holm([each.effect.p for each in tested]), strict=True))
     lines = [_row(each, corrected.get(each)) for each in told]
-    missing = [f"- {claim.paper}, {claim.where}: {claim.claim}" for claim, each in found.items() if each is None]
-    rest = ["", "Not measured yet:", "", *missing] if missing else []
+    missing: dict[str, list[str]] = {}
+    for claim in (claim for claim, each in found.items() if each is None):
+        missing.setdefault(f"{claim.paper}, {claim.where}", []).append(claim.claim)
+    rest = [f"- {source}: {'; '.join(claims)}" for source, claims in missing.items()]
+    rest = ["", "Not measured yet:", "", *rest] if rest else []
     return "\n".join([_HEAD.format(**_counts(told, corrected)), *lines, *rest, *sections(data)]) + "\n"
 
 
@@ -64,7 +67,7 @@ class Told:
     def verdict(self, p: float | None) -> str:
         """Returns whether the claim holds, given its corrected p-value; None if it cannot be tested."""
         if self.claim.flaw or p is None or p >= _ALPHA:
-            return "cannot be told"
+            return "undecided"
         return "holds" if self.effect.value > self.claim.claimed_above else "does not hold"
 
 
@@ -78,7 +81,7 @@ def _counts(told: Sequence[Told], corrected: Mapping[Told, float]) -> dict[str, 
         "gains": len(gains),
         "held": gains.count("holds"),
         "failed": gains.count("does not hold"),
-        "open": gains.count("cannot be told"),
+        "open": gains.count("undecided"),
         "premises": len(premises),
         "premises_held": premises.count("holds"),
         "constants": len(of_kind[Kind.CONSTANT]),
@@ -88,32 +91,29 @@ def _counts(told: Sequence[Told], corrected: Mapping[Told, float]) -> dict[str, 
 _ALPHA = 0.05
 _HEAD = """# The papers' claims
 
-Of {n} claims that were measured here, {gains} are on what a method gains: {held} hold, {failed} do not hold, {open}
-cannot be told. Of {premises} premises {premises_held} hold, which says nothing of a gain. {constants} numbers are
-constants: they follow from the settings.
+Of {n} measured claims, {gains} are about the gain of a method: {held} hold, {failed} do not hold, {open} are undecided.
+Of {premises} premises {premises_held} hold, which shows no gain. {constants} numbers are constants: they follow from
+the settings.
 
-An interval is Student's, over the means of layers, or of families of networks, which share layers. A claim holds, or
-does not, if p is below 0.05 after Holm's correction for all claims that could have come out otherwise; that takes three
-places and five pairs. "Cannot be told" is no equality: an effect within the interval may be there. `make bench-search`
-adds runs, from which `benchmarks/claims.py` makes this page: on exact tables ([searches](data/search/tables.csv),
-[clusters](data/search/clusters.csv), [all layers of networks](data/search/accelerator.csv)) and on whole networks
-([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)).
+Intervals are Student's, over the means of layers or of families of networks. A claim holds or fails if p is below 0.05
+after Holm's correction over all claims that could have come out either way; this needs three places (layers,
+families or networks) and five pairs. "Undecided" does not mean equal: any effect within the interval is possible. `make
+bench-search` adds runs. `exact` means exact tables of the accelerator's whole constrained spaces
+([searches](data/search/tables.csv), [clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The
+rest is whole networks ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)).
 
-| paper | where | claim | theirs | here (95 % interval; pairs, places) | setting | p, corrected | verdict |
-|---|---|---|---|---|---|---|---|"""
+| source | claim | theirs | here (95 % interval; pairs/places) | setting | p, corrected | verdict |
+|---|---|---|---|---|---|---|"""
 
 
 def _row(told: Told, p: float | None) -> str:
     claim, found = told.claim, told.effect
-    interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}x to {found.high:.2f}x; "
-    here = f"{found.value:.2f}x ({interval}{found.n} pairs, {found.places} {claim.places})"
+    interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}-{found.high:.2f}; "
+    here = f"{found.value:.2f}x ({interval}{found.n}/{found.places})"
     verdict = claim.flaw or (f"{told.verdict(p)} (a premise)" if claim.kind is Kind.PREMISE else told.verdict(p))
     shown = "" if p is None else f"{p:.2f}" if p >= 0.005 else "< 0.01"
-    return (
-        "| "
-        + " | ".join((claim.paper, claim.where, claim.claim, claim.theirs, here, claim.setting, shown, verdict))
-        + " |"
-    )
+    source = f"{claim.paper}, {claim.where}"
+    return "| " + " | ".join((source, claim.claim, claim.theirs, here, claim.setting, shown, verdict)) + " |"
 
 
 if __name__ == "__main__":

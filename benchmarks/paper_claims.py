@@ -41,7 +41,6 @@ class Claim:
         compute: computes the number here.
         claimed_above: the claim holds if the number is above this one.
         kind: what it is about.
-        places: what the places are.
         flaw: why the number settles nothing, whatever it is.
     """
 
@@ -53,7 +52,6 @@ class Claim:
     compute: Compute
     claimed_above: float = 1.0
     kind: Kind = Kind.GAIN
-    places: str = "layers"
     flaw: str = ""
 
 
@@ -124,12 +122,12 @@ def _alike(row: Row) -> float:
     return max(1e-3, float(row["near_own"])) / max(1e-3, float(row["near_other"]))
 
 
-_TABLES = "whole spaces of the accelerator, exact"
+_TABLES = "exact"
 
-_ACCELERATOR = "seven networks with one block for all layers, exact, 128 trials a layer"
+_ACCELERATOR = "exact, seven networks with one block each, 128 trials a layer"
 
 _LIVE = "four layers on this processor, open spaces, 256 trials"
-_NETWORKS = "whole networks on this processor, open spaces, at most 1000 trials a task"
+_NETWORKS = "whole networks, CPU, open spaces, at most 1000 trials a task"
 
 CLAIMS: Sequence[Claim] = (
     Claim(
@@ -138,27 +136,31 @@ CLAIMS: Sequence[Claim] = (
             "Fig. 5",
             "candidates are clustered: they lie closer around 16 centroids than random configs",
         ),
-        *("drawn", "512 best candidates of annealing, " + _TABLES),
+        *("drawn", _TABLES + ", 512 best candidates of annealing"),
         _mean_of("clusters", "SA+AS", lambda row: float(row["loss_ratio"])),
         kind=Kind.PREMISE,
     ),
     Claim(
-        *("Chameleon", "Fig. 6", "those of a cluster are alike: within 25 % of its centroid's speed, beside another's"),
-        *("drawn", "512 best candidates of annealing, " + _TABLES),
+        *(
+            "Chameleon",
+            "Fig. 6",
+            "a cluster's configs are alike: within 25 % of its centroid's speed, beside another's",
+        ),
+        *("drawn", _TABLES + ", 512 best candidates of annealing"),
         _mean_of("clusters", "SA+AS", _alike),
         kind=Kind.PREMISE,
     ),
     Claim(
         *("RELEASE, Chameleon", "Fig. 5, 7a", "PPO converges in fewer steps than annealing", "2.88x fewer", _TABLES),
         _ratio("tables/constrained", "SA+greedy", "PPO+greedy", lambda row: 1 + float(row["converged_at"] or "nan")),
-        flaw="artefact of the metric: annealing starts where its last search ended, and so at what it converges to",
+        flaw="artefact: annealing starts where its last search ended, where it has converged",
     ),
     Claim(
         *("RELEASE, Chameleon", "Fig. 6, 7b", "adaptive sampling measures less in 16 iterations, with annealing"),
         *("1.98x fewer", _TABLES),
         _ratio("tables/constrained", "SA+greedy", "SA+AS", "trials"),
         kind=Kind.CONSTANT,
-        flaw="constant: it measures 16 of 64 in every iteration",
+        flaw="constant: 16 of 64 in every iteration",
     ),
     Claim(
         *("RELEASE, Chameleon", "Fig. 6, 7b", "the same with PPO", "2.33x fewer", _TABLES),
@@ -199,12 +201,10 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         *("DCOC", "Table 5", "the accelerator runs networks faster than with AutoTVM", "1.00x to 1.38x", _ACCELERATOR),
         _accelerated("dcoc", "autotvm"),
-        places="families",
     ),
     Claim(
         *("DCOC", "Table 5", "and faster than with Chameleon", "1.00x to 1.40x", _ACCELERATOR),
         _accelerated("dcoc", "chameleon"),
-        places="families",
     ),
     Claim(
         *("DCOC", "Fig. 4", "faster code than AutoTVM's", "1.17x"),
@@ -225,15 +225,15 @@ CLAIMS: Sequence[Claim] = (
         _better("tables/constrained", "dcoc", "MAPPO+greedy", "gap_at_256"),
     ),
     Claim(
-        *("Chameleon", "Algorithm 1", "the number of clusters adapts: share of batches that are of 16 all the same"),
+        *("Chameleon", "Algorithm 1", "the number of clusters adapts: share of batches of exactly 16"),
         *("8 to 63 clusters", _TABLES),
         _mean_of("tables/constrained", "chameleon", _of_16),
         kind=Kind.CONSTANT,
-        flaw="constant: 16 in every batch, of Anole's form, which clusters all knobs",
+        flaw="constant: 16 in every batch of Anole's form, which clusters all knobs",
     ),
     Claim(
         *("Chameleon, DCOC", "sections 1, 2", "fewer invalid configs are measured than with AutoTVM", "fewer"),
-        "open spaces of the accelerator, exact, share of failures",
+        "open spaces, exact, share of failures",
         _ratio("tables/open", "SA+greedy", "chameleon", _failed),
     ),
     Claim(
@@ -259,22 +259,18 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         *("Chameleon", "Table 2", "networks take less time than with AutoTVM", "4.45x", _NETWORKS),
         _sooner("chameleon", "autotvm"),
-        places="networks",
     ),
     Claim(
         *("Chameleon", "Table 3", "and are faster", "up to 1.064x", _NETWORKS),
         _faster("chameleon", "autotvm"),
-        places="networks",
     ),
     Claim(
         *("AdaTune", "Tables 2, 3", "networks take less time than with AutoTVM", "1.3x to 2.9x", _NETWORKS),
         _sooner("adatune", "autotvm"),
-        places="networks",
     ),
     Claim(
         *("AdaTune", "Tables 4, 5", "and are as fast, within 2 %, or faster", "up to 1.046x", _NETWORKS),
         _faster("adatune", "autotvm"),
-        places="networks",
         claimed_above=0.98,
     ),
 )

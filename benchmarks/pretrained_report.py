@@ -1,4 +1,4 @@
-"""Prints the tables of docs/methods/pretraining.md from the runs of `search_pretrained`.
+"""Prints tables of the runs of `search_pretrained`, of which docs/results/search.md quotes some figures.
 
     python benchmarks/pretrained_report.py docs/results/data/search/pretrained.csv
 

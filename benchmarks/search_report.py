@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,8 +14,8 @@ from significance import effect
 
 Row = Mapping[str, str]
 
-PRICES_S = (0.01, 0.1, 1.0, 5.0, 60.0)
-"""Seconds that a trial may cost: on our simulator, on this processor, on the papers' boards, in a hardware run."""
+PRICES_S = (0.01, 0.1, 1.0, 60.0)
+"""Seconds that a trial may cost: on our simulator, on a processor, on the papers' boards, in a hardware run."""
 
 _WORST = 100.0
 """The cost over the optimum's that counts at most."""
@@ -30,6 +31,9 @@ BY_TRIALS = (
 
 _BASELINE = "SA+greedy batch 16"
 """What the price of a trial is compared with: AutoTVM's parts in batches of 16."""
+
+PRICED = ("anole cold", "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", _BASELINE, "random")
+"""The variants of which prices are told: the presets, the explorer with the slowest search, and two to compare with."""
 
 
 def sections(data: Data) -> list[str]:
@@ -51,7 +55,7 @@ def _networks(data: Data) -> str:
         if all((network, engine) != (each["network"], each["tuner"]) for each in data.get("networks_tuned", ())):
             rows.append((network, engine, "", "", *_latency(row)))
     head = ("network", "tuner or engine", "seconds", "trials", "latency (ms)", "beside the fastest")
-    lead = "Each tuner began with an empty project, one seed. Latencies of a network were taken in turns."
+    lead = "Each tuner began with an empty project and one seed. The latencies of a network were measured in turns."
     return _section("From nothing to a network", lead, head, sorted(rows, key=lambda row: (row[0], float(row[5] or 9))))
 
 
@@ -62,10 +66,10 @@ def _by_trials(data: Data) -> str:
         costs = [_cost_at(f"gap_at_{n}") for n in checkpoints]
         found = [effect(log_ratios(data.get("tables/constrained", ()), other, one, cost)) for cost in costs]
         if all(each is not None and each.low is not None for each in found):
-            rows.append((what, *(f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for each in found if each)))
+            rows.append((what, *(f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in found if each)))
     lead = (
-        "How many times as fast the best config is in whole constrained spaces of the accelerator, after so many trials"
-        " (geometric means with Student's 95 % intervals over layers, not corrected for their number)."
+        "Speed of the best config over that of the other search, in whole constrained spaces of the accelerator"
+        " (geometric means with Student's 95 % intervals over layers, uncorrected)."
     )
     head = ("compared", *(f"{n} trials" for n in checkpoints))
     return _section("Small batches and adaptive sampling", lead, head, rows)
@@ -77,21 +81,24 @@ def _latency(row: Row) -> tuple[str, str]:
 
 def _tables(data: Data, space: str) -> str:
     """Returns how far each variant is from the optimum, on the layers and seeds that all variants have."""
-    rows = []
+    rows, n_runs = [], 0
     for variant, runs in _common(data.get(f"tables/{space}", ()), "GP+CSA").items():
+        n_runs = len(runs)
         trials = f"{np.mean([int(row['trials']) for row in runs]):.0f}"
-        gaps = [_interval(runs, _cost_at(at)) for at in ("gap_at_128", "gap_at_256", "gap_at_end")]
+        gaps = [_interval(runs, _cost_at(at)) for at in ("gap_at_256", "gap_at_end")]
         reached = [float(row["trials_to_1%"] or "inf") for row in runs]
         near = (f"{np.isfinite(reached).mean():.0%}", _median(reached, "{:.0f}"))
         seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
-        rows.append((variant, str(len(runs)), trials, *gaps, *near, seconds))
-    head = ("tuner", "runs", "trials", "at 128", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
+        last = gaps[-1]
+        gaps[-1] = "" if gaps[-1] == gaps[-2] else gaps[-1]
+        rows.append((last, variant, trials, *gaps, *near, seconds))
+    head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
     lead = (
-        "The cost of the best config over the optimum's, as geometric means with 95 % intervals; a search in which"
-        f" nothing works yet counts as {_WORST:g}. Trials to 1 % and seconds are medians of all runs; what half of the"
-        " runs never reach is empty."
+        f"Cost of the best config over the optimum's in {n_runs} runs: geometric means with 95 % intervals; at most"
+        f" {_WORST:g}, empty at the end if as at 256. Trials to 1 % and seconds are medians, empty if half of the runs"
+        " never come so near."
     )
-    return _section(f"Whole {space} spaces of the accelerator", lead, head, sorted(rows, key=lambda row: row[5]))
+    return _section(f"Whole {space} spaces of the accelerator", lead, head, [row[1:] for row in sorted(rows)])
 
 
 def _cost_at(column: str) -> Callable[[Row], float]:
@@ -105,16 +112,18 @@ def _prices(data: Data) -> str:
     base = {(row["layer"], row["seed"]): row for row in own.get(_BASELINE, ())}
     rows = []
     for variant, runs in own.items() if base else ():
+        if variant not in PRICED:
+            continue
         pairs = [(row, base[row["layer"], row["seed"]]) for row in runs]
         ratios = [
             float(np.exp(np.mean([np.log(_cost_s(one, price) / _cost_s(other, price)) for one, other in pairs])))
             for price in PRICES_S
         ]
         rows.append((variant, *(f"{ratio:.2f}" for ratio in ratios)))
-    head = ("tuner", *(f"{price:g} s a trial" for price in PRICES_S))
+    head = ("tuner", *(f"{price:g} s" for price in PRICES_S))
     lead = (
-        f"Seconds of search and of trials until the optimum is within 1 %, beside those of {_BASELINE} (geometric mean;"
-        " below 1, a tuner is sooner). A run that never comes so near counts with all its seconds, which flatters it."
+        f"Seconds of search and trials to within 1 % of the optimum, over those of {_BASELINE} (geometric mean; below"
+        " 1, a tuner is sooner). A run that never comes so near counts with all its seconds, which flatters it."
     )
     return _section("What a trial may cost", lead, head, sorted(rows, key=lambda row: float(row[-1])))
 
@@ -129,22 +138,23 @@ def _accelerated(data: Data) -> str:
     """Returns the seconds of whole networks on the accelerator, and how far each variant is from the least."""
     lines = data.get("accelerator/networks", ())
     variants = list(dict.fromkeys(row["variant"] for row in lines))
+    n_seeds = len({row["seed"] for row in lines})
     rows = []
     for network in dict.fromkeys(row["network"] for row in lines):
         own = [row for row in lines if row["network"] == network]
         cells = [_extra([row for row in own if row["variant"] == variant]) for variant in variants]
-        rows.append((network, str(len({row["seed"] for row in own})), f"{float(own[0]['optimum_s']):.4f}", *cells))
+        rows.append((network, f"{float(own[0]['optimum_s']):.4f}", *cells))
     lead = (
-        "One block of the matrix unit for all layers, VTA's own buffers, 128 trials a layer: the seconds of the optimum"
-        " at 100 MHz, and how much longer the designs of each tuner take (mean over seeds)."
+        "Seconds of the optimum at 100 MHz, and by how many per cent the designs of each tuner are slower (mean over"
+        f" {n_seeds} seeds). All layers share one block of the matrix unit; VTA's own buffers, 128 trials a layer."
     )
-    return _section("Whole networks on the accelerator", lead, ("network", "seeds", "optimum (s)", *variants), rows)
+    return _section("Whole networks on the accelerator", lead, ("network", "optimum (s)", *variants), rows)
 
 
 def _extra(rows: Rows) -> str:
-    """Returns by how much networks take longer than at the optimum; empty without any."""
+    """Returns by how many per cent networks take longer than at the optimum; empty without any."""
     ratios = [float(row["latency_s"]) / float(row["optimum_s"]) for row in rows]
-    return f"{100 * (statistics.fmean(ratios) - 1):.1f} %" if ratios else ""
+    return f"{100 * (statistics.fmean(ratios) - 1):.1f}" if ratios else ""
 
 
 def _layers(data: Data) -> str:
@@ -179,7 +189,7 @@ def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
 
 
 def _written(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+    return f"{estimate.value:.3f} ({estimate.low:.3f}-{estimate.high:.3f})"
 
 
 def _median(values: Sequence[float], shown: str) -> str:
@@ -194,6 +204,6 @@ def _section(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence
 
 
 def _lines(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield from ("", f"## {title}", "", lead, "")
+    yield from ("", f"## {title}", "", *textwrap.wrap(lead, 120, break_on_hyphens=False), "")
     for cells in (head, ["---"] * len(head), *rows):
         yield "| " + " | ".join(cells) + " |"

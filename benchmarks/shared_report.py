@@ -31,29 +31,23 @@ def main() -> None:
 
 
 def alone(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each network: Anole's threads beside TVM's pool."""
-    yield from _head("network", "own threads", "TVM's pool", "speedup", "quartiles")
-    for row in rows:
-        latencies = (f"{float(row[name]):.3g} ms" for name in ("own_ms", "tvm_ms"))
-        spread = f"{float(row['speedup_q1']):.3f}x to {float(row['speedup_q3']):.3f}x"
-        yield _line(_title(row["network"]), *latencies, f"{float(row['speedup']):.3f}x", spread)
-    yield _line("geometric mean", "", "", f"{_mean(float(row['speedup']) for row in rows):.3f}x", "")
+    """Yields a sentence on the speed of Anole's threads over TVM's pool: mean, least and most."""
+    ordered = sorted(rows, key=lambda row: float(row["speedup"]))
+    mean = _mean(float(row["speedup"]) for row in rows)
+    ends = [f"{float(row['speedup']):.3f}x ({_title(row['network'])})" for row in (ordered[0], ordered[-1])]
+    yield f"Speedup of own threads: {mean:.3f}x in the geometric mean, from {' to '.join(ends)}."
 
 
 def under_load(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each network and number of neighbours: p50 and p95 of all engines, and the speedups."""
+    """Yields a line for each network: the p50 of Anole, and its speedups, by the number of neighbours."""
     rivals = _rivals(rows)
-    yield from _head(
-        "network", "neighbours", "Anole", *(title for name in rivals for title in (TITLES[name], "p50", "p95"))
-    )
-    for own in (row for row in rows if row["engine"] == OWN):
-        theirs = {row["engine"]: row for row in rows if _case(row) == _case(own)}
-        cells = [
-            cell
-            for name in rivals
-            for cell in (_percentiles(theirs[name]), *(_speedup(theirs[name], p) for p in (50, 95)))
-        ]
-        yield _line(_title(own["network"]), own["neighbours"], _percentiles(own), *cells)
+    yield from _head("network", "p50 (ms)", *(f"p50, {TITLES[name]}" for name in rivals))
+    for network in dict.fromkeys(row["network"] for row in rows):
+        of = {name: [row for row in rows if (row["network"], row["engine"]) == (network, name)] for name in rivals}
+        own = [row for row in rows if (row["network"], row["engine"]) == (network, OWN)]
+        latencies = ", ".join(f"{float(row['p50_ms']):.3g}" for row in own)
+        speedups = [", ".join(_speedup(row, 50)[:-1] for row in of[name]) for name in rivals]
+        yield _line(_title(network), latencies, *speedups)
 
 
 def means_under_load(rows: Sequence[Row]) -> Iterator[str]:
@@ -95,17 +89,11 @@ def within_quota(rows: Sequence[Row]) -> Iterator[str]:
 
 def small(rows: Sequence[Row]) -> Iterator[str]:
     """Yields a line for each small network: its exported library and its build beside ONNX Runtime."""
-    yield from _head("network", "library", "ONNX Runtime", "speedup of the library", "quartiles", "of the build")
+    yield from _head("network", "library", "ONNX Runtime", "speedup of the library", "of the build")
     for row in rows:
         latencies = (f"{1e3 * float(row[name]):.0f} µs" for name in ("library_ms", "onnxruntime_ms"))
-        low, high, library, build = (
-            f"{float(row[name]):.2f}x"
-            for name in (
-                *("speedup_over_onnxruntime_q1", "speedup_over_onnxruntime_q3", "speedup_over_onnxruntime"),
-                "build_speedup_over_onnxruntime",
-            )
-        )
-        yield _line(row["network"], *latencies, library, f"{low} to {high}", build)
+        speedups = (f"{float(row[f'{name}speedup_over_onnxruntime']):.2f}x" for name in ("", "build_"))
+        yield _line(row["network"], *latencies, *speedups)
 
 
 def found(rows: Sequence[Row]) -> Iterator[str]:
@@ -130,16 +118,8 @@ def _title(network: str) -> str:
     return NETWORKS[network][0] if network in NETWORKS else network
 
 
-def _case(row: Row) -> tuple[str, str]:
-    return row["network"], row["neighbours"]
-
-
 def _rivals(rows: Sequence[Row]) -> list[str]:
     return [name for name in dict.fromkeys(row["engine"] for row in rows) if name != OWN]
-
-
-def _percentiles(row: Row) -> str:
-    return " / ".join(f"{float(row[f'p{p}_ms']):.3g}" for p in (50, 95)) + " ms"
 
 
 def _speedup(row: Row, p: int) -> str:

@@ -52,13 +52,12 @@ def views(before: Sequence[Row], now: Sequence[Row]) -> Iterator[str]:
 
 def pages(now: Sequence[Row]) -> Iterator[str]:
     """Yields the table of the slowest pages, by wall clock."""
-    yield "| page | seconds | facets counted |"
-    yield "|---|---|---|"
+    yield "| page | seconds |"
+    yield "|---|---|"
     found = [row for row in now if row["what"].startswith("page of ")]
-    for row in sorted(found, key=lambda row: -float(row["wall_s"]))[:12]:
+    for row in sorted(found, key=lambda row: -float(row["wall_s"]))[:6]:
         name = row["what"].removeprefix("page of ")
-        facets = row["of"].removesuffix(" facets") if "facets" in row["of"] else row["of"]
-        yield f"| `{name}` | {float(row['wall_s']):.1f} | {facets} |"
+        yield f"| `{name}` | {float(row['wall_s']):.1f} |"
 
 
 def _seconds(row: Row) -> str:

@@ -15,7 +15,7 @@ from zoo_jobs import DONE
 GROUPS = {"timm_": "timm", "torchvision_": "torchvision", "transformers_": "transformers"}
 """The packages of networks, by the beginnings of their names."""
 OWN, FILES = "written for the zoo", "ONNX files of packages"
-_SLOWEST = 10
+_SLOWEST = 5
 
 Row = Mapping[str, str]
 

@@ -34,7 +34,7 @@ def queries(page: Path) -> list[str]:
 
 
 def test_the_targets_elsewhere_of_the_docs_are_right() -> None:
-    examples = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/tuning.md").read_text(), re.DOTALL)
+    examples = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/machines.md").read_text(), re.DOTALL)
     (targets,) = [yaml.safe_load(example)["targets"] for example in examples if "rpc" in example]
     models = {"net": {"source": "torchvision:alexnet", "inputs": {"x": [1, 3, 64, 64]}}}
     spec = parse_spec({"models": models, "targets": targets, "builds": [{"model": "net", "target": "h200"}]})

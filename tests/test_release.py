@@ -32,7 +32,7 @@ def test_the_papers_behind_the_published_presets_are_cited() -> None:
         assert {"type", "title", "authors", "year"} <= set(reference)
         assert all(set(author) == {"family-names", "given-names"} for author in reference["authors"])
     presets = {re.fullmatch(r"the preset (\w+)", reference["notes"])[1] for reference in CITATION["references"]}
-    own = {"anole", "pretraining"}
+    own = {"anole"}
     assert presets == {page.stem for page in (ROOT / "docs/methods").glob("*.md")} - own
 
 

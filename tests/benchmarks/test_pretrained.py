@@ -133,9 +133,20 @@ def test_one_policy_walks_to_where_each_task_is_fast():
         assert predict(first)[0] > 15, numbers
 
 
-def test_the_page_has_the_tables_of_its_file(monkeypatch, capsys):
+def test_the_page_quotes_the_figures_of_its_file(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["", str(HOME / "docs/results/data/search/pretrained.csv")])
     pretrained_report.main()
-    page = (HOME / "docs/methods/pretraining.md").read_text(encoding="utf-8").splitlines()
-    tables = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert len(tables) > 40 and [line for line in page if line in set(tables)] == tables
+    constrained, opened = capsys.readouterr().out.split("\nopen\n")
+
+    def quoted(table, *names):
+        lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        length = len(names) + (6 if len(names) == 1 else 4)
+        (figures,) = [line[len(names) :] for line in lines if len(line) == length and line[: len(names)] == [*names]]
+        return f"| {figures[0]} | {figures[3]} |"
+
+    page = " ".join((HOME / "docs/results/search.md").read_text(encoding="utf-8").split())
+    shown = [quoted(constrained, name) for name in ("warm start", "pretrained", "merit as margin")]
+    shown += [quoted(constrained, "pretrained on merit"), quoted(constrained, "pretrained on merit", "merit as margin")]
+    shown += [quoted(constrained, "wrong merit as margin"), quoted(opened, "pretrained"), quoted(opened, "warm start")]
+    shown += [quoted(constrained, "policy", "PPO").split("| ")[2].rstrip(") |").replace(" (", ", ")]
+    assert [figure for figure in shown if figure not in page] == []

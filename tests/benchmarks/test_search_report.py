@@ -33,14 +33,14 @@ def test_variants_are_compared_only_where_all_have_runs():
     lines = [run_of("dcoc", layer, seed, gap=0.5) for layer in "ab" for seed in range(3)]
     lines += [run_of("random", "a", seed, gap=1.0) for seed in range(3)]
     (section,) = sections({"tables/constrained": lines})
-    assert cells_of(section, "dcoc")[1] == cells_of(section, "random")[1] == "3"
-    assert cells_of(section, "random")[3].startswith("2.000")
+    assert "over the optimum's in 3 runs:" in " ".join(section.split())
+    assert cells_of(section, "random")[2].startswith("2.000")
 
 
 def test_a_search_in_which_nothing_works_counts_and_has_no_median():
     (section,) = sections({"tables/open": [run_of("random", "a", 0, gap="inf")]})
-    assert cells_of(section, "random")[3].startswith("100.000")
-    assert cells_of(section, "random")[6:8] == ["0%", ""]
+    assert cells_of(section, "random")[2].startswith("100.000")
+    assert cells_of(section, "random")[4:6] == ["0%", ""]
 
 
 def test_the_price_of_a_trial_decides_between_few_trials_and_a_fast_search():
@@ -66,7 +66,7 @@ def test_live_layers_are_told_by_space_with_their_failures():
     plain = {"variant": "adatune", "layer": "L8", "ratio_at_256": "1.5", "seconds": "60", "trials": "256"}
     lines = [plain | {"seed": str(seed), "failed": str(64 * seed)} for seed in range(3)]
     (section,) = sections({"layers/open": lines, "layers/constrained": [lines[0] | {"ratio_at_256": ""}]})
-    assert "| open | adatune | 3 | 1.500 (1.500 to 1.500) | 60 | 25% |" in section
+    assert "| open | adatune | 3 | 1.500 (1.500-1.500) | 60 | 25% |" in section
     assert "| constrained | adatune | 1 |  | 60 | 0% |" in section
 
 
