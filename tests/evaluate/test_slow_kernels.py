@@ -65,4 +65,4 @@ def test_evaluating_a_network_ends_with_its_slow_kernels(tiny_project: Path, tmp
     kernels = {kernel.name: kernel for kernel in read_build(tiny_project / "net").kernels or ()}
     assert profile.kernels and all(kernels[each.kernel].calls == each.calls for each in profile.kernels)
     assert 0.5 < sum(each.latency_s for each in profile.kernels) / profile.whole_s < 1.5
-    assert lines and all("net: kernel " in line for line in lines)
+    assert lines and all("net: " in line and "; kernel " in line for line in lines)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -25,7 +26,7 @@ from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, 
 from anole.store.content import SCHEMA, encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum
 from anole.store.sealing import seal_shards
-from anole.store.shard import Shard, copy_path, is_copy, named_run, read_shard, shard_path
+from anole.store.shard import Shard, copy_path, is_copy, named_run, read_shard, shard_path, shard_paths
 
 from ..examples import examples
 from ..record_project import CONV
@@ -590,3 +591,12 @@ def test_kill_9_loses_no_acknowledged_trial(project) -> None:
         content = read_shard(shard_path(project.shards, run))
         assert [trial.config["knob"] for trial in content.trials] == list(range(len(content.trials)))
         assert acknowledged < len(content.trials) <= acknowledged + 2
+
+
+def test_a_folder_that_the_disk_cannot_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(folder: Path) -> list[str]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "listdir", fail)
+    with pytest.raises(StoreError, match=f"{re.escape(str(tmp_path))}: cannot be read: Input/output error"):
+        list(shard_paths(tmp_path))

@@ -85,11 +85,17 @@ def shard_paths(directory: Path) -> Iterator[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Returns the names in a folder, in order; none of what is no folder or must not be read."""
+    """Returns the names in a folder, in order; none of what is no folder or must not be read.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
 class Shard:
