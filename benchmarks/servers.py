@@ -40,6 +40,7 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.rpc.address import Remote
 from anole.targets.rpc.tracker import count_servers
 from anole.task import Task
+from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_task
 from protocol import LAYERS
 
@@ -110,7 +111,8 @@ def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> 
         folder = Path(name)
         path = folder / f"{task.key}.json"
         path.write_text(json.dumps(task.to_json()))
-        tune_task(path, settings, 0, n_trials, folder / "shards", folder / "receipt.json", remote, available_cores())
+        options = TuneOptions(settings, 0, n_trials, folder / "shards", remote, available_cores())
+        tune_task(path, options, folder / "receipt.json")
         (shard,) = (folder / "shards").glob("*/*.jsonl")
         return list(read_shard(shard).trials)
 

@@ -31,6 +31,7 @@ from anole.search.evaluators.fixed import Fixed
 from anole.search.settings import TunerSettings
 from anole.store.content import ShardContent, read_shard
 from anole.testing.quality import batch_sizes, incumbents
+from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_task
 from protocol import BASELINE, VARIANTS, Place, add_place, chosen, chosen_layers, sized_as, tuner_of
 
@@ -80,7 +81,8 @@ def run(place: Place, layer: str, variant: str, seed: int, n_trials: int, step: 
         if time.monotonic() > ends_s:
             return False
         logger.info("%s, %s, seed %d: %d trials", layer, variant, seed, until)
-        tune_task(_task_file(place, layer), settings, seed, until, _shards_dir(place, settings, seed), receipt)
+        options = TuneOptions(settings, seed, until, _shards_dir(place, settings, seed))
+        tune_task(_task_file(place, layer), options, receipt)
     return True
 
 

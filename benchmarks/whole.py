@@ -37,6 +37,7 @@ from anole.project.pipeline import Pipeline
 from anole.search.presets import PRESETS
 from anole.spec.entries import TargetSpec
 from anole.targets import get_target
+from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_model
 
 HERE = Path(__file__).resolve().parent
@@ -217,10 +218,8 @@ def _tune(network: Network, trials: int, ends_s: float) -> bool:
     extract_model(pipeline.spec.models[network.name], target, pipeline.descriptions[target], manifest, layout.TASKS)
     receipts = pipeline.receipts(build)
     if trials:  # otherwise all layers keep their default configs, and there is no receipt
-        tune_model(
-            *(manifest, layout.TASKS, pipeline.tuners[build.name], build.seed, trials),
-            *(layout.SHARDS, receipts[0]),
-        )
+        options = TuneOptions(pipeline.tuners[build.name], build.seed, trials, layout.SHARDS)
+        tune_model(manifest, layout.TASKS, options, receipts[0])
     compile_network(build.name, pipeline.order(build), manifest, receipts, network.build)
     return True
 

@@ -51,7 +51,7 @@ _LONGEST = (
 Two that wait for the same preparation are apart from each other.
 """
 
-_GUARDS = ("benchmarks", "faults", "fuzz", "targets/cuda/opencl", "testing/emulated_gpu", "testing/opencl")
+_GUARDS = ("benchmarks", "faults", "fuzz", "testing/emulated_gpu")
 """Folders whose tests all guard the project beyond its promises."""
 
 

@@ -19,6 +19,7 @@ from anole.search.presets import read_tuner
 from anole.store.shard import Shard, read_shard
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Dense, Task
+from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_task
 
 LIBRARY = Path(__file__).parents[2] / "lib"
@@ -103,16 +104,16 @@ def test_what_the_machine_made_fail_is_measured_again_when_it_is_asked_for(
 ) -> None:
     caplog.set_level(logging.INFO)
     settings, template, receipt = read_tuner(TUNER), tmp_path / "template", tmp_path / "receipt.json"
-    tune_task(task, settings, 0, 4, template, receipt)
+    tune_task(task, TuneOptions(settings, 0, 4, template), receipt)
     expected = json.loads(receipt.read_text())
     failed = [Status.BUILD_ERROR, Status.RUN_TIMEOUT, Status.WRONG_ANSWER, Status.BUILD_TIMEOUT]
     shard = forge(task, template, failed)
 
-    tune_task(task, settings, 0, 4, tmp_path / "shards", receipt)
+    tune_task(task, TuneOptions(settings, 0, 4, tmp_path / "shards"), receipt)
     assert json.loads(receipt.read_text())["status"] == "failed" and statuses(task) == failed
     assert f"anole tune {task} --seed 0 --trials 4 --again failures" in caplog.messages[-1]
 
-    tune_task(task, settings, 0, 4, tmp_path / "shards", receipt, failures_again=True)
+    tune_task(task, TuneOptions(settings, 0, 4, tmp_path / "shards"), receipt, failures_again=True)
     again = json.loads(receipt.read_text())
     assert statuses(task) == [Status.OK, Status.OK, Status.WRONG_ANSWER, Status.OK]
     assert "dense 32->64: 3 of 3 failed trials work now" in caplog.messages
@@ -124,13 +125,13 @@ def test_what_the_machine_made_fail_is_measured_again_when_it_is_asked_for(
         trial.config for trial in read_shard(next(template.glob("*/*.jsonl"))).trials
     ]
 
-    tune_task(task, settings, 0, 5, tmp_path / "shards", receipt, failures_again=True)
+    tune_task(task, TuneOptions(settings, 0, 5, tmp_path / "shards"), receipt, failures_again=True)
     assert "dense 32->64: no trial failed in a way that may be the machine's fault" in caplog.messages
     assert len(statuses(task)) == 5
 
 
 def test_the_command_measures_failures_again(task: Path, tmp_path: Path) -> None:
-    tune_task(task, read_tuner(TUNER), 0, 4, tmp_path / "template", tmp_path / "receipt.json")
+    tune_task(task, TuneOptions(read_tuner(TUNER), 0, 4, tmp_path / "template"), tmp_path / "receipt.json")
     forge(task, tmp_path / "template", [Status.OK, Status.BUILD_ERROR, Status.OK, Status.OK])
     said = tune(task, "--again", "failures")
     assert said.returncode == 0 and "1 of 1 failed trials work now" in said.stderr

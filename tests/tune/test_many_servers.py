@@ -14,6 +14,7 @@ from anole.store.content import ShardContent, read_shard
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.rpc.address import Remote
 from anole.task import Dense, Task
+from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_task
 
 from ..measure.servers import HOST, Process, server
@@ -42,7 +43,8 @@ def tuned(folder: Path, servers: list[Process], *budgets: int) -> ShardContent:
     (_, port), *others = [(HOST, process.port) for process in servers]
     for trials in budgets:
         remote = Remote(HOST, port, others=tuple(others))
-        tune_task(path, RANDOM, 7, trials, folder / "shards", folder / f"{trials}.json", remote, n_builders=2)
+        options = TuneOptions(RANDOM, 7, trials, folder / "shards", remote, n_builders=2)
+        tune_task(path, options, folder / f"{trials}.json")
     (shard,) = (folder / "shards").glob("*/*.jsonl")
     return read_shard(shard)
 

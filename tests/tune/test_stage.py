@@ -25,6 +25,7 @@ from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.design import HARDWARE
 from anole.task import Conv2d, Dense, Task, Workload
+from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_model, tune_task
 
 RANDOM = read_tuner({"preset": "random", "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1})
@@ -41,7 +42,7 @@ class Project:
 
     def tune(self, trials: int) -> dict[str, Any]:
         receipt = self.folder / f"{trials}.json"
-        tune_task(self.path, RANDOM, 7, trials, self.shards, receipt)
+        tune_task(self.path, TuneOptions(RANDOM, 7, trials, self.shards), receipt)
         return dict(json.loads(receipt.read_text()))
 
     @property
@@ -118,14 +119,14 @@ def test_a_larger_budget_measures_the_difference(project: Project, shard_of_two:
 def test_confirmations_that_were_interrupted_are_made_again_together(tmp_path: Path) -> None:
     project = Project(tmp_path, Dense(1, 32, 64))
     settings, receipt = replace(RANDOM, n_confirm=3), tmp_path / "receipt.json"
-    tune_task(project.path, settings, 7, 4, project.shards, receipt)
+    tune_task(project.path, TuneOptions(settings, 7, 4, project.shards), receipt)
     whole = project.shard.read_bytes().splitlines(keepends=True)
     rivals = {str(each.config) for each in read_shard(project.shard).confirmations}
     assert len(rivals) >= 3
     project.shard.write_bytes(b"".join(whole[: len(whole) - len(rivals) + 1]))
     assert len(read_shard(project.shard).confirmations) == 1
     for _ in range(2):
-        tune_task(project.path, settings, 7, 4, project.shards, receipt)
+        tune_task(project.path, TuneOptions(settings, 7, 4, project.shards), receipt)
         confirmed = read_shard(project.shard).confirmations
         assert {str(each.config) for each in confirmed[1:]} == rivals and len(confirmed) == len(rivals) + 1
     assert json.loads(receipt.read_text())["config"] == confirmed[1].config
@@ -203,7 +204,7 @@ def test_records_serve_another_machine_that_cannot_add_to_them(
     with pytest.raises(TargetError, match=f"is {moved}"):
         project.tune(6)
     with pytest.raises(TargetError, match=f"is {moved}"):
-        tune_task(project.path, RANDOM, 7, 6, project.shards, failures_again=True)
+        tune_task(project.path, TuneOptions(RANDOM, 7, 6, project.shards), failures_again=True)
     assert project.shard.read_bytes() == before
 
 
@@ -223,7 +224,7 @@ def test_a_task_under_a_wrong_name_is_refused(project: Project, tmp_path: Path) 
     path = tmp_path / ("0" * 64 + ".json")
     path.write_text(project.path.read_text())
     with pytest.raises(DocumentError, match=f"holds a task with the key {project.task.key}"):
-        tune_task(path, RANDOM, 0, 1, tmp_path / "shards")
+        tune_task(path, TuneOptions(RANDOM, 0, 1, tmp_path / "shards"))
 
 
 def test_merging_folds_the_trials(project: Project, four: dict[str, Any], tmp_path: Path) -> None:
@@ -260,7 +261,7 @@ def leave_manifest(path: Path, tasks: Sequence[Task], weights: Sequence[int]) ->
 def tune_pair(folder: Path, trials: int) -> dict[str, dict[str, Any]]:
     out = folder / f"together-{trials}.json"
     settings = replace(RANDOM, batch=2)
-    tune_model(folder / "manifest.json", folder, settings, 7, trials, folder / "shards", out)
+    tune_model(folder / "manifest.json", folder, TuneOptions(settings, 7, trials, folder / "shards"), out)
     return {receipt["label"]: receipt for receipt in json.loads(out.read_text())["receipts"]}
 
 
@@ -294,7 +295,7 @@ def test_a_warm_start_says_what_it_learned_from_and_keeps_to_it(tmp_path: Path, 
     path = tmp_path / f"{task.key}.json"
     path.write_text(json.dumps(task.to_json()))
     for trials in (2, 3):
-        tune_task(path, warm, 0, trials, project.shards, tmp_path / "receipt.json")
+        tune_task(path, TuneOptions(warm, 0, trials, project.shards), tmp_path / "receipt.json")
         (shard,) = (project.shards / task.key).glob("*.jsonl")
         content = read_shard(shard)
         assert [(source.task_key, source.trials) for source in content.sources or ()] == [(project.task.key, 4)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce, wraps
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import click
 
 from anole.commands.candidates import presets
 from anole.commands.group import owns_process
+from anole.documents import layout
 from anole.errors import SpecError, TargetError
 from anole.extract import guard
 from anole.files import read_regular
@@ -79,14 +81,22 @@ class Order(Json):
 
 
 PATH = click.Path(path_type=Path)
-MEASURE = click.option("--measure", type=Json(), help="The target's `measure` entry: devices on other machines.")
 PRESET = click.option(
     "--preset", shell_complete=presets, help="The tuner preset.  [default: the default of models.yaml]"
 )
-BUILDERS = click.option(
-    "--builders",
-    type=click.IntRange(1),
-    help="Candidates to build in parallel.  [default: the target's threads for the CPU, all cores otherwise]",
+_TUNING = (
+    PRESET,
+    click.option("--tuner", type=Json(), help="The complete tuner settings: a preset and its overrides."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."),
+    click.option(
+        "--shards", type=PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials."
+    ),
+    click.option("--measure", type=Json(), help="The target's `measure` entry: devices on other machines."),
+    click.option(
+        "--builders",
+        type=click.IntRange(1),
+        help="Candidates to build in parallel.  [default: the target's threads for the CPU, all cores otherwise]",
+    ),
 )
 SPEC = click.option(
     "--spec",
@@ -111,9 +121,30 @@ def show(table: RenderableType) -> None:
     print(*map(str.rstrip, captured.get().splitlines()), sep="\n")
 
 
-def preset_settings(name: str | None) -> dict[str, str]:
-    """Returns the plain form of a preset's tuner; that of the default preset if the name is None."""
-    return {} if name is None else {"preset": name}
+def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command that has ``--trials`` the options of tuning, which it gets as its argument `options`."""
+
+    @wraps(command)
+    def with_options(
+        *,
+        preset: str | None,
+        tuner: Any,
+        seed: int,
+        trials: int,
+        shards: Path,
+        measure: Any,
+        builders: int | None,
+        **others: Any,
+    ) -> None:
+        from anole.search.presets import read_tuner
+        from anole.targets.rpc.address import Remote
+        from anole.tune.options import TuneOptions
+
+        settings = read_tuner(tuner or ({} if preset is None else {"preset": preset}))
+        remote = Remote.from_json(measure or {})
+        command(options=TuneOptions(settings, seed, trials, shards, remote, builders), **others)
+
+    return reduce(lambda decorated, option: option(decorated), reversed(_TUNING), with_options)
 
 
 def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from anole.commands.shared import BUILDERS, MEASURE, PATH, PRESET, Json, preset_settings
+from anole.commands.shared import PATH, tuning_options
 from anole.documents import layout
+
+if TYPE_CHECKING:
+    from anole.tune.options import TuneOptions
 
 
 @click.command(
@@ -16,34 +19,15 @@ from anole.documents import layout
     epilog="Example: anole tune-together work/models/resnet18/cpu.json --trials 512 --receipts tuned.json",
 )
 @click.argument("manifest", type=PATH)
-@PRESET
-@click.option("--tuner", type=Json(), help="The complete tuner settings: a preset and its overrides.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
+@tuning_options
 @click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure for all tasks together.")
 @click.option("--tasks", type=PATH, default=layout.TASKS, show_default=True, help="Folder of the tasks.")
-@click.option("--shards", type=PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
 @click.option("--receipts", type=PATH, required=True, help="Where the best config of each task is written.")
-@MEASURE
-@BUILDERS
-def tune_together(
-    manifest: Path,
-    preset: str | None,
-    tuner: Any,
-    seed: int,
-    trials: int,
-    tasks: Path,
-    shards: Path,
-    receipts: Path,
-    measure: Any,
-    builders: int | None,
-) -> None:
+def tune_together(manifest: Path, options: TuneOptions, tasks: Path, receipts: Path) -> None:
     """Tune all tasks of MANIFEST with one shared budget.
 
     `anole extract` writes manifests. The budget is spent on the tasks where it saves most time.
     """
-    from anole.search.presets import read_tuner
-    from anole.targets.rpc.address import Remote
     from anole.tune.stage import tune_model
 
-    settings, remote = read_tuner(tuner or preset_settings(preset)), Remote.from_json(measure or {})
-    tune_model(manifest, tasks, settings, seed, trials, shards, receipts, remote, builders)
+    tune_model(manifest, tasks, options, receipts)

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,7 +23,6 @@ from anole.measure.worker import prepare
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
-from anole.search.settings import TunerSettings
 from anole.search.state import Search, Subject
 from anole.search.ties import prefer_merit
 from anole.search.watch import NOBODY, Watch
@@ -33,6 +31,7 @@ from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.task import Task
+from anole.tune.options import TuneOptions
 from anole.tune.transfer import find_sources, read_prior
 from anole.tune.workers import Workers
 
@@ -56,34 +55,28 @@ class TaskTuning:
 
     Args:
         task: the task to tune.
-        settings: the tuner's settings.
-        seed: the tuner's seed.
-        shards_dir: the folder of all shards.
+        options: how to tune it.
         workers: the worker processes of all tasks that are tuned together.
         weight: how often the model runs the task.
-        n_trials: number of trials of the shard that count at most; all of them when None.
+        limit: number of trials of the shard that count at most; all of them when None.
         site: where candidates run; None where they are simulated.
-        n_builders: how many candidates are built at once, where building disturbs no measurement; all cores when None.
         watch: callbacks for events, which are called after the event is recorded.
     """
 
     def __init__(
         self,
         task: Task,
-        settings: TunerSettings,
-        seed: int,
-        shards_dir: Path,
+        options: TuneOptions,
         workers: Workers,
         *,
         weight: int = 1,
-        n_trials: int | None = None,
+        limit: int | None = None,
         site: Site | None = None,
-        n_builders: int | None = None,
         watch: Watch = NOBODY,
     ) -> None:
         self.task, self.weight = task, weight
-        self._settings, self._seed, self._shards_dir, self._limit = settings, seed, shards_dir, n_trials
-        self._target, self._site, self._n_builders = get_target(task.target), site, n_builders
+        self._options, self._settings, self._limit = options, options.settings, limit
+        self._target, self._site = get_target(task.target), site
         self._workers, self._told = workers, watch
         self._stack = ExitStack()
         self._search: Search | None = None
@@ -92,16 +85,16 @@ class TaskTuning:
         run = Run(
             self.task.key,
             self._settings.preset,
-            self._seed,
+            self._options.seed,
             TUNER_VERSION,
             self._settings.to_json(),
             threads=1 if self._target.place is Place.SIMULATOR else self._target.threads,
             host={**host_facts(), **self._elsewhere()},
             versions=software_versions(),
         )
-        if not shard_path(self._shards_dir, run).exists():
+        if not shard_path(self._options.shards_dir, run).exists():
             self._refuse_absence()  # before the new shard's first line says that this machine measured it
-        self._shard = self._stack.enter_context(Shard.open(self._shards_dir, run, self.task, wait=True))
+        self._shard = self._stack.enter_context(Shard.open(self._options.shards_dir, run, self.task, wait=True))
         recording = Watch(self._shard.append_iteration, self._shard.append_trial, self._shard.append_confirmation)
         self._watch = recording.then(self._told)
         self._recorded = self._shard.trials[: self._limit]
@@ -159,7 +152,7 @@ class TaskTuning:
         if self._limit is not None:
             self._refuse_absence()
         if self._search is None:
-            self._search = Search(self._subject(), self._settings, seed=self._seed, recorded=self._recorded)
+            self._search = Search(self._subject(), self._settings, seed=self._options.seed, recorded=self._recorded)
         with self._telling_what_is_kept():
             tune(self._search, self._measure, n_trials, self._watch)
 
@@ -260,8 +253,8 @@ class TaskTuning:
             self._shard.append_space(_facts_of(space))
         is_new = self._shard.sources is None and not self._shard.trials
         if is_new and self._settings.learns_from_others(space):
-            self._shard.append_sources(find_sources(self._shards_dir, self.task))
-        prior = read_prior(self._shards_dir, self._shard.sources or (), space)
+            self._shard.append_sources(find_sources(self._options.shards_dir, self.task))
+        prior = read_prior(self._options.shards_dir, self._shard.sources or (), space)
         if prior is not None:
             logger.info("%s: learns from %d trials of similar tasks", self.task.label, len(prior))
         return Subject(space, workload.flop, self.task.key, prior, self._target.default_config(workload))
@@ -276,9 +269,10 @@ class TaskTuning:
         return measurer.confirm(configs)
 
     def _measurer(self) -> Verified | Simulated:
+        n_builders = self._options.n_builders
         return self._workers.measurer(
             self.task.key,
-            lambda: measurer_of(self.task, self._settings.evaluator, *self._fastest(), self._site, self._n_builders),
+            lambda: measurer_of(self.task, self._settings.evaluator, *self._fastest(), self._site, n_builders),
         )
 
     def _fastest(self) -> tuple[float | None, Config | None]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from anole.documents import layout
@@ -13,13 +13,13 @@ from anole.documents.receipt import SharedReceipts, TuningReceipt, write_receipt
 from anole.documents.task import read_task
 from anole.measure.site import Site, site_of
 from anole.search.budget import spend
-from anole.search.settings import TunerSettings
 from anole.search.watch import Watch
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.targets.rpc.address import Remote
 from anole.task import Task
 from anole.tune.job import SUSPECT, TaskTuning
+from anole.tune.options import TuneOptions
 from anole.tune.progress import Progress
 from anole.tune.workers import Workers
 
@@ -27,15 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def tune_task(
-    task_path: Path,
-    settings: TunerSettings,
-    seed: int,
-    n_trials: int,
-    shards_dir: Path,
-    receipt_path: Path | None = None,
-    remote: Remote | None = None,
-    n_builders: int | None = None,
-    failures_again: bool = False,
+    task_path: Path, options: TuneOptions, receipt_path: Path | None = None, *, failures_again: bool = False
 ) -> None:
     """Tunes one task and writes its receipt.
 
@@ -44,13 +36,8 @@ def tune_task(
 
     Args:
         task_path: the task's file, which `extract_model` wrote.
-        settings: the tuner's settings.
-        seed: the seed of all randomness.
-        n_trials: the budget, which includes the trials in the shard.
-        shards_dir: the folder of all shards.
+        options: how to tune it.
         receipt_path: where the receipt goes, even when all candidates failed; its usual place when None.
-        remote: the other machine that runs candidates; this machine when None.
-        n_builders: how many candidates are built at once, where building disturbs no measurement; all cores when None.
         failures_again: whether recorded trials are measured again first that the machine may have made fail.
 
     Raises:
@@ -59,18 +46,8 @@ def tune_task(
         MeasureError: measuring is not possible at all.
         StoreError: the shard cannot be used.
     """
-    task = read_task(task_path)
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress(task.label, n_trials))
-        site = _enter_site(stack, task, remote)
-        workers = stack.enter_context(Workers())
-        tunings: list[TaskTuning] = []
-        watch = Watch(trial=lambda _: progress.update(*_overall(tunings)))
-        tuning = TaskTuning(
-            task, settings, seed, shards_dir, workers, n_trials=n_trials, site=site, n_builders=n_builders, watch=watch
-        )
-        tunings.append(stack.enter_context(tuning))
-        progress.update(*_overall(tunings))
+    task, n_trials = read_task(task_path), options.n_trials
+    with _tunings(task.label, {task: 1}, options, limit=n_trials) as (tuning,):
         if failures_again:
             tuning.measure_failures_again()
         tuning.advance(n_trials)
@@ -79,17 +56,7 @@ def tune_task(
     write_receipt(receipt_path or layout.receipt_path(task.key, receipt.run_key, n_trials), receipt)
 
 
-def tune_model(
-    manifest_path: Path,
-    tasks_dir: Path,
-    settings: TunerSettings,
-    seed: int,
-    n_trials: int,
-    shards_dir: Path,
-    receipts_path: Path,
-    remote: Remote | None = None,
-    n_builders: int | None = None,
-) -> None:
+def tune_model(manifest_path: Path, tasks_dir: Path, options: TuneOptions, receipts_path: Path) -> None:
     """Tunes all tasks of a model with one shared budget and writes their receipts.
 
     Trials go to the tasks with the greatest expected saving: slow and frequent tasks that still gained in their
@@ -98,13 +65,8 @@ def tune_model(
     Args:
         manifest_path: the manifest of the model on its target.
         tasks_dir: the folder of the tasks that the manifest lists.
-        settings: the tuner's settings.
-        seed: the seed of all randomness.
-        n_trials: the budget of all tasks together.
-        shards_dir: the folder of all shards.
+        options: how to tune them.
         receipts_path: where the receipts go.
-        remote: the other machine that runs candidates; this machine when None.
-        n_builders: how many candidates are built at once, where building disturbs no measurement; all cores when None.
 
     Raises:
         DocumentError: the manifest or a task's file is missing or broken.
@@ -113,25 +75,31 @@ def tune_model(
         StoreError: a shard cannot be used.
     """
     manifest = read_manifest(manifest_path)
-    weights = manifest.weights
-    tasks = [read_task(tasks_dir / f"{key}.json") for key in sorted(weights)]
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress(manifest.model, n_trials))
-        site = _enter_site(stack, tasks[0], remote) if tasks else None
-        workers = stack.enter_context(Workers())
-        tunings: list[TaskTuning] = []
-        watch = Watch(trial=lambda _: progress.update(*_overall(tunings)))
-        for task in tasks:
-            weight = weights[task.key]
-            tuning = TaskTuning(
-                task, settings, seed, shards_dir, workers, weight=weight, site=site, n_builders=n_builders, watch=watch
-            )
-            tunings.append(stack.enter_context(tuning))
-        spend(tunings, n_trials, settings.batch)
+    weights = {read_task(tasks_dir / f"{key}.json"): weight for key, weight in sorted(manifest.weights.items())}
+    with _tunings(manifest.model, weights, options) as tunings:
+        spend(tunings, options.n_trials, options.settings.batch)
         receipts = tuple(tuning.receipt(tuning.n_trials) for tuning in tunings)
     for receipt in receipts:
         _tell(receipt, tasks_dir / f"{receipt.task_key}.json")
-    write_receipt(receipts_path, SharedReceipts(n_trials, receipts))
+    write_receipt(receipts_path, SharedReceipts(options.n_trials, receipts))
+
+
+@contextmanager
+def _tunings(
+    label: str, weights: Mapping[Task, int], options: TuneOptions, limit: int | None = None
+) -> Iterator[Sequence[TaskTuning]]:
+    """Enters the tunings of tasks of one target, which share processes and a line of progress."""
+    tunings: list[TaskTuning] = []
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(label, options.n_trials))
+        site = _enter_site(stack, next(iter(weights)), options.remote) if weights else None
+        workers = stack.enter_context(Workers())
+        watch = Watch(trial=lambda _: progress.update(*_overall(tunings)))
+        for task, weight in weights.items():
+            tuning = TaskTuning(task, options, workers, weight=weight, limit=limit, site=site, watch=watch)
+            tunings.append(stack.enter_context(tuning))
+        progress.update(*_overall(tunings))
+        yield tunings
 
 
 def _tell(receipt: TuningReceipt, task_path: Path) -> None:

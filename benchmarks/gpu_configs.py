@@ -1,11 +1,10 @@
-"""Executes random valid CUDA configs without a GPU, by every engine there is, as CSV.
+"""Executes random valid CUDA configs on the emulated GPU, as CSV.
 
-    python benchmarks/gpu_engines.py --configs 100 --minutes 30 --counts docs/results/data/gpu_engines.csv > rows.csv
-    python benchmarks/gpu_engines.py --large --engines pocl --configs 20 > gpu_engines_large.csv
+    python benchmarks/gpu_configs.py --configs 100 --minutes 30 --counts counts.csv > rows.csv
+    python benchmarks/gpu_configs.py --large --configs 20 > large.csv
 
 Templates take turns. Half of the configs are of a fixed layer, half of random small ones; with --large, all are of a
-layer of a known network, which takes an interpreter too long. Every config is judged by every engine: a row for each
-says whether it is right, wrong, racy or invalid, or why it is none of these. The counts, by template and engine, are
+layer of a known network. A row says whether a config is right, wrong, racy or invalid. The counts by template are
 printed last, to standard error, and written to a file of their own.
 """
 
@@ -14,11 +13,13 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -31,19 +32,34 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.targets.shared.algorithm_names import WINOGRAD
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from anole.testing.emulated_gpu.engine import EmulatedGpuEngine
-from anole.testing.gpu_verdict import Engine, Outcome
-from anole.testing.opencl.engines import OclgrindEngine, PoclEngine
-from anole.testing.opencl.pocl import Method
+from anole.testing.emulated_gpu.programs import candidate_error
+from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
-ENGINES: Mapping[str, Callable[[], Engine]] = {
-    "emulated": EmulatedGpuEngine,
-    "pocl": PoclEngine,
-    "pocl-replicated": lambda: PoclEngine(Method.REPLICATED),
-    "oclgrind": OclgrindEngine,
+MOST_ERROR = 3e-5
+"""Above this relative error, float32 does not explain a small layer's result; Winograd's 4x4 tiles come nearest."""
+
+
+class Outcome(StrEnum):
+    """What became of a config; the first that applies."""
+
+    FAILED = "failed"
+    """It did not compile or finish."""
+    RACY = "racy"
+    """Nothing orders two accesses, one of them a write, or a barrier was not reached by all threads of a block."""
+    INVALID = "invalid"
+    """It accessed what it must not: outside a buffer, misaligned, never written, or an input that it changed."""
+    WRONG = "wrong"
+    """The result is too far from the reference."""
+    RIGHT = "right"
+
+
+_FAULTS = {
+    Outcome.RACY: r"race: |come to a barrier|lanes of its warp",
+    Outcome.INVALID: r"of every array|is misaligned|leaves an array|nothing wrote",
 }
+"""Words of the device's messages, by what they mean."""
 
 _PADDED = (1, 1, 1, 1)
 
@@ -57,7 +73,7 @@ FIXED: Mapping[str, Workload] = {
     "batch_matmul": BatchMatmul(3, 32, 16, 40),
     "transposed": BatchMatmul(3, 32, 16, 40, transpose_right=True),
 }
-"""A layer of every template; Oclgrind interprets each within seconds."""
+"""A layer of every template."""
 
 LARGE: Mapping[str, Workload] = {
     "conv2d": Conv2d(1, 56, 56, 64, 64, (3, 3), padding=_PADDED),
@@ -73,9 +89,8 @@ LARGE: Mapping[str, Workload] = {
 
 
 def main() -> None:
-    """Prints a line for each config and engine, and the counts."""
+    """Prints a line for each config, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engines", default=",".join(ENGINES), help="comma-separated; all by default")
     parser.add_argument("--templates", default=",".join(FIXED), help="comma-separated; all by default")
     parser.add_argument("--configs", type=int, default=100, help="number of configs of each template")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no config begins after so many minutes")
@@ -84,25 +99,37 @@ def main() -> None:
     parser.add_argument("--counts", type=Path, help="file of the counts, as CSV")
     arguments = parser.parse_args()
     until_s = time.monotonic() + 60 * arguments.minutes
-    counts: Counter[tuple[str, str, Outcome]] = Counter()
+    counts: Counter[tuple[str, Outcome]] = Counter()
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["template", "workload", "config", "engine", "error", "outcome", "seconds", "detail"])
-    with ExitStack() as running:
-        engines = {name: running.enter_context(ENGINES[name]()) for name in arguments.engines.split(",")}
-        drawn = draw(arguments.templates.split(","), arguments.configs, arguments.seed, large=arguments.large)
+    writer.writerow(["template", "workload", "config", "error", "outcome", "seconds", "detail"])
+    drawn = draw(arguments.templates.split(","), arguments.configs, arguments.seed, large=arguments.large)
+    with EmulatedGpu() as gpu:
         for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, drawn):
-            for name, engine in engines.items():
-                began_s = time.perf_counter()
-                verdict = engine.judge(TARGET.template(workload), workload, config)
-                seconds = f"{time.perf_counter() - began_s:.3f}"
-                what = [kind, workload.label, canonical_json(config), name]
-                told = "" if verdict.outcome is Outcome.RIGHT else verdict.detail.split("\n", 1)[0]
-                writer.writerow([*what, f"{verdict.error:.3g}", verdict.outcome, seconds, told])
-                sys.stdout.flush()
-                counts[kind, name, verdict.outcome] += 1
-    report(counts)
+            began_s = time.perf_counter()
+            outcome, error, detail = judge(gpu, workload, config)
+            seconds = f"{time.perf_counter() - began_s:.3f}"
+            told = detail.split("\n", 1)[0]
+            writer.writerow([kind, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, told])
+            sys.stdout.flush()
+            counts[kind, outcome] += 1
+    rows = [
+        [kind, *(counts[kind, outcome] for outcome in Outcome)] for kind in dict.fromkeys(kind for kind, _ in counts)
+    ]
+    for row in (header := ["template", *Outcome], *rows):
+        print("  ".join(f"{cell:>12}" for cell in row), file=sys.stderr)
     if arguments.counts is not None:
-        write_counts(counts, arguments.counts)
+        with arguments.counts.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([header, *rows])
+
+
+def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome, float, str]:
+    """Returns what became of a config, its relative error (NaN without a result), and the device's message."""
+    try:
+        error = gpu.call(candidate_error, TARGET.description, workload, config)
+    except EmulationError as fault:
+        found = (outcome for outcome, words in _FAULTS.items() if re.search(words, str(fault)))
+        return next(found, Outcome.FAILED), nan, str(fault)
+    return (Outcome.RIGHT if error < MOST_ERROR else Outcome.WRONG), error, ""
 
 
 def draw(kinds: list[str], configs: int, seed: int, *, large: bool = False) -> Iterator[tuple[str, Workload, Config]]:
@@ -142,25 +169,6 @@ def random_workload(kind: str, rng: np.random.Generator) -> Workload:
     height, width = (max((k - 1) * d + 1, size) for k, d, size in zip(kernel, dilation, pair(1, 13), strict=True))
     channels = (groups * each[0], groups * each[1])
     return Conv2d(number(1, 2), height, width, *channels, kernel, pair(1, 3), padding, dilation, groups)
-
-
-def report(counts: Mapping[tuple[str, str, Outcome], int]) -> None:
-    """Prints the number of configs of each outcome, by template and engine, to standard error."""
-    width = max((len(name) for kind, engine, _ in counts for name in (kind, engine)), default=8)
-    print(f"{'template':{width}}  {'engine':{width}}  {'  '.join(Outcome)}", file=sys.stderr)
-    for kind, engine in dict.fromkeys((kind, engine) for kind, engine, _ in counts):
-        numbers = "  ".join(f"{counts.get((kind, engine, outcome), 0):{len(outcome)}}" for outcome in Outcome)
-        print(f"{kind:{width}}  {engine:{width}}  {numbers}", file=sys.stderr)
-
-
-def write_counts(counts: Mapping[tuple[str, str, Outcome], int], path: Path) -> None:
-    """Writes the number of configs of each outcome, by template and engine, as CSV."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["template", "engine", "configs", *Outcome])
-        for kind, engine in dict.fromkeys((kind, engine) for kind, engine, _ in counts):
-            numbers = [counts.get((kind, engine, outcome), 0) for outcome in Outcome]
-            writer.writerow([kind, engine, sum(numbers), *numbers])
 
 
 if __name__ == "__main__":
