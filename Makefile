@@ -55,13 +55,14 @@ fuzz: env  ## look for counterexamples: property tests with new examples, and FU
 faults: env  ## kill the stages FAULTS (500) times, fill their disks and more; writes docs/results/data/faults.csv
 	python -m pytest tests/faults -m "not gpu" --faults $(or $(FAULTS),500) --faults-csv docs/results/data/faults.csv
 
-lint: env  ## check style, types, imports and the workflow
+lint: env  ## check style, types, imports, the workflow, and that the project stays within its budget of lines
 	ruff check .
 	ruff format --check .
 	mypy
 	lint-imports
 	snakefmt --check Snakefile rules
 	snakemake --lint
+	.ci/size
 
 format: env  ## rewrite the code in the house style
 	ruff check --fix .
