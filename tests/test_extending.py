@@ -10,12 +10,19 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from anole.__main__ import main
 from anole.search.presets import read_tuner
 from anole.search.state import Subject
 from anole.spec.reading import parse_spec
+from anole.store.shard import Shard
+from anole.targets import get_kind
+from anole.task import Task
 from anole.testing.formulas import bowl
 from anole.testing.in_memory import tune_in_memory
+
+from .record_project import Project
 
 PAGE = Path(__file__).parents[1] / "docs/extending.md"
 BLOCKS = {
@@ -42,6 +49,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def anole(*arguments):
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
 def test_no_block_is_left_out():
     assert len(BLOCKS) == PAGE.read_text().count("```") // 2
 
@@ -66,6 +79,24 @@ def test_models_yaml_can_name_the_target(package):
     builds = [{"model": "resnet", "target": name}]
     target = parse_spec({"models": models, "targets": {name: entry}, "builds": builds}).targets[name]
     assert (target.kind, dict(target.settings)) == ("plain_cpu", {"threads": 1})
+
+
+def test_the_target_adds_a_command_and_a_section(package, monkeypatch):
+    monkeypatch.chdir(package)
+    assert re.search(r"^Targets:\n  panels .*\n  vta ", anole("--help"), re.MULTILINE)
+    assert anole("panels", "6") == "[1, 2, 3, 6]\n"
+    Project(package).merge()
+    anole("report")
+    assert "a build for a target of <code>kind: plain_cpu</code>." in Path("report.html").read_text()
+    task = Task(Project.DENSE.workload, get_kind("plain_cpu").describe(threads=1), 1)
+    with Shard.open(Project(package).shards, Project.run_of(task), task) as shard:
+        for number, width in enumerate((8, 2, 8)):
+            shard.append_trial(Project.trial_of(number, flop=task.workload.flop, tile_x=[1000 // width, width]))
+    Project(package).merge()
+    anole("report")
+    page = Path("report.html").read_text()
+    section = page.partition('<section id="widths">')[2].partition('id="hardware"')[0]
+    assert re.findall(r"<td[^>]*>(\d+)</td>", section) == ["2", "1", "8", "2"]
 
 
 def test_models_yaml_can_name_the_parts_and_they_tune(package):

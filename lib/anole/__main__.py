@@ -29,7 +29,6 @@ from anole.commands.run import run
 from anole.commands.serve import serve
 from anole.commands.tune import tune
 from anole.commands.tune_together import tune_together
-from anole.commands.vta import vta
 from anole.documents.log import LogFormatter
 from anole.host.temporaries import own_temporaries
 
@@ -60,7 +59,6 @@ main.add_sections(
         "Builds": (run, profile, compare, export),
         "Records": (report, explore, import_, export_records),
         "Machines": (doctor, serve, completion),
-        "The VTA accelerator": (vta,),
     }
 )
 

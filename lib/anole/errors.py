@@ -81,10 +81,6 @@ class ShardInUseError(StoreError):
     """Another process has the shard open; it can be used when that process ends."""
 
 
-class StreamError(AnoleError):
-    """A program for an accelerator is malformed or deadlocks; the message names the instruction."""
-
-
 class BuildError(AnoleError):
     """A model cannot be compiled, or a build folder cannot be used."""
 

@@ -95,7 +95,7 @@ def test_a_build_for_simulated_hardware(tmp_path: Path) -> None:
     from anole.targets.vta.settings import describe_vta
 
     write_build(tmp_path, a_build_for({**describe_vta(), "kind": "vta"}))
-    with pytest.raises(BuildError, match=r"is for vta, which is simulated; see `anole vta report` for its layers"):
+    with pytest.raises(BuildError, match=r"is for vta, which is simulated; see `anole vta`"):
         profile_build(tmp_path, 0.0)
 
 

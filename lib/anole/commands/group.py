@@ -30,6 +30,21 @@ class Commands(click.Group):
             for command in commands:
                 self.add_command(command)
 
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Returns the names of all commands, in the order of the help."""
+        return [*self.commands, *self._added()]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Returns a command of Anole or, if it has none of the name, of a kind of target."""
+        return super().get_command(context, name) or self._added().get(name)
+
+    def _added(self) -> dict[str, click.Command]:
+        from anole.targets import usable_kinds
+        from anole.targets.base import named_object
+
+        places = (each for kind in usable_kinds() for each in kind.commands.items())
+        return {name: named_object(place) for name, place in places if name not in self.commands}
+
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
         """Runs the command as all that this process does."""
         self.owns_process = True
@@ -52,9 +67,10 @@ class Commands(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands section by section, with one column for all."""
-        width = max(len(command.name or "") for commands in self.sections.values() for command in commands)
+        sections = {**self.sections, "Targets": self._added().values()}
+        width = max(len(command.name or "") for commands in sections.values() for command in commands)
         limit = formatter.width - 6 - width
-        for title, commands in self.sections.items():
+        for title, commands in sections.items():
             with formatter.section(title):
                 formatter.write_dl(
                     [(f"{command.name:{width}}", command.get_short_help_str(limit)) for command in commands]

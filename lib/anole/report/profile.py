@@ -15,7 +15,7 @@ from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.evaluate.slow_kernels import slow_kernels
 from anole.measure.site import site_of
 from anole.report.tables import table_of
-from anole.targets import get_observable, get_target
+from anole.targets import get_kind, get_observable, get_target
 from anole.targets.base import Observable, Place
 from anole.words import counted, duration, percent, significant
 
@@ -100,7 +100,8 @@ def _observable(folder: Path, build: Build) -> Observable:
     target = get_target(build.target_description)
     if target.place is Place.SIMULATOR:
         kind = build.target_description["kind"]
-        raise BuildError(f"{folder}: is for {kind}, which is simulated; see `anole vta report` for its layers")
+        advice = "".join(f"; see `anole {command}`" for command in get_kind(kind).commands)
+        raise BuildError(f"{folder}: is for {kind}, which is simulated{advice}")
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
     observable = get_observable(build.target_description)

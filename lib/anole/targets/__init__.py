@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
@@ -49,6 +50,13 @@ def get_kind(name: str) -> Kind:
             f"target kind {name!r}, which is {found.value}, cannot be imported: {cause(error)}"
         ) from error
     return kind
+
+
+def usable_kinds() -> Iterator[Kind]:
+    """Yields all kinds but those of broken packages: what they add to Anole is absent, and the rest works."""
+    for name in all_kinds():
+        with suppress(TargetError):
+            yield get_kind(name)
 
 
 def get_target(description: Mapping[str, Any]) -> Device | Simulator:

@@ -6,7 +6,7 @@ Everything here is read before any compiler is imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anole.node import Node
@@ -51,6 +51,9 @@ class Kind:
         measurable_elsewhere: whether another machine can measure candidates (``measure``).
         observable: whether its targets are `Observable`, which profiling and refining (``refine``) need.
         inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
+        commands: the click commands that it adds to `anole`, as ``module:object`` by their names.
+        sections: the sections that it adds to the report, each an `anole.report.pages.figure.Section` as
+            ``module:object``.
     """
 
     keys: tuple[str, ...]
@@ -62,6 +65,8 @@ class Kind:
     measurable_elsewhere: bool = False
     observable: bool = False
     inventory: Callable[[], Inventory] = _nothing
+    commands: Mapping[str, str] = field(default_factory=dict, hash=False)
+    sections: tuple[str, ...] = ()
 
 
 def plain_values(node: Node, keys: tuple[str, ...]) -> dict[str, Any]:

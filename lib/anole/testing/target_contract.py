@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from anole.errors import TargetError
 from anole.search.evaluators.fixed import Fixed
-from anole.targets import get_device, get_observable, get_target
+from anole.targets import get_device, get_kind, get_observable, get_target
 from anole.targets.base import Device, Place, Simulator, Target, named_object
 from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
@@ -158,6 +158,12 @@ class TargetContract:
         assert callable(named_object(target.networks.compiler))
         runner = named_object(target.networks.runner)(target)
         assert runner.threads >= 1 and isinstance(runner.is_exact, bool)
+
+    def test_what_its_kind_adds_is_there(self, target: Target) -> None:
+        """Commands and sections are named, and imported when they are needed."""
+        kind = get_kind(target.description["kind"])
+        assert all(named_object(place).name == name for name, place in kind.commands.items())
+        assert all(callable(named_object(place).make) for place in kind.sections)
 
     def test_what_is_described_again_is_the_same(self, target: Target) -> None:
         """A description is stored as JSON, in a task and in a build."""

@@ -18,7 +18,7 @@ from anole.record import Measurement, Status, Trial
 from anole.report.pages.database import Database
 from anole.report.pages.figure import Figure, Lacking, Shown, Source
 from anole.report.pages.report import shown_of
-from anole.report.pages.sections import SECTIONS
+from anole.report.pages.sections import all_sections
 from anole.store.shard import Shard
 from anole.targets.vta.settings import describe_vta
 from anole.task import Conv2d, Task
@@ -110,7 +110,7 @@ def source_of(project: Path, spec: Path | None = None) -> Iterator[Source]:
 
 
 def section(source: Source, key: str) -> list[Shown]:
-    (found,) = (each for each in SECTIONS if each.key == key)
+    (found,) = (each for each in all_sections() if each.key == key)
     return list(shown_of(found, source))
 
 

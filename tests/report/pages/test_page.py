@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from anole.__main__ import main
 from anole.documents import layout
 from anole.project.pipeline import Pipeline
-from anole.report.pages.sections import SECTIONS
+from anole.report.pages.sections import all_sections
 
 from ...record_project import Project
 from .conftest import HOSTILE, HOSTILE_PRESET, OLD, write_report
@@ -80,10 +80,10 @@ def page(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_page_has_every_section_and_a_table_of_contents(page: str) -> None:
     parsed = parse(page)
-    assert [each.attributes["id"] for each in parsed.all("section")] == [each.key for each in SECTIONS]
+    assert [each.attributes["id"] for each in parsed.all("section")] == [each.key for each in all_sections()]
     ids = {each.attributes.get("id") for each in parsed.elements}
     links = {each.attributes["href"] for each in parsed.all("a") if (each.attributes["href"] or "").startswith("#")}
-    assert {f"#{section.key}" for section in SECTIONS} <= links <= {f"#{name}" for name in ids}
+    assert {f"#{section.key}" for section in all_sections()} <= links <= {f"#{name}" for name in ids}
 
 
 def test_the_title_says_what_was_built_for_which_hardware(page: str, npu_project: Path, tmp_path: Path) -> None:

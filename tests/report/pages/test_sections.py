@@ -16,15 +16,15 @@ from anole.report.pages.bootstrap import mean_interval
 from anole.report.pages.charts import stacked_bars
 from anole.report.pages.database import Database
 from anole.report.pages.figure import Figure
-from anole.report.pages.fronts import front
-from anole.report.pages.sections import SECTIONS
+from anole.report.pages.sections import all_sections
 from anole.targets.vta.area import relative_area
 from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.pages.fronts import front
 
 from ...record_project import Project
 from .conftest import HOSTILE, SLOWNESS, figure, lacking, section, source_of
 
-KEYS = [each.key for each in SECTIONS]
+KEYS = [each.key for each in all_sections()]
 FILLED_BY = {"utilisation": "npu_project", "geometry": "npu_project"}
 """The project that has data for a section; the others are filled by `recorded`."""
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.errors import StreamError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import (
     Alu,
@@ -19,6 +18,7 @@ from anole.targets.vta.isa import (
     Gemm,
     Load,
     Store,
+    StreamError,
     Uop,
     decode,
     decode_uop,

@@ -12,7 +12,7 @@ from anole.files import write_atomically
 from anole.report.pages.database import Database, LackingError
 from anole.report.pages.figure import Lacking, Section, Shown, Source
 from anole.report.pages.page import Page, render
-from anole.report.pages.sections import SECTIONS
+from anole.report.pages.sections import all_sections
 from anole.report.pages.snapshot import is_another_file, read_snapshot
 from anole.words import counted, named_few, times
 
@@ -53,7 +53,7 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
             facts=f"Made by Anole{_version()} from {database.name} on "
             f"{source.current.made_at[:16].replace('T', ' ')} UTC. Everything is in this file.",
             tiles=_tiles(opened),
-            sections=[(section, shown_of(section, source)) for section in SECTIONS],
+            sections=[(section, shown_of(section, source)) for section in all_sections()],
             snapshot=source.current,
         )
     write_atomically(output, render(page))

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from anole.report.pages import (
-    accelerators,
     batches,
     builds,
     changes,
     curves,
     failures,
-    fronts,
     held_back,
     kernels,
     predictions,
     tuners,
     under_load,
-    utilisation,
 )
-from anole.report.pages.figure import Section
+from anole.report.pages.figure import READERS, Section
+from anole.targets import usable_kinds
+from anole.targets.base import named_object
 
-SECTIONS = (
+_OWN = (
     Section("builds", "How fast is each build beside other engines?", "deployment", builds.make),
     Section("load", "How long does a run take on a busy machine?", "deployment", under_load.make),
     Section("kernels", "Where does the time go?", "deployment", kernels.make),
@@ -30,7 +29,10 @@ SECTIONS = (
     Section("failures", "Why do candidates fail?", "research", failures.make),
     Section("batches", "How large are the batches?", "research", batches.make),
     Section("predictions", "How well do surrogates predict?", "research", predictions.make),
-    Section("fronts", "Which accelerator takes how many cycles?", "hardware", fronts.make),
-    Section("utilisation", "How busy are its units?", "hardware", utilisation.make),
-    Section("geometry", "Which accelerator was chosen?", "hardware", accelerators.make),
 )
+
+
+def all_sections() -> list[Section]:
+    """Returns Anole's own sections and those that kinds of targets add, reader by reader."""
+    added = [named_object(place) for kind in usable_kinds() for place in kind.sections]
+    return sorted([*_OWN, *added], key=lambda section: list(READERS).index(section.reader))

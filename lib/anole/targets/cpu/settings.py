@@ -10,7 +10,6 @@ from anole.host.machine import available_cores, available_threads
 from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
-from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.kind import Inventory, Kind, plain_values
 from anole.targets.rpc.address import Remote
 from anole.targets.shared.space_setting import CONSTRAINED, described_space, read_space
@@ -124,6 +123,8 @@ def _target(description: Mapping[str, Any]) -> CpuTarget:
 
 
 def _inventory() -> Inventory:
+    from anole.targets.cpu.device.vector_unit import VectorUnit
+
     description = describe_cpu()
     features: list[str] = description["features"]
     used = [feature for feature in features if feature not in OTHER_TYPES]

@@ -37,6 +37,10 @@ def relative_memory(geometry: Geometry) -> float:
     return geometry.sram_bits / DEFAULT.sram_bits
 
 
+BOUNDS = ("area_max", "memory_max", "penalty")
+"""The settings of a search for hardware that are numbers, see `Bounds`."""
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Bounds on area and memory, in units of VTA's.

@@ -10,10 +10,14 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.errors import StreamError
+from anole.errors import AnoleError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 
 _WORD_BITS = 64
+
+
+class StreamError(AnoleError):
+    """A program is malformed or deadlocks; the message names the instruction."""
 
 
 class Opcode(IntEnum):

@@ -8,28 +8,18 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
-from anole.node import Node
 from anole.targets.kind import Kind, plain_values
-from anole.targets.rpc.address import Remote
 from anole.targets.shared.space_setting import CONSTRAINED, OPEN, described_space
-from anole.targets.vta.area import Bounds
+from anole.targets.vta.area import BOUNDS, Bounds
 from anole.targets.vta.geometry import Geometry
 
 if TYPE_CHECKING:
     from anole.targets.vta.target import VtaTarget
 
-BOUNDS = ("area_max", "memory_max", "penalty")
-"""The settings of a search for hardware, see `Bounds`."""
-
 PENALTY_FORMS = ("difference", "share")
 """How DCOC's penalty is taken from a config's speed, see `Bounds`."""
 
 _KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS, "penalty_form")
-
-
-def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Returns the settings of an entry of ``targets``, which `describe_vta` checks."""
-    return plain_values(node, _KEYS)
 
 
 def describe_vta(
@@ -96,4 +86,11 @@ def _target(description: Mapping[str, Any]) -> VtaTarget:
     return VtaTarget(description)
 
 
-KIND = Kind(_KEYS, read_settings, describe_vta, _target)
+KIND = Kind(
+    _KEYS,
+    lambda node, _: plain_values(node, _KEYS),  # which `describe_vta` checks
+    describe_vta,
+    _target,
+    commands={"vta": "anole.targets.vta.commands:vta"},
+    sections=tuple(f"anole.targets.vta.pages.{name}:SECTION" for name in ("fronts", "utilisation", "accelerators")),
+)

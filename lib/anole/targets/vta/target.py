@@ -12,9 +12,8 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import NetworkHandlers, Place, version_of
 from anole.targets.shared.space_setting import is_open
-from anole.targets.vta.area import Bounds
+from anole.targets.vta.area import BOUNDS, Bounds
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.settings import BOUNDS
 from anole.targets.vta.simulator.timing import cycles_of
 from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import (
@@ -39,7 +38,7 @@ class VtaTarget:
 
     place: Final = Place.SIMULATOR
     networks = NetworkHandlers(
-        "anole.compile.vta.compiler:compile_for_vta", "anole.evaluate.accelerator:SimulatedRunner"
+        "anole.targets.vta.compile.compiler:compile_for_vta", "anole.targets.vta.evaluate:SimulatedRunner"
     )
     operators: tuple[str, ...] = ("conv2d", "dense")
     template_versions: Mapping[str, int] = {"conv2d": 2, "dense": 2}

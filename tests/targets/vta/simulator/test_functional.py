@@ -7,9 +7,21 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from anole.errors import ConfigError, StreamError
+from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
-from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Load, Store, alu_uop, decode, encode, encode_uop
+from anole.targets.vta.isa import (
+    Alu,
+    AluOpcode,
+    Finish,
+    Gemm,
+    Load,
+    Store,
+    StreamError,
+    alu_uop,
+    decode,
+    encode,
+    encode_uop,
+)
 from anole.targets.vta.network.tensor_layout import (
     memory_image,
     pack_bias,
@@ -22,7 +34,6 @@ from anole.targets.vta.network.tensor_layout import (
 from anole.targets.vta.simulator.functional import FunctionalSimulator
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.templates.conv2d import Bias, Immediate, Residual, Schedule, lower_conv2d
-from anole.targets.vta.templates.program import Program, Region
 from anole.task import Conv2d
 
 from ....examples import examples
@@ -127,7 +138,7 @@ def test_a_lowered_convolution_computes_the_convolution(case):
         "residual": pack_out(residual, g),
     }
     dram = memory_image(program, {name: packed[name] for name in packed if name in program.regions})
-    FunctionalSimulator(g, dram).run(program)
+    FunctionalSimulator(g, dram).run(program.instructions)
     blocks = (w.batch // g.batch, w.out_channels // g.block_out, w.out_height, w.out_width, g.batch, g.block_out)
     found = unpack_out(region_of(program, dram, "out").view(np.int8).reshape(blocks))
     np.testing.assert_array_equal(found, finished(reference(w, data, weight), steps, bias, residual))
@@ -225,10 +236,6 @@ def test_an_alu_reads_accumulators_beyond_the_indices_of_inputs():
     assert (machine.acc[1] == 7).all()
 
 
-def program(*instructions):
-    return Program(DEFAULT, instructions, (), {"out": Region(0, 0)})
-
-
 @pytest.mark.parametrize(
     ("instruction", "message"),
     [
@@ -245,9 +252,9 @@ def program(*instructions):
 def test_what_leaves_a_buffer_is_named_by_its_number(instruction, message):
     machine = FunctionalSimulator(DEFAULT, np.zeros(4096, np.uint8))
     with pytest.raises(StreamError, match=message):
-        machine.run(program(Load(Memory.UOP), instruction, Finish()))
+        machine.run([Load(Memory.UOP), instruction, Finish()])
 
 
 def test_a_program_without_finish_is_refused():
     with pytest.raises(StreamError, match="does not end with FINISH"):
-        FunctionalSimulator(DEFAULT, np.zeros(64, np.uint8)).run(program(Load(Memory.UOP)))
+        FunctionalSimulator(DEFAULT, np.zeros(64, np.uint8)).run([Load(Memory.UOP)])

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from anole.errors import ConfigError, StreamError
+from anole.errors import ConfigError
+from anole.targets.vta.code import passages_of
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
-from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store
+from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError
 from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
 from anole.targets.vta.simulator.steps import CLOCK, Clock, Steps
 from anole.targets.vta.simulator.streams import Streams
 from anole.targets.vta.simulator.timing import cycles_of, simulate
-from anole.targets.vta.templates.code import passages_of
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, lower_conv2d
 from anole.task import Conv2d
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from anole.errors import ConfigError, StreamError
+from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
-from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, decode
+from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError, decode
 from anole.targets.vta.simulator.timing import Clock, is_extrapolated, simulate
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
 from anole.task import Conv2d

@@ -12,10 +12,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.errors import BuildError, StreamError
+from anole.errors import BuildError
 from anole.files import document_text
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
-from anole.targets.vta.isa import Uop, decode, decode_uop, encode, encode_uop
+from anole.targets.vta.isa import StreamError, Uop, decode, decode_uop, encode, encode_uop
 from anole.targets.vta.network.network import (
     AcceleratorLayer,
     Host,

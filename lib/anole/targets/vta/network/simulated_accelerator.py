@@ -14,6 +14,7 @@ from anole.record import Config
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.isa import AluOpcode
 from anole.targets.vta.network.network import AcceleratorLayer, Data, Pool, StepRunner, Sum
+from anole.targets.vta.network.pool import lower_pool, pooled_size
 from anole.targets.vta.network.tensor_layout import (
     memory_image,
     pack_bias,
@@ -26,7 +27,6 @@ from anole.targets.vta.network.tensor_layout import (
 from anole.targets.vta.simulator.functional import FunctionalSimulator
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Immediate, Residual, lower_conv2d
 from anole.targets.vta.templates.design import design_of, whole_blocks
-from anole.targets.vta.templates.pool import lower_pool, pooled_size
 from anole.targets.vta.templates.program import Program
 from anole.task import Conv2d
 
@@ -128,7 +128,7 @@ class SimulatedAccelerator(StepRunner):
 def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> Data:
     """Runs a program and returns its region ``out``, as NHWC of this shape."""
     dram = memory_image(program, tensors)
-    FunctionalSimulator(program.geometry, dram).run(program)
+    FunctionalSimulator(program.geometry, dram).run(program.instructions)
     g, (n, h, w, c) = program.geometry, shape
     blocks = (n // g.batch, -(-c // g.block_out), h, w, g.batch, g.block_out)
     return unpack_out(region_of(program, dram, "out").view(np.int8).reshape(blocks))[..., :c]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anole.errors import StreamError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
+from anole.targets.vta.isa import StreamError
 from anole.targets.vta.simulator.read_channel import Read, ReadChannel
 from anole.targets.vta.simulator.state import NEVER, ProgramProgress, State
 from anole.targets.vta.simulator.steps import Module, Step, Token

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.errors import StreamError
 from anole.targets.vta.geometry import Geometry, Memory
-from anole.targets.vta.isa import Alu, AluOpcode, Finish, Gemm, Instruction, Load, Store, alu_source, check, decode_uop
-from anole.targets.vta.templates.program import Program
+from anole.targets.vta.isa import (
+    Alu,
+    AluOpcode,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Store,
+    StreamError,
+    alu_source,
+    check,
+    decode_uop,
+)
 
 
 class FunctionalSimulator:
@@ -37,13 +47,13 @@ class FunctionalSimulator:
         self.out = np.zeros((g.depth(Memory.OUT), g.batch, g.block_out), np.int8)
         self.uop = np.zeros(g.depth(Memory.UOP), np.uint32)
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Iterable[Instruction]) -> None:
         """Runs a program to its FINISH.
 
         Raises:
             StreamError: an instruction leaves a buffer or DRAM, or FINISH is missing; the message gives its number.
         """
-        for number, instruction in enumerate(program.instructions):
+        for number, instruction in enumerate(program):
             if isinstance(instruction, Finish):
                 return
             try:

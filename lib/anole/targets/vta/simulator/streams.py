@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from anole.targets.vta.code import Passage, Placed
 from anole.targets.vta.isa import Load, Store
 from anole.targets.vta.simulator.steps import Module, Step, Steps
-from anole.targets.vta.templates.code import Passage, Placed
 
 
 class Streams:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anole.errors import StreamError
+from anole.targets.vta.code import passages_of
 from anole.targets.vta.geometry import DEFAULT, Geometry
-from anole.targets.vta.isa import Finish, Instruction
+from anole.targets.vta.isa import Finish, Instruction, StreamError
 from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
 from anole.targets.vta.simulator.steps import CLOCK, Clock, Module, Steps
 from anole.targets.vta.simulator.streams import Streams
-from anole.targets.vta.templates.code import passages_of
 
 _COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32))
 """The blocks of which cycles of the generated hardware are known, on VTA's own bus."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from anole.errors import ConfigError
+from anole.targets.vta.code import Code, Passage, Placed
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 from anole.targets.vta.isa import Dependence, Finish, Instruction, Load, Store, Uop
 from anole.targets.vta.simulator.steps import Module, module_of
-from anole.targets.vta.templates.code import Code, Passage, Placed
 
 _PAGE_BYTES = 4096
 _FIRST_ADDRESS = 0x100000

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anole.errors import ConfigError, StreamError, TargetError
+from anole.errors import ConfigError, TargetError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
-from anole.targets.vta.isa import Instruction, check, decode
+from anole.targets.vta.isa import Instruction, StreamError, check, decode
 from anole.targets.vta.simulator.steps import module_of
 from anole.targets.vta.simulator.timing import cycles_of, simulate
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d

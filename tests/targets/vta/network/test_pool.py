@@ -11,8 +11,8 @@ from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.isa import Alu, Load
 from anole.targets.vta.network.network import Pool
+from anole.targets.vta.network.pool import lower_pool, pooled_size
 from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator, load_pool
-from anole.targets.vta.templates.pool import lower_pool, pooled_size
 
 PLUS = Geometry(variant="vta++")
 

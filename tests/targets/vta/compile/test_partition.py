@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import ir, relax
 
-from anole.compile.vta.calibrate import observe
-from anole.compile.vta.compiler import _export_host
-from anole.compile.vta.partition import Chain, HostPart, MaxPool, Partition, partition
-from anole.compile.vta.quantize import quantize
 from anole.extract.graph import find_layers
 from anole.spec.entries import ModelSpec
+from anole.targets.vta.compile.calibrate import observe
+from anole.targets.vta.compile.compiler import _export_host
+from anole.targets.vta.compile.partition import Chain, HostPart, MaxPool, Partition, Partitioner
+from anole.targets.vta.compile.quantize import quantize
 from anole.targets.vta.network.artifact import host_of
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Quantized, run_quantized
@@ -25,7 +25,7 @@ from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 
-from ...examples import examples
+from ....examples import examples
 
 
 def always(*_: Any) -> bool:
@@ -37,7 +37,7 @@ def never(*_: Any) -> bool:
 
 
 def split(net: Any, takes: Any = always, can_add: Any = always, can_pool: Any = always) -> Partition:
-    return partition(net.main, net.names, takes, can_add, can_pool)
+    return Partitioner(net.main, net.names, takes, can_add, can_pool).split()
 
 
 def chains(parts: Partition) -> list[Chain]:
@@ -336,13 +336,13 @@ def parted(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
     def make(name: str, **settings: Any) -> tuple[Any, Partition, Any]:
         net, target = network(name), VtaTarget(describe_vta(**settings))
         plus = target.geometry.variant == "vta++"
-        parts = partition(
+        parts = Partitioner(
             net.imported.module["main"],
             [layer.name for layer in find_layers(net.imported)],
             target.takes,
             lambda workload: can_add(as_conv2d(workload), target.default_config(workload), target.geometry),
             lambda *_: plus,
-        )
+        ).split()
         library = Path(tmp_path_factory.mktemp("host")) / "host.so"
         _export_host(ModelSpec(name, ""), parts, library)
         return net, parts, host_of(library)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, overload
 
-from anole.errors import StreamError
-from anole.targets.vta.isa import Instruction, Load, Store
+from anole.targets.vta.isa import Instruction, Load, Store, StreamError
 
 
 @dataclass(frozen=True, eq=False)

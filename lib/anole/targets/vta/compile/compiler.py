@@ -15,19 +15,18 @@ from numpy.typing import NDArray
 from anole.compile.folder import write_library
 from anole.compile.lower import Choice, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
-from anole.compile.vta.calibrate import observe, read_samples, snr_db
-from anole.compile.vta.common_geometry import Chosen, choose_geometry
-from anole.compile.vta.partition import Partition, partition
-from anole.compile.vta.quantize import integer_pool, quantize
 from anole.documents.build import Accelerator, AcceleratorStep
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
-from anole.extract.imported import Imported
 from anole.record import Config
 from anole.spec.entries import ModelSpec
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.area import relative_area, relative_memory
+from anole.targets.vta.compile.calibrate import observe, read_samples, snr_db
+from anole.targets.vta.compile.common_geometry import choose_geometry
+from anole.targets.vta.compile.partition import Partition, Partitioner
+from anole.targets.vta.compile.quantize import integer_pool, quantize
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
 from anole.targets.vta.network.integer import IntegerReference
@@ -41,56 +40,35 @@ _log = logging.getLogger(__name__)
 
 
 def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) -> Compiled:
-    """Writes the streams of instructions and the host's library; see `NetworkCompiler`."""
+    """Quantises and lowers a network, and writes its programs and the host's library; see `NetworkCompiler`."""
+    model, imported = network.model, network.imported
     chosen = choose_geometry(target, network.matches, network.receipts)
-    accelerator = compile_for_accelerator(network.model, network.imported, target, chosen, folder)
-    return Compiled(chosen.matches, accelerator=accelerator)
-
-
-def compile_for_accelerator(
-    model: ModelSpec, imported: Imported, target: VtaTarget, chosen: Chosen, folder: Path
-) -> Accelerator:
-    """Quantises and lowers a network, and writes it into a folder.
-
-    Args:
-        model: the network.
-        imported: the network in normal form.
-        target: the target to compile for.
-        chosen: the geometry, and the config of each layer.
-        folder: an existing, empty folder.
-
-    Returns:
-        The accelerator's part of the build's description.
-
-    Raises:
-        BuildError: the network cannot be compiled, or its samples cannot be used.
-    """
     configs: dict[Workload, Config] = {
         match.task.workload: match.config for match in chosen.matches if match.config is not None
     }
     fixed = target.with_geometry(chosen.geometry)
-    parts = partition(
+    parts = Partitioner(
         imported.module["main"],
         [layer.name for layer in find_layers(imported)],
         lambda workload, position: workload in configs and target.takes(workload, position),
         lambda workload: can_add(as_conv2d(workload), configs[workload], fixed.geometry),
         lambda pool, shape: can_pool(integer_pool(pool, 0), shape, fixed.geometry),
-    )
+    ).split()
     _export_host(model, parts, folder / HOST_LIBRARY)
     host = host_of(folder / HOST_LIBRARY)
     samples = read_samples(model, imported.inputs)
     observed = observe(parts, samples, host)
-    network = quantize(parts, observed, configs.__getitem__)
+    integers = quantize(parts, observed, configs.__getitem__)
     loaded = {
         step.result: load_layer(step, fixed.geometry)
         if isinstance(step, AcceleratorLayer)
         else load_pool(step, observed[step.data].shape[1:], fixed.geometry)
-        for step in network.steps
+        for step in integers.steps
         if not isinstance(step, HostCall)
     }
-    save_network(folder, network, loaded)
-    runs = [run_quantized(network, sample, host, IntegerReference()) for sample in samples]
-    steps = _steps(network, loaded)
+    save_network(folder, integers, loaded)
+    runs = [run_quantized(integers, sample, host, IntegerReference()) for sample in samples]
+    steps = _steps(integers, loaded)
     cycles = sum(step.cycles for step in steps)
     accelerator = Accelerator(
         geometry=fixed.geometry.to_json(),
@@ -101,13 +79,13 @@ def compile_for_accelerator(
         steps=steps,
         cycles=cycles,
         latency_s=cycles / fixed.frequency_hz,
-        untuned_latency_s=_untuned_cycles(network, loaded, fixed) / fixed.frequency_hz,
-        snr_db={name: _snr_db(observed[name], [run[name] for run in runs]) for name in _results(network)},
+        untuned_latency_s=_untuned_cycles(integers, loaded, fixed) / fixed.frequency_hz,
+        snr_db={name: _snr_db(observed[name], [run[name] for run in runs]) for name in _results(integers)},
         candidates=chosen.candidates,
         per_layer_latency_s=chosen.per_layer_latency_s,
     )
     _report(model.name, accelerator)
-    return accelerator
+    return Compiled(chosen.matches, accelerator=accelerator)
 
 
 def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:

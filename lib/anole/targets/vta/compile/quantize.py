@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.compile.vta.calibrate import Observed, best_exponent
-from anole.compile.vta.partition import Chain, MaxPool, Partition
 from anole.record import Config
+from anole.targets.vta.compile.calibrate import Observed, best_exponent
+from anole.targets.vta.compile.partition import Chain, MaxPool, Partition
 from anole.targets.vta.network.network import MOST, AcceleratorLayer, HostCall, Network, NetworkStep, Pool
 from anole.targets.vta.target import as_conv2d
 from anole.task import Workload

@@ -12,6 +12,9 @@ from tvm import ir, relax
 from anole.extract.graph import workload_of
 from anole.targets.shared.reference import anchor
 
+from ....compile.conftest import network as network
+from ....compile.conftest import project as project
+
 
 class Drawn:
     """A network of one input, operator by operator; weights are random.

@@ -11,7 +11,7 @@ from typing import Any
 
 from anole.errors import AnoleError
 from anole.report.pages.charts import scatter
-from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
+from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table
 from anole.targets.vta.area import relative_area
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.templates.design import HARDWARE, geometry_of
@@ -224,3 +224,6 @@ def _common(totals: Mapping[str, Mapping[tuple[Block, float], float]]) -> list[P
             if max(within) < inf:
                 points.append((area, geometric_mean(within)))
     return points
+
+
+SECTION = Section("fronts", "Which accelerator takes how many cycles?", "hardware", make)

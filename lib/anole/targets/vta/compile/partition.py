@@ -93,13 +93,7 @@ class Partition:
     host: tvm.IRModule
 
 
-def partition(
-    main: relax.Function,
-    names: Sequence[str],
-    takes: Callable[[Workload, int], bool],
-    can_add: Callable[[Workload], bool],
-    can_pool: Callable[[MaxPool, tuple[int, ...]], bool],
-) -> Partition:
+class Partitioner:
     """Splits a network.
 
     Args:
@@ -109,10 +103,7 @@ def partition(
         can_add: whether a layer has room to add a residual.
         can_pool: whether the accelerator can run a maximum pool on data of the given shape.
     """
-    return _Partitioner(main, names, takes, can_add, can_pool).run()
 
-
-class _Partitioner:
     def __init__(
         self,
         main: relax.Function,
@@ -137,7 +128,8 @@ class _Partitioner:
         self._names = {param: f"input{number}" for number, param in enumerate(main.params)}
         self._names |= {binding.var: f"v{position}" for position, binding in enumerate(self._bindings)}
 
-    def run(self) -> Partition:
+    def split(self) -> Partition:
+        """Returns the parts."""
         chains, inner = self._chains()
         builder, parts, waiting = relax.BlockBuilder(), list[Part](), list[int]()
         accelerated = {chain.result for chain in chains.values()}

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.compile.vta.calibrate import best_exponent, observe, snr_db
-from anole.compile.vta.partition import Chain, HostPart, MaxPool, Partition
-from anole.compile.vta.quantize import quantize
+from anole.targets.vta.compile.calibrate import best_exponent, observe, snr_db
+from anole.targets.vta.compile.partition import Chain, HostPart, MaxPool, Partition
+from anole.targets.vta.compile.quantize import quantize
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Pool, float_of, run_quantized
 from anole.task import Conv2d, Dense
 
-from ...examples import examples
+from ....examples import examples
 
 SHAPE = (1, 3, 3, 4)
 POWERS = st.integers(-30, 30)

@@ -9,10 +9,10 @@ from typing import Any
 from anole.documents import layout
 from anole.documents.build import read_build
 from anole.errors import AnoleError
-from anole.report.pages.accelerators import REMEDY
 from anole.report.pages.charts import rows_of_points
-from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
+from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table
 from anole.targets.vta.network.artifact import load_programs
+from anole.targets.vta.pages.accelerators import REMEDY
 from anole.targets.vta.report import Utilisation, utilisation
 from anole.targets.vta.simulator.timing import simulate
 from anole.words import NONE, counted, percent
@@ -105,3 +105,6 @@ def _shares(used: list[Utilisation]) -> dict[str, float]:
     cycles = sum(each.cycles for each in used)
     modules = {name: sum(each.busy[name] for each in used) / cycles for name in _UNITS[:3]}
     return {**modules, _UNITS[3]: sum(each.operations for each in used) / cycles}
+
+
+SECTION = Section("utilisation", "How busy are its units?", "hardware", make)

@@ -39,8 +39,43 @@ class SimulatedRunner:
         pass
 
     def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
-        """Returns one comparison, against the untuned network; nothing is timed, so the pace is ignored."""
-        return evaluate_simulated(folder, build, inputs)
+        """Returns one comparison; nothing is timed, so the pace is ignored.
+
+        The latency is beside that of the untuned network, the outputs beside those of the network in floating point.
+        """
+        accelerator = _accelerator_of(folder, build)
+        outputs = _exact_outputs(folder, inputs)
+        with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
+            precise = reference.compute()
+        if [each.shape for each in precise] != [each.shape for each in outputs]:
+            raise BuildError(f"{folder}: its outputs are not those of the present model; compile it again")
+        error = _relative_error(outputs, precise)
+        snr_db = -20 * math.log10(error) if error else None
+        latency_s, untuned_s = accelerator.latency_s, accelerator.untuned_latency_s
+        speedup = untuned_s / latency_s if latency_s else 1.0
+        _log.info(
+            "%s: bit-equal to the integer reference in NumPy; signal-to-noise ratio against %s: %.1f dB",
+            *(build.name, reference.name, math.inf if snr_db is None else snr_db),
+        )
+        _log.info(
+            "%s: %.3f ms simulated, against %.3f ms untuned (%.2fx)",
+            *(build.name, 1e3 * latency_s, 1e3 * untuned_s, speedup),
+        )
+        return [
+            Latency(
+                reference="untuned",
+                latency_s=latency_s,
+                latency_std_s=0.0,
+                reference_latency_s=untuned_s,
+                reference_latency_std_s=0.0,
+                speedup=speedup,
+                relative_error=error,
+                snr_db=snr_db,
+                rounds=1,
+                speedup_low=speedup,
+                speedup_high=speedup,
+            )
+        ]
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Returns the outputs of a build, in order."""
@@ -56,56 +91,6 @@ def _accelerator_of(folder: Path, build: Build) -> Accelerator:
     if build.accelerator is None:
         raise BuildError(f"{folder}: build.json lacks the accelerator's description; compile it again")
     return build.accelerator
-
-
-def evaluate_simulated(folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> list[Latency]:
-    """Runs a build on the simulated accelerator and compares it with the integer reference and with the network.
-
-    Args:
-        folder: folder of the build.
-        build: the build's description.
-        inputs: the network's inputs.
-
-    Returns:
-        One comparison: the latency against the untuned network, the outputs against the floating-point network.
-
-    Raises:
-        BuildError: the build cannot run, or its results differ from the integer reference.
-        ExtractError: the model, which is the reference, cannot be loaded.
-    """
-    accelerator = _accelerator_of(folder, build)
-    outputs = _exact_outputs(folder, inputs)
-    with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
-        precise = reference.compute()
-    if [each.shape for each in precise] != [each.shape for each in outputs]:
-        raise BuildError(f"{folder}: its outputs are not those of the present model; compile it again")
-    error = _relative_error(outputs, precise)
-    snr_db = -20 * math.log10(error) if error else None
-    latency_s, untuned_s = accelerator.latency_s, accelerator.untuned_latency_s
-    speedup = untuned_s / latency_s if latency_s else 1.0
-    _log.info(
-        "%s: bit-equal to the integer reference in NumPy; signal-to-noise ratio against %s: %.1f dB",
-        *(build.name, reference.name, math.inf if snr_db is None else snr_db),
-    )
-    _log.info(
-        "%s: %.3f ms simulated, against %.3f ms untuned (%.2fx)",
-        *(build.name, 1e3 * latency_s, 1e3 * untuned_s, speedup),
-    )
-    return [
-        Latency(
-            reference="untuned",
-            latency_s=latency_s,
-            latency_std_s=0.0,
-            reference_latency_s=untuned_s,
-            reference_latency_std_s=0.0,
-            speedup=speedup,
-            relative_error=error,
-            snr_db=snr_db,
-            rounds=1,
-            speedup_low=speedup,
-            speedup_high=speedup,
-        )
-    ]
 
 
 def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:

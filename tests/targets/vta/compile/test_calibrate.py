@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from anole.compile.vta.calibrate import _max_pool, best_exponent, observe, read_samples, snr_db
-from anole.compile.vta.partition import MaxPool, partition
 from anole.documents.build import TensorInfo
 from anole.errors import BuildError
 from anole.spec.entries import ModelSpec
+from anole.targets.vta.compile.calibrate import _max_pool, best_exponent, observe, read_samples, snr_db
+from anole.targets.vta.compile.partition import MaxPool, Partitioner
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import MOST, Pool, numbers_of
 
@@ -155,7 +155,7 @@ def test_an_outlier_is_clipped_for_the_sake_of_all_others() -> None:
 def test_every_value_of_every_sample_is_kept(drawn: Any, interpreted: Any) -> None:
     net = drawn((1, 6, 6, 4))
     net.returns(net.scaled(net.max_pool(net.relu(net.conv(net.x, 5)))))
-    parts = partition(net.main, net.names, *[lambda *_: True] * 3)
+    parts = Partitioner(net.main, net.names, *[lambda *_: True] * 3).split()
     samples = [[np.full((1, 6, 6, 4), number, np.float32)] for number in (1, -2)]
     observed = observe(parts, samples, interpreted(parts.host))
     made = [name for part in parts.parts for name in getattr(part, "results", None) or [part.result]]

@@ -11,11 +11,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.compile.vta.partition import Chain, MaxPool, Partition
 from anole.documents.build import TensorInfo
 from anole.errors import BuildError
 from anole.spec.entries import ModelSpec
 from anole.targets.shared.reference import anchor
+from anole.targets.vta.compile.partition import Chain, MaxPool, Partition
 from anole.targets.vta.network.integer import windows_of
 from anole.targets.vta.network.network import MOST, Host
 

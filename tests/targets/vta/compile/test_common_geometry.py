@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.compile.matching import Match
-from anole.compile.vta.common_geometry import choose_geometry
 from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError
+from anole.targets.vta.compile.common_geometry import choose_geometry
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Task
 
-from ...examples import examples
+from ....examples import examples
 
 SMALL = Conv2d(1, 8, 8, 32, 32, (1, 1))
 LARGE = Conv2d(1, 8, 8, 32, 64, (3, 3), padding=(1, 1, 1, 1))
