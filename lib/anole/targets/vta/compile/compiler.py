@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 
 from anole.compile.folder import write_library
 from anole.compile.lower import Choice, lower
@@ -30,7 +28,7 @@ from anole.targets.vta.compile.quantize import integer_pool, quantize
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Network, Value, float_of, run_quantized
+from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Network, float_of, run_quantized
 from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, can_pool, load_layer, load_pool
 from anole.targets.vta.simulator.timing import cycles_of, is_extrapolated
 from anole.targets.vta.target import VtaTarget, as_conv2d
@@ -80,7 +78,10 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
         cycles=cycles,
         latency_s=cycles / fixed.frequency_hz,
         untuned_latency_s=_untuned_cycles(integers, loaded, fixed) / fixed.frequency_hz,
-        snr_db={name: _snr_db(observed[name], [run[name] for run in runs]) for name in _results(integers)},
+        snr_db={
+            name: snr_db(observed[name], np.stack([float_of(run[name]) for run in runs]))
+            for name in dict.fromkeys([*loaded, *integers.outputs])
+        },
         candidates=chosen.candidates,
         per_layer_latency_s=chosen.per_layer_latency_s,
     )
@@ -133,16 +134,6 @@ def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaT
             program = load_layer(replace(step, config=config, residual=residual), target.geometry).program
         cycles += cycles_of(program.instructions, program.geometry)
     return cycles
-
-
-def _results(network: Network) -> list[str]:
-    """Returns the names of the accelerator's results and of the outputs, each once."""
-    own = [step.result for step in network.steps if not isinstance(step, HostCall)]
-    return list(dict.fromkeys([*own, *network.outputs]))
-
-
-def _snr_db(expected: NDArray[Any], found: Sequence[Value]) -> float | None:
-    return snr_db(expected, np.stack([float_of(value) for value in found]))
 
 
 def _report(model: str, accelerator: Accelerator) -> None:
