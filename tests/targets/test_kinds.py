@@ -9,7 +9,7 @@ import pytest
 
 from anole.errors import SpecError, TargetError
 from anole.spec.reading import parse_spec
-from anole.targets import all_kinds, get_kind, get_target
+from anole.targets import all_kinds, get_kind, get_target, usable_kinds
 from anole.task import Conv2d
 
 ANOTHER_KIND = Path(__file__).parents[1] / "workflow/another_kind"
@@ -65,3 +65,4 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch:
         "models.yaml: targets.mine.kind: target kind 'sundial', which is sundial:KIND, cannot be imported: "
         "ModuleNotFoundError: No module named 'sundial'"
     )
+    assert "sundial" in all_kinds() and len(list(usable_kinds())) == 3
