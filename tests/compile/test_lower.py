@@ -93,6 +93,7 @@ def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, 
 
 
 @pytest.mark.parametrize(("name", "size"), [("residual", 2), ("residual", 6), ("branches", 4)])
+@pytest.mark.examples(1)
 def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, size: int) -> None:
     net = network(name)
     chosen = choices(net)

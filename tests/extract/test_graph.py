@@ -18,6 +18,7 @@ SHAPES = {"residual": (1, 3, 16, 16), "branches": (1, 3, 12, 12), "joined": (3, 
 
 
 @pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.examples(2)
 def test_the_normal_form_computes_the_same(project: Path, name: str) -> None:
     model = ModelSpec(name, f"torch:tiny:{name}", {"x": SHAPES[name]})
     imported, arguments = load_model(model), example_inputs(model)

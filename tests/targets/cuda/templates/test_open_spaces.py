@@ -93,6 +93,7 @@ def test_what_a_block_cannot_have_fails_with_the_limit(
 
 
 @pytest.mark.parametrize("workload", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
+@pytest.mark.examples(4)
 def test_the_default_is_the_constrained_spaces(workload: Workload) -> None:
     default = OPEN.default_config(workload)
     assert OPEN.space(workload).rejection(default) is None

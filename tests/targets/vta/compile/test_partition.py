@@ -360,6 +360,7 @@ def parted(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
         ("varied", ["query", "value"]),
     ],
 )
+@pytest.mark.examples(2)
 def test_a_tiny_networks_parts_compute_what_it_does(parted: Any, name: str, accelerated: list[str]) -> None:
     net, parts, host = parted(name, geometry={"variant": "vta++"})
     assert [chain.name for chain in chains(parts)] == accelerated
