@@ -172,8 +172,9 @@ def test_the_page_of_records_is_its_report(monkeypatch: pytest.MonkeyPatch) -> N
 
     before, now = rows("store_scale_before.csv"), rows("store_scale.csv")
     page = (RESULTS / "records.md").read_text().splitlines()
-    lines = [*merges(before, now), *views(before, now), *pages(now)]
-    assert len(lines) > 20 and not [line for line in lines if line not in page]
+    tables = [list(merges(before, now)), list(views(before, now)), list(pages(now))]
+    assert [len(table) for table in tables] == [5, 11, 8]
+    assert not [line for table in tables for line in table if line not in page]
 
 
 @pytest.mark.parametrize(
