@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from anole.record import Config
+from anole.targets.base import Template
 from anole.targets.cuda.device.builder import compile_kernel, cuda_target
 from anole.targets.cuda.device.runtime import prepare_to_compile
 from anole.targets.cuda.device.toolchain import compiler_environment
@@ -56,7 +57,11 @@ class Edit:
 
 
 def candidate_error(
-    description: Mapping[str, Any], workload: Workload, config: Config, edit: Edit | None = None
+    description: Mapping[str, Any],
+    workload: Workload,
+    config: Config,
+    edit: Edit | None = None,
+    template: Template | None = None,
 ) -> float:
     """Returns the relative error of a candidate against the reference.
 
@@ -65,8 +70,9 @@ def candidate_error(
         workload: the candidate's workload.
         config: the candidate's config.
         edit: a change of its source.
+        template: the workload's template if it is not that of the target.
     """
-    template = CudaTarget(description).template(workload)
+    template = template or CudaTarget(description).template(workload)
     func = template.schedule(define(template, workload, config), workload, config)
     example = Example.draw(workload)
     packed = template.pack_weight(workload, config, example.weight)
