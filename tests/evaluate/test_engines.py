@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
 from anole.errors import BuildError
-from anole.evaluate.engines import onnxruntime_engine
+from anole.evaluate.engines import onnxruntime_engine, onnxruntime_session
 
 
 def test_a_model_that_onnx_runtime_cannot_load_is_said_in_one_error(tmp_path: Path) -> None:
@@ -15,3 +17,19 @@ def test_a_model_that_onnx_runtime_cannot_load_is_said_in_one_error(tmp_path: Pa
     path.write_bytes(b"no model")
     with pytest.raises(BuildError, match=r"model\.onnx: ONNX Runtime .* cannot load it"):
         onnxruntime_engine(path, [], 1)
+
+
+def test_onnx_runtime_computes_products_of_8_bits_exactly_on_any_processor() -> None:
+    """By default, processors without VNNI add pairs of products in 16 bits, which 255 * 127 * 2 exceeds."""
+    weight = np.full((64, 8), 127, np.int8)
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", 2, [3, 64])],
+        [helper.make_tensor_value_info("y", 6, [3, 8])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    x = np.full((3, 64), 255, np.uint8)
+    (found,) = onnxruntime_session(model.SerializeToString(), 1).run(None, {"x": x})
+    np.testing.assert_array_equal(found, x.astype(int) @ weight.astype(int))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import tvm
 from onnx import TensorProto, helper
 from tvm import relax
 
 from anole.errors import ExtractError
+from anole.evaluate.engines import onnxruntime_session
 from anole.extract.load import load_model
 from anole.extract.onnx.dimensions import fix_inputs, input_infos
 from anole.spec.entries import ModelSpec
@@ -86,5 +86,5 @@ def test_a_file_with_dynamic_dimensions_computes_what_onnx_runtime_computes(proj
     a, b = rng.standard_normal((2, 3)).astype(np.float32), rng.standard_normal((1, 3)).astype(np.float32)
     machine = relax.VirtualMachine(tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"})), tvm.cpu())
     found = machine["main"](*map(tvm.runtime.tensor, (a, b))).numpy()
-    session = onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
+    session = onnxruntime_session("net.onnx", 1)
     np.testing.assert_allclose(found, session.run(None, {"a": a, "b": b})[0], rtol=1e-6)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from anole.evaluate.engines import onnxruntime_session
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.spec.entries import ModelSpec
@@ -39,7 +39,7 @@ def test_a_convolution_of_halves(tmp_path: Path) -> None:
     imported = load_model(ModelSpec("net", f"onnx:{tmp_path / 'net.onnx'}", {}))
     assert [layer.workload for layer in find_layers(imported)] == [Conv2d(1, 6, 6, 3, 4, (3, 3))]
     assert [info.dtype for info in (*imported.inputs, *imported.outputs)] == ["float16"] * 3
-    session = onnxruntime.InferenceSession(onnx.load(tmp_path / "net.onnx").SerializeToString())
+    session = onnxruntime_session(onnx.load(tmp_path / "net.onnx").SerializeToString(), 1)
     for mine, theirs in zip(found, session.run(None, inputs), strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine.astype(np.float32), theirs.astype(np.float32), rtol=4e-3, atol=4e-3)

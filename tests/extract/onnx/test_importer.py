@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from anole.errors import ExtractError
+from anole.evaluate.engines import onnxruntime_session
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.spec.entries import ModelSpec
@@ -62,7 +62,7 @@ def test_a_file_is_imported_with_its_names(project: Path, shape: tuple[int | str
     image = np.random.default_rng(1).standard_normal((1, 3, 9, 9)).astype(np.float32)
     executable = tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"}))
     found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(image))
-    session = onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
+    session = onnxruntime_session("net.onnx", 1)
     np.testing.assert_allclose(found.numpy(), session.run(None, {"image": image})[0], rtol=1e-4, atol=1e-4)
 
 

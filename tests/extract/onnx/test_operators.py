@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from anole.errors import AnoleError
+from anole.evaluate.engines import onnxruntime_session
 from conformance import run_model
 
 
@@ -51,7 +51,7 @@ class Network:
         """Compares all outputs with those of ONNX Runtime."""
         model = self._model()
         names = [value.name for value in model.graph.output]
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = onnxruntime_session(model.SerializeToString(), 1)
         expected = session.run(None, self.inputs)
         del model.graph.output[:]
         for name, values in zip(names, expected, strict=True):

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -14,6 +13,7 @@ from onnx.helper import make_node
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
+from anole.evaluate.engines import onnxruntime_session
 from anole.extract.onnx.dimensions import dtype_of
 from anole.extract.onnx.frontend import operators
 from anole.extract.onnx.prepare import count_operators, differences, prepare
@@ -43,7 +43,7 @@ def model(
 
 
 def run(proto: ModelProto, feeds: Feeds) -> list[NDArray[Any]]:
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime_session(proto.SerializeToString(), 1)
     return [np.asarray(each) for each in session.run(None, dict(feeds))]
 
 
