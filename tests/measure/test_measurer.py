@@ -100,7 +100,7 @@ def configs(task: Task) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def troubled(task: Task) -> Iterator[Measurer]:
-    limits, target = Limits(build_s=5.0, run_s=2.0), TroubledCpu(task.target)
+    limits, target = Limits(build_s=20.0, run_s=10.0), TroubledCpu(task.target)
     with Measurer(task, Fixed(), target=target, n_builders=2, limits=limits) as measurer:
         yield measurer
 
@@ -142,9 +142,9 @@ def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: lis
     [
         ("build error", Status.BUILD_ERROR, "ValueError: no such schedule"),
         ("build crash", Status.BUILD_ERROR, "SIGSEGV"),
-        ("build hang", Status.BUILD_TIMEOUT, "killed after 5"),
+        ("build hang", Status.BUILD_TIMEOUT, "killed after 20"),
         ("run crash", Status.RUN_ERROR, "SIGSEGV"),
-        ("run hang", Status.RUN_TIMEOUT, "killed after 2"),
+        ("run hang", Status.RUN_TIMEOUT, "killed after 10"),
         ("wrong", Status.WRONG_ANSWER, "relative error"),
     ],
 )
