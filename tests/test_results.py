@@ -54,8 +54,8 @@ def of_onnx_files() -> list[str]:
 
 
 def of_default_configs() -> list[str]:
-    mean, *ends = mean_and_range(speedups("networks_intel.csv", "untuned"))
-    return [mean, times(statistics.geometric_mean(speedups("networks_intel.csv", "untuned", "8"))), *ends]
+    others = [statistics.geometric_mean(speedups("networks_intel.csv", "untuned", batch)) for batch in "18"]
+    return [*mean_and_range(speedups("networks.csv", "untuned")), *map(times, others)]
 
 
 def of_tuning_time() -> list[str]:
@@ -136,9 +136,7 @@ def test_there_are_ten_questions_with_a_page_and_a_file_each() -> None:
         assert re.search(r"\(data/[\w/]+\.csv\)", data)
 
 
-@pytest.mark.parametrize(
-    "name", ["networks", "networks_intel", "networks_intel_again", "networks_onnx", "networks_others"]
-)
+@pytest.mark.parametrize("name", ["networks", "networks_intel", "networks_intel_again"])
 def test_tables_of_networks_are_those_of_the_report(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
     from networks_report import networks_of, report
@@ -146,6 +144,33 @@ def test_tables_of_networks_are_those_of_the_report(name: str, monkeypatch: pyte
     page = (RESULTS / "networks.md").read_text().splitlines()
     missing = [line for line in report(networks_of(rows(f"{name}.csv"))) if line.startswith("|") and line not in page]
     assert not missing
+
+
+def test_the_machines_are_compared_by_the_means_of_their_files() -> None:
+    for machine, name, batches in (
+        ("Zen 3", "networks", "1"),
+        ("Xeon", "networks_intel", "18"),
+        ("EPYC", "networks_epyc", "18"),
+    ):
+        for batch in batches:
+            rivals = ("onnxruntime", "openvino", "torch", "torch.compile", "untuned")
+            means = [mean_and_range(speedups(f"{name}.csv", rival, batch))[0] for rival in rivals]
+            state = "stale" if name == "networks_epyc" else "current"
+            assert [machine, state, batch, *means] in lines_of("networks.md")
+
+
+def test_the_table_of_the_readme_is_that_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
+    from networks_report import networks_of
+
+    found = [cells(line) for line in (HOME / "README.md").read_text().splitlines() if line.startswith("|")]
+    rivals = ("onnxruntime", "openvino", "torch.compile")
+    for network in networks_of(rows("networks.csv", batch="1")):
+        (line,) = (line for line in found if line[0].split(",")[0] == network.title)
+        figures = [f"{network.speedup(rival):.2f}x" for rival in rivals]
+        assert line[1:] == [network.latency("anole"), network.latency("onnxruntime"), *figures]
+    means = [mean_and_range(speedups("networks.csv", rival))[0] for rival in rivals]
+    assert ["geometric mean", "", "", *means] in found
 
 
 def test_the_page_of_the_zoo_is_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,12 +285,13 @@ def test_what_is_said_of_the_evidence_is_what_the_file_says(monkeypatch: pytest.
 
 def test_the_table_of_tuning_times_is_that_of_its_files() -> None:
     tables = [rows(name, engine="anole", batch="1") for name in ("networks_intel.csv", "networks.csv")]
-    xeon, epyc = ({row["network"]: row for row in table} for table in tables)
-    expected = {
-        (f"{int(row['trials_measured']):,}", *(f"{float(each[name]['tuning_s']):.0f}" for each in (xeon, epyc)))
-        for name, row in xeon.items()
-    }
-    found = [line[1:] for line in lines_of("tuning-time.md") if len(line) == 4]
+    xeon, zen = ({row["network"]: row for row in table} for table in tables)
+
+    def effort(row: Row) -> tuple[str, str]:
+        return f"{int(row['trials_measured']):,}", f"{float(row['tuning_s']):.0f}"
+
+    expected = {(*effort(row), *effort(zen[name])) for name, row in xeon.items()}
+    found = [line[1:] for line in lines_of("tuning-time.md") if len(line) == 5]
     assert {tuple(line) for line in found if all(re.fullmatch(r"[\d,]+", cell) for cell in line)} == expected
 
 
@@ -328,7 +354,7 @@ def test_every_file_is_described_once() -> None:
 def test_a_description_has_command_machine_commit_and_state() -> None:
     for name, row in described().items():
         assert row["command"] and row["shows"], name
-        assert row["machine"] in ("EPYC", "Zen 4", "Xeon"), name
+        assert row["machine"] in ("EPYC", "Zen 4", "Zen 3", "Xeon"), name
         assert re.fullmatch(r"2026-11-\d\d(/2026-11-\d\d)?", row["date"]), name
         assert re.fullmatch(r"[0-9a-f]{7}( and [0-9a-f]{7})?", row["commit"]), name
         assert row["state"] == "current" or re.match(r"stale: .{10}", row["state"]), name
