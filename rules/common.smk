@@ -75,15 +75,11 @@ def drop_default_rate():
     """Lets jobs start at any rate, unless the user limits it.
 
     Snakemake's default limit wakes its scheduler each second, and once more for every job that has ended: after 80 tasks
-    that took a fifth of a core from what was being measured.
+    that took a fifth of a core from what was being measured. Only the scheduler itself knows the limit at this time.
     """
-    settings = workflow.scheduling_settings
-    limit = settings and settings.max_jobs_per_timespan
+    limit = workflow.scheduling_settings.max_jobs_per_timespan
     if limit and (limit.max_jobs, limit.timespan) == (100, 1):
-        settings.max_jobs_per_timespan = None
-
-
-drop_default_rate()
+        workflow.scheduler.job_rate_limiter = None
 
 
 def hold_project():
@@ -102,6 +98,7 @@ def hold_project():
 
 onstart:
     hold_project()
+    drop_default_rate()
     pipeline.keep_targets()
 
 

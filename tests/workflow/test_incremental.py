@@ -70,6 +70,15 @@ def test_more_trials_measure_the_difference_and_fewer_nothing(one: Any) -> None:
 
 
 @pytest.mark.guard
+def test_snakemake_sleeps_while_trials_are_measured(two: Any) -> None:
+    two.edit("models.yaml", "trials: 2", "trials: 3")
+    outcome = two.snakemake("tuned", "--verbose")
+    assert (outcome.code, len(outcome.jobs["tune"])) == (0, 3)
+    # One pass for each job that started or ended; with a limit on their rate, one for each second and ended job as well.
+    assert 2 <= outcome.output.count("Resources before job selection") <= 6, outcome.output
+
+
+@pytest.mark.guard
 def test_another_target_tunes_everything_anew(one: Any) -> None:
     one.edit("models.yaml", "threads: 1", "threads: 1\n    mcpu: x86-64-v2")
     outcome = one.snakemake("tuned")
