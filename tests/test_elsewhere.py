@@ -40,6 +40,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.guard
 def test_a_cell_is_what_it_says_and_its_failures_are_counted(checkout: Path) -> None:
     odd = Cell("odd", "an odd one", {"TZ": "Asia/Kathmandu", "NAMED": "{folder}"}, core=True)
     outcome = elsewhere.run(odd, checkout, checkout / "anole/.venv")

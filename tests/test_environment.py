@@ -88,6 +88,7 @@ def test_what_is_no_supported_python_is_refused_and_nothing_changed(python: str,
     assert done.stderr.startswith("Anole needs one of Python") and (checkout / ".venv/mine").exists()
 
 
+@pytest.mark.guard
 def test_an_environment_is_built_once_and_again_where_it_was_moved(checkout: Path, machine: Path) -> None:
     add_uv(machine)
     (machine / f"python{THIS}").symlink_to(sys.executable)

@@ -91,12 +91,14 @@ def test_a_build_that_fails_leaves_the_old_one(project: Path, monkeypatch: pytes
     assert (folder / "build.json").read_text() == "old"
 
 
+@pytest.mark.guard
 def test_a_place_that_cannot_be_written(project: Path) -> None:
     (project / "builds").write_text("a file")
     with pytest.raises(BuildError, match="builds/net-cpu: cannot be written"):
         compiled("residual", (1, 3, 16, 16), project / "builds" / "net-cpu")
 
 
+@pytest.mark.guard
 def test_the_model_must_be_what_was_extracted(project: Path) -> None:
     model = ModelSpec("residual", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
     target = get_target(describe_cpu())

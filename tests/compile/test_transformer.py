@@ -54,6 +54,7 @@ def test_an_encoder_layer_is_right(project: Path, order: str, source: str) -> No
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.guard
 def test_a_large_encoder_layer_is_fused_parallel_and_vectorised(project: Path) -> None:
     (project / "large.py").write_text(
         "from torch import nn\n\n"

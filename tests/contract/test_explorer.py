@@ -16,6 +16,7 @@ BRIEF = {
 """Settings by which a search is short: the promises do not depend on its length."""
 
 
+@pytest.mark.examples(10)  # each explorer, and each surrogate
 class TestExplorers(ExplorerContract):
     @pytest.fixture(params=EXPLORERS)
     def explorer(self, request):

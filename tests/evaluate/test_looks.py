@@ -47,6 +47,7 @@ def test_it_is_found_from_single_runs() -> None:
     assert np.mean([ratio.value for ratio in slower]) == pytest.approx(1.02, abs=0.002)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("threshold", [1e-9, 0.01])
 def test_repeated_looks_give_no_more_false_alarms(threshold: float) -> None:
     rng = np.random.default_rng(1)

@@ -251,6 +251,7 @@ def test_a_sensitive_reference_allows_what_may_be_chance(averaged: dict[str, flo
         _refuse_errors(Path("net"), evaluation, 1e-4)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(("algorithm", "is_told"), [("winograd", True), ("direct", False)])
 def test_a_refusal_tells_of_the_method_that_rounds_more(tiny_project: Path, algorithm: str, is_told: bool) -> None:
     build = read_build(tiny_project / "net")
@@ -305,6 +306,7 @@ def test_the_speedup_is_that_of_the_rounds_whatever_the_machine_does_between_the
     assert _latency("torch", Comparison(0.0, (1.0,), 0.0), times).speedup == pytest.approx(2.0)
 
 
+@pytest.mark.guard
 def test_a_build_of_other_weights_is_refused(tiny_project: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_project, tmp_path, dirs_exist_ok=True)
     build = read_build(tmp_path / "net")

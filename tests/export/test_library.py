@@ -117,6 +117,7 @@ def test_damaged_weights_are_refused(damage: str, varied: Exported, tmp_path: Pa
         python.Network(weights=path, check=damage == "a bit")
 
 
+@pytest.mark.guard
 def test_a_processor_without_the_instructions_is_refused(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     impossible = Level("strange", {"mcpu": "x86-64-v2"}, frozenset({"fma4", "xop", "avx512fp16"}))
     monkeypatch.setattr("anole.export.stage.choose_levels", lambda *_: [impossible])
@@ -125,6 +126,7 @@ def test_a_processor_without_the_instructions_is_refused(export: Export, monkeyp
         python.Network()
 
 
+@pytest.mark.guard
 def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anole.export.stage.largest", lambda _: Workspaces())
     exported = export("varied", levels=("tuned",), check=False)

@@ -42,6 +42,7 @@ def test_a_folder_gets_everything_that_a_user_needs(joined: Path, tmp_path: Path
         network([[1.0]])
 
 
+@pytest.mark.guard
 def test_a_library_that_python_has_imported_is_replaced(joined: Path, tmp_path: Path) -> None:
     for name in ("libnetwork.a", "network.py", "__pycache__/network.cpython-311.pyc"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -74,6 +75,7 @@ def test_a_folder_with_other_files_stays_as_it_is(joined: Path, tmp_path: Path) 
     assert "is a file; give a folder" in invoke(joined, "--to", tmp_path / "thesis.tex").output
 
 
+@pytest.mark.guard
 def test_builds_for_other_targets_are_refused(accelerated: Path, joined: Path, tmp_path: Path) -> None:
     outcome = invoke(accelerated / "net", "--to", tmp_path / "out")
     assert outcome.exit_code == 2 and "found a build for vta; only builds for a cpu can be exported" in outcome.output

@@ -87,7 +87,7 @@ def again(expression: str) -> Any:
         "F.fold(F.unfold(x, (2, 3), dilation=2, stride=(3, 2)), (8, 10), (2, 3), dilation=2, stride=(3, 2))",
     ],
 )
-@pytest.mark.examples(8)
+@pytest.mark.examples(3)
 def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
     (tmp_path / "worded.py").write_text(SOURCE.format(expression=expression))
     monkeypatch.chdir(tmp_path)

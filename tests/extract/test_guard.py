@@ -103,6 +103,7 @@ def test_a_limit_is_a_number_of_seconds(limit_s: str) -> None:
     assert errors == f"anole: ANOLE_MODEL_LIMIT_S: found '{limit_s}'; a number of seconds above 0 is expected\n"
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_no_stage_outlives_its_guard(number: signal.Signals) -> None:
     process = start("print(os.getpid(), flush=True); time.sleep(60)")

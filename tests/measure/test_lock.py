@@ -179,6 +179,7 @@ def test_who_is_waited_for_is_told(tmp_path: Path, soon: None, caplog: pytest.Lo
     assert lock.lock_path("cpu").read_bytes() == b""
 
 
+@pytest.mark.guard
 def test_a_long_wait_is_told_again_and_two_short_ones_not_twice(
     tmp_path: Path, soon: None, caplog: pytest.LogCaptureFixture
 ) -> None:

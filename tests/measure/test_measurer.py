@@ -130,6 +130,7 @@ def test_the_evaluator_knows_the_fastest_so_far(task: Task, configs: list[dict[s
     assert told_s == [0.0, *(min(latencies_s[:count]) for count in (1, 2, 3))]
 
 
+@pytest.mark.guard
 def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: list[dict[str, Any]]) -> None:
     evaluator = AdaptiveEvaluator(micro_batch=2, slow_factor=2.0)
     with Measurer(task, evaluator, n_builders=1, best_s=1e-9) as measurer:
@@ -137,6 +138,7 @@ def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: lis
     assert (measured.status, measured.repeats, measured.cv) == (Status.OK, 1, 0.0)
 
 
+@pytest.mark.examples(3)
 @pytest.mark.parametrize(
     ("trouble", "status", "error"),
     [
@@ -173,6 +175,7 @@ def test_what_is_right_is_said_by_the_target(task: Task, configs: list[dict[str,
     assert measured.relative_error is not None and measured.relative_error > 1e-9
 
 
+@pytest.mark.guard
 def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer, configs: list[dict[str, Any]]) -> None:
     confirmed = troubled.confirm([configs[0], {**configs[1], "trouble": "run crash"}], seconds_each=0.05)
     assert [measurement.status for measurement in confirmed] == [Status.OK, Status.RUN_ERROR]

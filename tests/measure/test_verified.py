@@ -205,6 +205,7 @@ def test_confirmations_that_all_fail_are_not_believed_either(
         measuring.measurer.confirm(configs[:2], 0.01)
 
 
+@pytest.mark.guard
 def test_a_remote_device_is_verified_too(faults: Path, configs: list[dict[str, Any]]) -> None:
     process = server(faults)
     process.start()

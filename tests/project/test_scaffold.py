@@ -59,6 +59,7 @@ def test_the_programs_of_a_profile_are_programs(tmp_path: Path) -> None:
     assert programs == {f"profiles/kubernetes/{name}.py" for name in ("submit", "status", "cancel")}
 
 
+@pytest.mark.guard
 def test_the_snakefile_of_a_new_project_is_in_good_condition(tmp_path: Path) -> None:
     make_project(tmp_path, demo=True)
     for arguments in (["snakemake", "--lint"], ["snakefmt", "--check", "Snakefile"]):

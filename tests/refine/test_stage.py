@@ -125,6 +125,7 @@ def test_the_faster_one_is_chosen_unless_the_network_is_slower(refined: Refined)
     assert all(each > 0 for each in latencies_s) if is_other_faster else latencies_s == (None, None)
 
 
+@pytest.mark.guard
 def test_a_build_is_compiled_with_what_was_chosen_and_says_so(project: Project, refined: Refined) -> None:
     folder = project.folder / "built"
     compile_network("net", project.order, project.manifest_path, [project.folder / "work/net.json"], folder)

@@ -31,6 +31,7 @@ def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
     return batch_sizes(trials)[:-1]
 
 
+@pytest.mark.guard
 def test_batches_are_as_many_as_the_landscape_has_islands() -> None:
     """The knee is in the first step on one hill, and where the clusters are where there are clusters."""
     found = {n: float(np.mean(sizes(islands(n), 1e-3))) for n in (16, 25)}

@@ -95,6 +95,7 @@ def test_what_an_explorer_learns_pays_on_the_mean_of_many_seeds(preset: str) -> 
     assert explorer_pays(preset, MANY) > MARGIN
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("preset", [name for name in SURROGATES if name not in EXPLORERS])
 def test_what_a_surrogate_learns_pays(preset: str) -> None:
     assert surrogate_pays(preset, FEW) > MARGIN

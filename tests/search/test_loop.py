@@ -124,7 +124,7 @@ def test_autotvm_finds_what_random_search_does_not(bowl):
 
 @pytest.mark.parametrize("search", [{"n_steps": 60}, pytest.param({}, marks=pytest.mark.slow)], ids=["brief", "own"])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "random"])
-@pytest.mark.examples(3)
+@pytest.mark.examples(1)
 def test_every_tuner_chooses_between_algorithms_and_tunes_the_faster(formula, preset, search):
     rivals = formula("rivals")
     settings = read_tuner({"preset": preset, "n_confirm": 0, "min_gain": None, "explorer": search})
@@ -201,6 +201,7 @@ def test_seed_and_task_decide_and_nothing_else(bowl, settings):
     assert len({str(runs[name]) for name in ("first", "seed", "task")}) == 3
 
 
+@pytest.mark.examples(14)
 @pytest.mark.parametrize("n_recorded", range(21))
 def test_a_run_cut_off_anywhere_goes_on_as_if_it_had_not_been(bowl, settings, n_recorded):
     whole = uninterrupted(settings)

@@ -20,6 +20,7 @@ CASES = [
 ]
 
 
+@pytest.mark.examples(14)
 @pytest.mark.parametrize(("description", "workload", "config"), CASES)
 def test_the_default_config_stays_what_it_was(
     description: dict[str, Any], workload: Workload, config: dict[str, Any]

@@ -24,6 +24,7 @@ class TestSamplers(SamplerContract):
         return request.param
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("control", [SizedGreedy, SizedAmongBest])
 def test_a_run_has_the_batches_of_another(control):
     formula = bowl()

@@ -79,6 +79,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("left_bytes", [pytest.param(8 << 10, marks=pytest.mark.slow), 24 << 10])
 def test_on_a_full_disk_no_failure_is_recorded(task: Path, small_disk: Path, left_bytes: int) -> None:
     (small_disk / "filler").write_bytes(bytes((96 << 10) - left_bytes))
@@ -130,6 +131,7 @@ def test_what_the_machine_made_fail_is_measured_again_when_it_is_asked_for(
     assert len(statuses(task)) == 5
 
 
+@pytest.mark.guard
 def test_the_command_measures_failures_again(task: Path, tmp_path: Path) -> None:
     tune_task(task, TuneOptions(read_tuner(TUNER), 0, 4, tmp_path / "template"), tmp_path / "receipt.json")
     forge(task, tmp_path / "template", [Status.OK, Status.BUILD_ERROR, Status.OK, Status.OK])

@@ -64,6 +64,7 @@ def tune_elsewhere(project: Any, shards: Path, n_trials: int) -> list[str]:
     return labels
 
 
+@pytest.mark.guard
 def test_nothing_is_started_for_hardware_that_is_not_here(project: Any) -> None:
     outcome = project.snakemake()
     assert (outcome.code, outcome.jobs) == (2, {})

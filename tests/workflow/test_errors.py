@@ -31,6 +31,7 @@ def test_a_mistake_in_the_file_is_one_line(one: Any, old: str, new: str, message
     assert "Traceback" not in outcome.output
 
 
+@pytest.mark.guard
 def test_a_missing_file_is_named(empty: Any) -> None:
     outcome = empty.snakemake()
     assert outcome.code == 2

@@ -74,7 +74,7 @@ def test_snakemake_sleeps_while_trials_are_measured(two: Any) -> None:
     two.edit("models.yaml", "trials: 2", "trials: 3")
     outcome = two.snakemake("tuned", "--verbose")
     assert (outcome.code, len(outcome.jobs["tune"])) == (0, 3)
-    # One pass for each job that started or ended; with a limit on their rate, one for each second and ended job as well.
+    # One pass for each job that started or ended; with a limit on their rate, one for each second and ended job, too.
     assert 2 <= outcome.output.count("Resources before job selection") <= 6, outcome.output
 
 

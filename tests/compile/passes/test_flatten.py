@@ -84,7 +84,7 @@ def run(module: tvm.IRModule, data: np.ndarray) -> np.ndarray:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-@pytest.mark.examples(4)
+@pytest.mark.examples(2)
 def test_products_are_flat_and_compute_the_same(build: Build, operators: str) -> None:
     shape = (8,) if build is vector else (2, 3, 4, 8)
     module = module_of(build, shape)

@@ -50,7 +50,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("shape", "groups", "channel"), CASES)
-@pytest.mark.examples(4)
+@pytest.mark.examples(2)
 def test_every_layout_is_right_and_fuses_with_what_follows(shape: tuple[int, ...], groups: int, channel: int) -> None:
     module, data = normalized(shape, groups, channel), drawn(*shape)
     assert kernels(module) == ["group_statistics", "fused_normalize_relu"]

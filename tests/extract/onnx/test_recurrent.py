@@ -109,6 +109,7 @@ def test_quantised_lstm(tmp_path: Path) -> None:
     net.check(tmp_path, 1e-5)
 
 
+@pytest.mark.guard
 def test_recurrent_weights_of_a_quantised_lstm_stay_narrow(tmp_path: Path) -> None:
     """Every step loads them all."""
     for middle, dtype in ((128, "int8"), (3, "int16")):

@@ -76,7 +76,7 @@ def causal(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         (normalised, ["conv2d", "batch_norm", "conv2d"]),
     ],
 )
-@pytest.mark.examples(3)
+@pytest.mark.examples(1)
 def test_what_is_widened_computes_the_same(build: Any, expected: list[str]) -> None:
     before = module_of(build, X.shape)
     after = make_images(before)
@@ -117,7 +117,7 @@ def normalised_volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.guard)])
 @pytest.mark.parametrize("build", [volume, cropped_volume, grouped_volume, normalised_volume])
-@pytest.mark.examples(4)
+@pytest.mark.examples(2)
 def test_volumes_are_images_of_their_slices(build: Any, batch: int) -> None:
     data = drawn(batch, 4, 7, 9, 8)
     before = module_of(build, data.shape)

@@ -79,7 +79,7 @@ def sum_of(*branches: Branch) -> Callable[[relax.BlockBuilder, ir.Expr], ir.Expr
         ([same(3, results=6), same(1, results=6, bias=True)], ["conv2d", "add"]),
     ],
 )
-@pytest.mark.examples(5)
+@pytest.mark.examples(2)
 def test_one_convolution_is_left(branches: list[Branch], left: list[str]) -> None:
     before = module_of(sum_of(*branches), X.shape)
     after = join_branches(before)
@@ -87,6 +87,7 @@ def test_one_convolution_is_left(branches: list[Branch], left: list[str]) -> Non
     np.testing.assert_allclose(run(after, X), run(before, X), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.examples(2)
 @pytest.mark.parametrize(
     "branches",
     [
@@ -127,6 +128,7 @@ def test_what_another_call_reads_is_still_computed() -> None:
     assert operators(join_branches(before)) == ["conv2d", "conv2d", "add", "maximum"]
 
 
+@pytest.mark.guard
 @settings(max_examples=examples(25), deadline=None)
 @given(
     kernels=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=3),

@@ -35,6 +35,7 @@ def of_heads(builder: relax.BlockBuilder, left: ir.Expr, right: ir.Expr) -> ir.E
     return relax.op.matmul(left, builder.emit(relax.op.permute_dims(right, [0, 2, 3, 1])))
 
 
+@pytest.mark.examples(3)
 @pytest.mark.parametrize(
     ("left", "right", "build", "operators", "workload"),
     [

@@ -187,6 +187,7 @@ def test_what_is_no_database_is_told(tmp_path: Path) -> None:
         explore(tmp_path / "tuning.sqlite", [])
 
 
+@pytest.mark.guard
 def test_an_empty_database_is_shown_and_an_error_of_datasette_is_told(
     project_database: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

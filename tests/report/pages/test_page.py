@@ -231,6 +231,7 @@ def test_a_browser_draws_every_picture(
         assert chart["right"] <= width and chart["clipped"] == [], description
 
 
+@pytest.mark.guard
 @needs_browser
 def test_a_picture_that_cannot_be_drawn_is_noticed(page: str, tmp_path: Path) -> None:
     broken = draw(page.replace('"type": "point"', '"type": "pint"'), tmp_path, 800)

@@ -164,6 +164,7 @@ def test_threads_that_share_a_quantised_step_compute_the_same() -> None:
         np.testing.assert_allclose(second, first, rtol=1e-6)
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize(
     "own",
     [

@@ -50,6 +50,7 @@ def evaluation(accelerated: Path, tmp_path_factory: pytest.TempPathFactory) -> d
         return evaluate(folder)
 
 
+@pytest.mark.guard
 def test_a_build_is_compared_with_itself_untuned(evaluation: dict[str, Any], accelerated: Path) -> None:
     accelerator = read_build(accelerated / "net").accelerator
     assert accelerator is not None
@@ -123,6 +124,7 @@ def test_a_byte_of_the_weights_that_was_changed_is_refused(net: Path) -> None:
         evaluate(net)
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("constant", ["weight", "bias"])
 def test_other_constants_are_found_to_be_far_from_the_network(
     net: Path, constant: str, evaluation: dict[str, Any]

@@ -112,6 +112,7 @@ def test_agents_learn_to_follow_a_ridge(form, seeds):
     assert np.mean(best) > 0.93
 
 
+@pytest.mark.guard
 def test_learns_over_iterations(formula):
     """The second search begins anew, but not from nothing."""
     history, oracle = bowl_oracle(formula)
@@ -149,6 +150,7 @@ def test_hands_over_every_config_it_came_by_or_the_best(formula):
     np.testing.assert_array_equal(best.vectors, everything.vectors[:40])
 
 
+@pytest.mark.guard
 def test_converged_episodes_end_the_search_early(formula):
     history, oracle = bowl_oracle(formula)
     lengths = {}
@@ -167,6 +169,7 @@ def test_no_episode_ends_before_its_least_number_of_steps(formula):
     assert explorer.propose(oracle, history, np.random.default_rng(0)).log["steps"] == 32
 
 
+@pytest.mark.guard
 def test_where_episodes_begin(formula):
     history, oracle = bowl_oracle(formula)
     n_best = BRIEF.n_episodes // 2

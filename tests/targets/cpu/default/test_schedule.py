@@ -133,13 +133,14 @@ LARGE: dict[str, tuple[Definition, tuple[tuple[int, ...], ...]]] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-@pytest.mark.examples(12)
+@pytest.mark.examples(4)
 def test_large_functions_are_parallel_vectorised_and_right(name: str) -> None:
     definition, shapes = LARGE[name]
     kinds = loop_kinds(check(function(definition, *shapes)))
     assert {tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED} <= kinds
 
 
+@pytest.mark.examples(3)
 @pytest.mark.parametrize(
     ("definition", "shapes"),
     [

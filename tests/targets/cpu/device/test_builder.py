@@ -39,7 +39,7 @@ def assembly(workload: Workload, config: Mapping[str, Any], context: tvm.transfo
     return str(library.mod.inspect_source("s"))
 
 
-@pytest.mark.examples(2)
+@pytest.mark.examples(1)
 def test_a_candidate_has_the_loops_that_a_network_has(workload: Workload) -> None:
     space = TARGET.space(workload)
     for vector in space.sample(3, np.random.default_rng(0)):

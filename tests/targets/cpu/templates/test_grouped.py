@@ -150,6 +150,7 @@ EPILOGUES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.examples(2)
 @pytest.mark.parametrize("name", EPILOGUES)
 @pytest.mark.parametrize("filters", [4, 5], ids=["whole vectors", "a part of one"])
 def test_any_epilogue_joins_with_a_residual(name: str, filters: int) -> None:

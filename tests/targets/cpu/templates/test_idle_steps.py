@@ -77,7 +77,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("workload", CASES, ids=lambda workload: workload.label)
-@pytest.mark.examples(3)
+@pytest.mark.examples(1)
 def test_any_config_is_right(workload: Conv2d, tmp_path: Path) -> None:
     assert skips(workload)
     space, runner = conv2d_space(TEMPLATE.unit, 2, workload), CpuRunner(TEMPLATE, workload, cold_bytes=0)

@@ -56,12 +56,14 @@ def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
     assert error_of(workload, drawn(winograd_space(UNIT, 2, workload), seed)) < 1e-5
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=list(UNITS))
 def test_any_vectors_will_do(unit: VectorUnit) -> None:
     workload = Conv2d(2, 9, 11, 12, 19, (3, 3), padding=(1, 1, 1, 1))
     assert error_of(workload, winograd_space(unit, 2, workload).best_drawn, unit) < 1e-5
 
 
+@pytest.mark.examples(2)
 @pytest.mark.parametrize(
     ("taps", "size", "bound"), [(3, 2, 1e-6), (3, 4, 4e-6), (3, 6, 1.2e-5), (5, 2, 5e-6), (5, 4, 1e-5)]
 )

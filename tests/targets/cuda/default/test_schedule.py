@@ -36,6 +36,7 @@ def test_all_results_are_computed_on_the_gpu(emulated_gpu: EmulatedGpu) -> None:
     np.testing.assert_array_equal(turned, data.transpose(1, 0, 2))
 
 
+@pytest.mark.guard
 def test_a_loop_of_the_host_is_killed_on_an_emulated_gpu_too(emulated_gpu: EmulatedGpu) -> None:
     data = te.placeholder((8,), name="data")
     func = te.create_prim_func([data, te.compute((8,), lambda i: data[i] + 1.0, name="more")])

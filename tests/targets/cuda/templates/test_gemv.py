@@ -48,6 +48,7 @@ def relies_on_lockstep(workload: Dense, config: Config) -> bool:
     return "warp" in scopes
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("along_x", [1, 2, 3])
 def test_exactly_the_configs_that_rely_on_lockstep_are_rejected(along_x: int) -> None:
     for along_k in THREADS:

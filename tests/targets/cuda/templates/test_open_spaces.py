@@ -73,6 +73,7 @@ def runnable(workload: Workload, seed: int = 0) -> Iterator[Config]:
     return (config for config in drawn if constrained.refusal(config) is None)
 
 
+@pytest.mark.examples(2)
 @pytest.mark.parametrize("workload", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 def test_what_may_run_becomes_cuda(workload: Workload) -> None:
     template = OPEN.template(workload)

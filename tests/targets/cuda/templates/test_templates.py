@@ -66,13 +66,14 @@ def test_any_valid_config_of_many_more_is_right(workload: Workload, seed: int, e
     ],
     ids=lambda workload: workload.label,
 )
-@pytest.mark.examples(7)
+@pytest.mark.examples(3)
 def test_defaults_are_right(workload: Workload, emulated_gpu: EmulatedGpu) -> None:
     config = TARGET.default_config(workload)
     assert TARGET.space(workload).rejection(config) is None
     assert emulated_gpu.call(candidate_error, TARGET.description, workload, config) < 1e-5
 
 
+@pytest.mark.examples(2)
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_the_source_binds_what_was_asked_for(kind: str) -> None:
     workload = ONE_OF_EACH[kind]
@@ -116,7 +117,7 @@ def test_kernels_compile_within_the_limits(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
-@pytest.mark.examples(4)
+@pytest.mark.examples(1)
 def test_builds_a_library_without_a_gpu(kind: str, tmp_path: Path) -> None:
     workload = ONE_OF_EACH[kind]
     TARGET.build(workload, TARGET.default_config(workload), tmp_path / "kernel.so")

@@ -68,7 +68,7 @@ def test_any_valid_config_of_many_more_is_right(workload: Conv2d, seed: int, emu
     ],
     ids=lambda workload: getattr(workload, "label", str(workload)),
 )
-@pytest.mark.examples(4)
+@pytest.mark.examples(1)
 def test_defaults_are_right_with_either_tile(workload: Conv2d, size: int, emulated_gpu: EmulatedGpu) -> None:
     space = winograd_space(LIMITS, TARGET.gpu, workload)
     config = winograd_space(LIMITS, TARGET.gpu, workload).best_drawn
@@ -105,6 +105,7 @@ def test_the_source_binds_what_was_asked_for(size: int) -> None:
     assert "max(" in outputs
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("size", [2, 4])
 def test_kernels_compile_within_the_limits(size: int) -> None:
     config = {**winograd_space(LIMITS, TARGET.gpu, WINOGRAD).best_drawn, "tile_size": size}
@@ -126,6 +127,7 @@ def test_what_is_between_the_kernels_is_in_the_memory_of_the_gpu() -> None:
     assert allocated == [(name, on_cuda, str(size)) for name, size in zip(names, sizes, strict=True)]
 
 
+@pytest.mark.guard
 def test_builds_a_library_without_a_gpu(tmp_path: Path) -> None:
     build(
         TEMPLATE,

@@ -90,6 +90,7 @@ def test_the_features_describe_every_config_alike(workload: Conv2d, seed: int) -
     np.testing.assert_array_equal(features[:1], space.features(vectors[:1]))
 
 
+@pytest.mark.guard
 @settings(max_examples=examples(25), deadline=None)
 @given(workload=winograd_convolutions)
 def test_the_default_is_valid_on_any_device(workload: Conv2d) -> None:

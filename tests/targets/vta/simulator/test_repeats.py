@@ -71,6 +71,7 @@ def programs(draw):
         assume(False)
 
 
+@pytest.mark.guard
 @settings(max_examples=examples(80), deadline=None)
 @given(programs(), st.sampled_from([Clock(), Clock(latency=3), Clock(pipelined=False)]))
 def test_a_convolution_takes_the_cycles_of_its_whole_run(program, clock):

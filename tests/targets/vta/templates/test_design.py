@@ -144,6 +144,7 @@ def test_the_papers_penalty_is_subtracted_from_the_speed():
     np.testing.assert_allclose(share.worths(vectors, 1 / speeds), [1, left, left])
 
 
+@pytest.mark.guard
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_buffer_only_limits_the_schedule(data):
