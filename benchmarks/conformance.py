@@ -307,10 +307,10 @@ def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> 
     from tvm import relax
 
     from anole.compile.lower import Choice, lower
+    from anole.declared.entries import ModelSpec
     from anole.errors import BuildError
     from anole.extract.graph import workloads_of
     from anole.extract.load import load_model
-    from anole.spec.entries import ModelSpec
     from anole.targets import get_target
     from anole.targets.cpu.settings import describe_cpu
 

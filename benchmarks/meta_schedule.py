@@ -47,8 +47,8 @@ def tune_network(network: str, folder: Path, trials: int) -> None:
     import tvm
     from tvm import relax
 
+    from anole.declared.entries import TargetSpec
     from anole.project.hardware import describe_target
-    from anole.spec.entries import TargetSpec
     from anole.targets import get_target
 
     description = describe_target(TargetSpec("cpu", "cpu"))

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from anole.declared.entries import ModelSpec
+from anole.declared.yaml_file import read_yaml
 from anole.evaluate.engines import export_onnx
 from anole.extract.torch import example_inputs, make_network
 from anole.node import Node
-from anole.spec.entries import ModelSpec
-from anole.spec.yaml_file import read_yaml
 
 SPEC = Path("models.papers.yaml")
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from anole.declared.entries import TargetSpec
 from anole.project.hardware import describe_target
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.settings import TunerSettings
-from anole.spec.entries import TargetSpec
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from anole.testing.controls import SizedAmongBest, SizedGreedy

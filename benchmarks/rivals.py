@@ -8,11 +8,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.evaluate.alone import onnx_file, start_reference, torch_network
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine, torch_engine
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Device
 

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.declared.entries import ModelSpec
 from anole.errors import ConfigError, StoreError
 from anole.extract.load import load_model
 from anole.files import write_atomically
 from anole.host.machine import available_cores
 from anole.space.space import Space
-from anole.spec.entries import ModelSpec
 from anole.targets.vta.geometry import DEFAULT
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.compile.stage import compile_network
+from anole.declared.entries import TargetSpec
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.errors import AnoleError
@@ -35,7 +36,6 @@ from anole.host.machine import host_facts, software_versions
 from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline
 from anole.search.presets import PRESETS
-from anole.spec.entries import TargetSpec
 from anole.targets import get_target
 from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_model

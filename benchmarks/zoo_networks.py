@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from anole.spec.entries import ModelSpec
-from anole.spec.source import torchvision_models
+from anole.declared.entries import ModelSpec
+from anole.declared.source import torchvision_models
 
 Make = Callable[[], nn.Module]
 

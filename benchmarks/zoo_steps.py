@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
 from anole.evaluate.interleave import Pace
 from anole.measure.site import site_of
-from anole.spec.entries import ModelSpec
 from zoo import COLUMNS
 from zoo_jobs import DONE, Row, running_s, shown, turn, wait_until_alone, write_report
 

@@ -180,11 +180,11 @@ def accelerate() -> Callable[..., Build]:
     extracted is where a project has it.
     """
     from anole.compile.build import BuildSettings, compile_build
+    from anole.declared.entries import ModelSpec
     from anole.documents import layout
     from anole.documents.manifest import write_manifest
     from anole.documents.task import write_task
     from anole.extract.tasks import extract_tasks
-    from anole.spec.entries import ModelSpec
     from anole.targets.vta.settings import describe_vta
     from anole.targets.vta.target import VtaTarget
 

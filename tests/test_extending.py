@@ -13,9 +13,9 @@ import yaml
 from click.testing import CliRunner
 
 from anole.__main__ import main
+from anole.declared.reading import parse_spec
 from anole.search.presets import read_tuner
 from anole.search.state import Subject
-from anole.spec.reading import parse_spec
 from anole.store.shard import Shard
 from anole.targets import get_kind
 from anole.task import Task

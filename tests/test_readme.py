@@ -12,11 +12,11 @@ import yaml
 from click import Context
 
 from anole.__main__ import main
+from anole.declared.reading import parse_spec
 from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
 from anole.project.needs import node_resources
 from anole.project.pipeline import Pipeline
-from anole.spec.reading import parse_spec
 from anole.targets.base import Place
 
 HOME = Path(__file__).parents[1]

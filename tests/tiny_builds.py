@@ -19,7 +19,7 @@ from pathlib import Path
 from anole.compile.build import BuildSettings, compile_build
 from anole.extract.tasks import extract_tasks
 from anole.targets.cpu.settings import describe_cpu
-from anole.spec.entries import ModelSpec
+from anole.declared.entries import ModelSpec
 from anole.targets import get_target
 
 target = get_target(describe_cpu(threads=1))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import small_networks
-from anole.spec.reading import load_spec
+from anole.declared.reading import load_spec
 
 
 def test_all_are_listed_with_their_inputs() -> None:

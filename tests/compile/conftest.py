@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Target
 from anole.targets.cpu.settings import describe_cpu

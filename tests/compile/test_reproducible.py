@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from anole.compile.build import BuildSettings, compile_build
 from anole.extract.tasks import extract_tasks
-from anole.spec.entries import ModelSpec
+from anole.declared.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.settings import describe_vta

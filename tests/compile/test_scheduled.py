@@ -9,9 +9,9 @@ import tvm
 from tvm import tirx
 
 from anole.compile.lower import Choice, lower
+from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
-from anole.spec.entries import ModelSpec
 from anole.targets import get_device
 from anole.targets.cpu.default.loop_nests import SERIAL_WORK
 from anole.targets.cpu.settings import describe_cpu

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from anole.compile.stage import compile_network
+from anole.declared.entries import ModelSpec
 from anole.documents import layout
 from anole.documents.build import read_build
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
@@ -19,7 +20,6 @@ from anole.documents.order import Order
 from anole.documents.receipt import Receipt, SharedReceipts, write_receipt
 from anole.errors import BuildError, SpecError
 from anole.extract.tasks import extract_tasks
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task

@@ -11,10 +11,10 @@ import tvm
 from tvm import relax, tirx
 
 from anole.compile.lower import Choice, lower
+from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import BatchMatmul, Dense

@@ -37,7 +37,7 @@ from anole.evaluate.stage import evaluate_build
 from anole.evaluate.interleave import Pace
 from anole.extract.tasks import extract_tasks
 from anole.targets.cpu.settings import describe_cpu
-from anole.spec.entries import ModelSpec
+from anole.declared.entries import ModelSpec
 from anole.targets import get_target
 import tiny
 from anole.compile.redrawn import compile_redrawn

@@ -17,11 +17,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from anole.compile.build import BuildSettings, compile_build
+from anole.declared.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.export.source import Network
 from anole.export.stage import export_build
 from anole.extract.tasks import extract_tasks
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.cpu.runtime import find_compiler
 from anole.targets.cpu.settings import describe_cpu

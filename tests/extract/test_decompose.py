@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.load import load_model
-from anole.spec.entries import ModelSpec
 
 from .passes.building import assert_same_as_torch
 

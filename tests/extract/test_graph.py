@@ -9,10 +9,10 @@ import pytest
 import tvm
 from tvm import ir, relax
 
+from anole.declared.entries import ModelSpec
 from anole.documents.build import TensorInfo
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network
-from anole.spec.entries import ModelSpec
 
 SHAPES = {"residual": (1, 3, 16, 16), "branches": (1, 3, 12, 12), "joined": (3, 6), "varied": (2, 6, 11, 12)}
 

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
+from anole.declared.entries import ModelSpec
 from anole.documents.manifest import Manifest
 from anole.extract.tasks import extract_tasks
-from anole.spec.entries import ModelSpec
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 
 DESCRIPTION = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}

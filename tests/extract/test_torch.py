@@ -10,10 +10,10 @@ import torch
 import tvm
 from tvm import relax
 
+from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network
-from anole.spec.entries import ModelSpec
 
 X = {"x": (1, 3, 16, 16)}
 

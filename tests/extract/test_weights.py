@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from anole.declared.entries import ModelSpec
 from anole.extract import weights
 from anole.extract.torch import make_network
 from anole.extract.weights import draw_weights
-from anole.spec.entries import ModelSpec
 
 from ..tiny_networks import Gated, Residual, Shy, norm_first
 

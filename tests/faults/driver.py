@@ -21,8 +21,8 @@ from typing import Any
 import click
 
 from anole.__main__ import main
+from anole.declared import reading  # noqa: F401
 from anole.merge import exchange, stage  # noqa: F401  (once here, and not in every fork)
-from anole.spec import reading  # noqa: F401
 from anole.store.shard import Shard
 
 from ..record_project import CONV, Project, confirmation_of, run_of, trial_of

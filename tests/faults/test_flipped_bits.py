@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from anole.declared.reading import load_spec
 from anole.documents.build import FILE, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest
@@ -35,7 +36,6 @@ from anole.documents.receipt import (
 from anole.documents.task import read_task, write_task
 from anole.errors import AnoleError
 from anole.merge.exchange import import_records
-from anole.spec.reading import load_spec
 from anole.store.content import ShardContent, parse_shard
 from anole.store.lines import whole_lines
 from anole.store.shard import read_shard, shard_paths

@@ -19,6 +19,8 @@ from typing import Any
 import onnx
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
+from anole.declared.entries import ModelSpec
+from anole.declared.reading import load_spec
 from anole.documents.build import read_build
 from anole.documents.document import text_of
 from anole.documents.evaluation import read_evaluation
@@ -31,8 +33,6 @@ from anole.extract.onnx.dimensions import input_infos
 from anole.extract.onnx.importer import read_onnx
 from anole.merge.exchange import import_records
 from anole.record import Source, SpaceFacts
-from anole.spec.entries import ModelSpec
-from anole.spec.reading import load_spec
 from anole.store.content import encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum
 from anole.store.shard import Shard

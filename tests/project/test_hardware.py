@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from anole.declared.entries import TargetSpec
 from anole.documents.described import read_described, write_described
 from anole.errors import SpecError, TargetError
 from anole.host.processor import processor
 from anole.project.hardware import Hardware, asked_of, describe_here, describe_target, keep, look_for
-from anole.spec.entries import TargetSpec
 from anole.targets.rpc.address import Remote
 
 NODES = {"partition": "amd"}

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from anole.__main__ import main
+from anole.declared.reading import load_spec
 from anole.documents.build import digests, read_build, write_build
 from anole.documents.lockfile import read_lockfile
 from anole.project.hardware import describe_target
-from anole.spec.reading import load_spec
 
 from ..record_project import CONV, DENSE, Project, run_of
 

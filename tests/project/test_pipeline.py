@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anole.declared.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.document import argument_of
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
@@ -17,7 +18,6 @@ from anole.extract.stage import extract_versions
 from anole.keys import canonical_json
 from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline, find_model
-from anole.spec.entries import BuildSpec
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.targets.vta.settings import describe_vta

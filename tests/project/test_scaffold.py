@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from anole.declared.reading import parse_spec
 from anole.errors import ProjectError
 from anole.project.pipeline import Pipeline
 from anole.project.scaffold import make_project
-from anole.spec.reading import parse_spec
 from anole.workflow import HOME
 
 PROFILES = {str(path.relative_to(HOME)) for path in HOME.glob("profiles/*/*") if path.is_file()}

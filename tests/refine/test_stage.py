@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from anole.compile.stage import compile_network
+from anole.declared.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.documents.manifest import Manifest, write_manifest
 from anole.documents.order import Order
@@ -32,7 +33,6 @@ from anole.refine.candidates import candidates_of
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stage import Effort, refine_network
 from anole.refine.stopwatch import Stopwatch
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task

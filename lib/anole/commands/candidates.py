@@ -35,7 +35,7 @@ def _of(names: Callable[[click.Context], Iterable[str]]) -> Candidates:
 
 def _project(context: click.Context) -> dict[str, Any]:
     """Returns models.yaml as it is, whether it is right or not."""
-    from anole.spec.yaml_file import read_yaml
+    from anole.declared.yaml_file import read_yaml
 
     plain = read_yaml(Path(context.params.get("spec") or "models.yaml"))
     return plain if isinstance(plain, dict) else {}

@@ -23,10 +23,10 @@ def describe(target: str, asked: Any, output: Path | None, spec: Path) -> None:
     The project keeps the description, so that the target is the same for all nodes and for the machine that runs the
     workflow.
     """
+    from anole.declared.reading import load_spec
     from anole.documents.described import write_described
     from anole.node import Node
     from anole.project.hardware import asked_of, describe_here
-    from anole.spec.reading import load_spec
 
     if asked is None:
         (output,) = enter_project(spec, output)

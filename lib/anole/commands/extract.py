@@ -28,9 +28,9 @@ def extract(
     MODEL is a name in models.yaml. A task is one distinct layer on one target, which `anole tune` tunes.
     """
     guard_process(f"model {model}")
+    from anole.declared.entries import ModelSpec
     from anole.extract.stage import extract_model
     from anole.project.pipeline import find_model
-    from anole.spec.entries import ModelSpec
 
     if entry is None or description is None:
         manifest, tasks = enter_project(spec, manifest, tasks)

@@ -48,6 +48,6 @@ def merge(
 
 
 def _builds_of(spec: Path) -> list[Path]:
-    from anole.spec.reading import load_spec
+    from anole.declared.reading import load_spec
 
     return [Path(build) for build in load_spec(Path(spec.name)).builds]

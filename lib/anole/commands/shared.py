@@ -23,7 +23,7 @@ from anole.files import read_regular
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from anole.spec.entries import ModelSpec
+    from anole.declared.entries import ModelSpec
 
 _WHOLE = 10_000
 """More columns and lines than any table has."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from anole.compile.folder import new_folder, write_description
 from anole.compile.matching import coverage, match_tasks, warn_of_untuned
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
+from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, digests
 from anole.documents.manifest import Manifest
 from anole.documents.order import Order
@@ -17,7 +18,6 @@ from anole.documents.receipt import Receipts
 from anole.extract.load import load_model
 from anole.host.machine import software_versions
 from anole.record import utc_now
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Target, named_object
 

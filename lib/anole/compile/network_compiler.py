@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anole.compile.matching import Match
+from anole.declared.entries import ModelSpec
 from anole.documents.build import Accelerator, BuiltKernel
 from anole.documents.receipt import Receipts
-from anole.spec.entries import ModelSpec
 from anole.targets.base import CppRuntime
 
 if TYPE_CHECKING:

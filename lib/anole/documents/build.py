@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from anole.declared.entries import ModelSpec
 from anole.documents.document import read_document, text_of
 from anole.documents.receipt import TriedConfig
 from anole.errors import DocumentError
 from anole.keys import Key, Time
 from anole.record import LATER, Config
-from anole.spec.entries import ModelSpec
 
 FILE = "build.json"
 """The description's name in the folder of a build."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from anole.declared.entries import ModelSpec
 from anole.documents import layout
 from anole.documents.document import differing, read_document, write_document
 from anole.documents.task import read_task
 from anole.errors import DocumentError
 from anole.keys import Key
 from anole.record import FLAT, LATER
-from anole.spec.entries import ModelSpec
 from anole.task import Task
 
 

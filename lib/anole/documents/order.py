@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from anole.declared.entries import ModelSpec
 from anole.documents.manifest import Origin
 from anole.keys import Key
 from anole.record import LATER
-from anole.spec.entries import ModelSpec
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from anole.declared.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import Engine, export_onnx, onnxruntime_engine, torch_engine
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.targets.base import Device, Place
 

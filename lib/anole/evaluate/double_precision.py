@@ -17,7 +17,7 @@ from anole.errors import AnoleError, BuildError, cause
 if TYPE_CHECKING:
     import onnx
 
-    from anole.spec.entries import ModelSpec
+    from anole.declared.entries import ModelSpec
 
 Arrays = list[NDArray[Any]]
 

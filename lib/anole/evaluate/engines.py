@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.declared.entries import ModelSpec
 from anole.errors import BuildError, cause
-from anole.spec.entries import ModelSpec
 
 if TYPE_CHECKING:
     import onnxruntime

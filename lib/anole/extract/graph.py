@@ -28,7 +28,7 @@ from anole.extract.passes.subpixel import convolve_forward
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
-    from anole.spec.entries import ModelSpec
+    from anole.declared.entries import ModelSpec
 
 _MOST_ELEMENTS = 2**31
 """The largest number of elements of a value in a network; constants would otherwise be evaluated at any size."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from anole.extract.collector import paused_collector
 
 if TYPE_CHECKING:
+    from anole.declared.entries import ModelSpec
     from anole.extract.imported import Imported
     from anole.extract.weights import Weights
-    from anole.spec.entries import ModelSpec
 
 EXTRACT_VERSION = 11
 """Raised whenever the same model would give other tasks or another network to compile."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from anole.declared.entries import ModelSpec
 from anole.documents.manifest import write_manifest
 from anole.documents.task import write_task
 from anole.extract.collector import paused_collector
 from anole.extract.load import EXTRACT_VERSION
 from anole.extract.tasks import extract_tasks
-from anole.spec.entries import ModelSpec
 from anole.targets import get_target
 from anole.words import counted
 

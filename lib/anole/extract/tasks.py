@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anole.declared.entries import ModelSpec
 from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.extract.load import load_model
-from anole.spec.entries import ModelSpec
 from anole.task import Task, Workload
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.export.graph_signature import OutputKind
 
+from anole.declared.source import model_files
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause, suggestion
 from anole.extract.decompose import decompose
@@ -21,10 +22,9 @@ from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.recurrent_calls import RECURRENT, count_layers
 from anole.extract.weights import Weights, draw_weights, only_structure, vary_constants
-from anole.spec.source import model_files
 
 if TYPE_CHECKING:
-    from anole.spec.entries import ModelSpec
+    from anole.declared.entries import ModelSpec
 
 _SEED = 0
 _FAILURES = (Exception, SystemExit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from anole.declared.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.lockfile import LockedBuild, LockedTask
 from anole.documents.manifest import ListedTask
@@ -15,7 +16,6 @@ from anole.project.pipeline import Pipeline
 from anole.record import Config, Confirmation, Measurement, Trial
 from anole.search.confirm import fastest, last_round
 from anole.search.ties import is_slower
-from anole.spec.entries import BuildSpec
 from anole.store.content import ShardContent
 from anole.store.shard import read_shard, shard_path
 from anole.targets import get_target

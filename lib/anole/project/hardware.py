@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anole.declared.entries import TargetSpec
 from anole.documents import layout
 from anole.documents.described import DescribedTarget, read_described, write_described
 from anole.errors import DocumentError, SpecError, TargetError
-from anole.spec.entries import TargetSpec
 from anole.store.shard import read_head
 from anole.targets import get_kind, get_target
 

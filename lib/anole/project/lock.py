@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from anole.declared.entries import Spec
+from anole.declared.reading import load_spec
 from anole.documents import layout
 from anole.documents.build import FILE, Build, BuiltTask, read_build, refuse_other_files
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, lockfile_of, read_lockfile, write_lockfile
@@ -13,8 +15,6 @@ from anole.errors import BuildError
 from anole.keys import canonical_json
 from anole.node import Node
 from anole.project.hardware import look_for
-from anole.spec.entries import Spec
-from anole.spec.reading import load_spec
 
 
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from anole.declared.entries import BuildSpec, ModelSpec, Spec
+from anole.declared.reading import load_spec
+from anole.declared.source import model_files
 from anole.documents import layout
 from anole.documents.lockfile import LockedBuild, Lockfile, lockfile_of, read_lockfile
 from anole.documents.manifest import Manifest, Origin, read_manifest
@@ -20,9 +23,6 @@ from anole.record import Run
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
 from anole.search.settings import TunerSettings
-from anole.spec.entries import BuildSpec, ModelSpec, Spec
-from anole.spec.reading import load_spec
-from anole.spec.source import model_files
 from anole.store.shard import read_shard, shard_path
 from anole.targets import get_target
 from anole.targets.base import Place

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from anole.declared.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.documents.manifest import ListedTask
 from anole.errors import DocumentError
 from anole.project.behind import Behind, find_behind
 from anole.project.pipeline import Pipeline
-from anole.spec.entries import BuildSpec
 from anole.store.shard import read_shard, shard_path
 
 

@@ -11,11 +11,11 @@ import tvm
 from onnx import TensorProto, helper
 from tvm import relax
 
+from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.evaluate.engines import onnxruntime_session
 from anole.extract.load import load_model
 from anole.extract.onnx.dimensions import fix_inputs, input_infos
-from anole.spec.entries import ModelSpec
 
 Dims = list[int | str | None]
 

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from anole.declared.entries import ModelSpec
 from anole.evaluate.engines import onnxruntime_session
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
-from anole.spec.entries import ModelSpec
 from anole.task import Conv2d
 from conformance import run_model
 

@@ -12,11 +12,11 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
+from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.evaluate.engines import onnxruntime_session
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
-from anole.spec.entries import ModelSpec
 from anole.task import Conv2d, Dense
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anole.declared.entries import ModelSpec
 from anole.extract.load import load_model
-from anole.spec.entries import ModelSpec
 from anole.targets.shared.recurrence import Recurrence, recurrence_of
 
 from ...examples import examples

@@ -14,11 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_node
 from tvm import relax
 
+from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.evaluate.engines import onnxruntime_session, reference_engines
 from anole.extract.load import load_model
 from anole.extract.onnx.selection import selected_part
-from anole.spec.entries import ModelSpec
 
 X = np.random.default_rng(0).standard_normal((1, 2, 5)).astype(np.float32)
 

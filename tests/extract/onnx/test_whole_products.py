@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from onnx import helper
 
+from anole.declared.entries import ModelSpec
 from anole.extract.load import load_model
 from anole.extract.onnx.operators.whole_products import exact_runs
-from anole.spec.entries import ModelSpec
 from anole.task import Conv2d, Dense, Workload
 
 from .test_operators import Network

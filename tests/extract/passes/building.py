@@ -8,9 +8,9 @@ import numpy as np
 import tvm
 from tvm import ir, relax
 
+from anole.declared.entries import ModelSpec
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network
-from anole.spec.entries import ModelSpec
 
 Build = Callable[..., ir.Expr]
 """From a block builder and the operands to the result."""

@@ -10,7 +10,7 @@ from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, suggestion
 
 if TYPE_CHECKING:
-    from anole.spec.entries import ModelSpec
+    from anole.declared.entries import ModelSpec
 
 
 def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, ...]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from anole.declared.onnx_files import external_files
+from anole.declared.protobuf import OnnxFileError
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
 from anole.extract.guard import step
@@ -14,11 +16,9 @@ from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
 from anole.extract.onnx.limits import check_format, check_numbers, check_tensor, external_tensors
 from anole.extract.onnx.selection import select_part
-from anole.spec.onnx_files import external_files
-from anole.spec.protobuf import OnnxFileError
 
 if TYPE_CHECKING:
-    from anole.spec.entries import ModelSpec
+    from anole.declared.entries import ModelSpec
 
 _ANCHORS = (
     *("Conv", "ConvInteger", "ConvTranspose", "DynamicQuantizeLSTM", "GRU", "Gemm", "LSTM", "MatMul", "MatMulInteger"),

@@ -13,7 +13,7 @@ from anole.errors import ExtractError, shown, suggestion
 from anole.extract.onnx.bare import without_weights
 
 if TYPE_CHECKING:
-    from anole.spec.entries import ModelSpec
+    from anole.declared.entries import ModelSpec
 
 
 def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:

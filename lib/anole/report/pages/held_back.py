@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from anole.declared.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE
 from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
 from anole.project.pipeline import Pipeline
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.spec.entries import BuildSpec
 from anole.words import counted, percent
 
 _UNTUNED = """

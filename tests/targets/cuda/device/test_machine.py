@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from anole.declared.reading import parse_spec
 from anole.errors import SpecError, TargetError
 from anole.project.hardware import describe_target
-from anole.spec.reading import parse_spec
 from anole.targets.cuda.device import toolchain
 from anole.targets.cuda.device.architecture import ARCHITECTURES, BlockLimits
 from anole.targets.cuda.device.gpus import present_gpus

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from anole.declared.entries import ModelSpec
 from anole.documents.build import TensorInfo
 from anole.errors import BuildError
-from anole.spec.entries import ModelSpec
 from anole.targets.vta.compile.calibrate import _max_pool, best_exponent, observe, read_samples, snr_db
 from anole.targets.vta.compile.partition import MaxPool, Partitioner
 from anole.targets.vta.network.integer import IntegerReference

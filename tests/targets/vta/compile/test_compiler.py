@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError
 from anole.extract.torch import example_inputs, make_network, run_network
-from anole.spec.entries import ModelSpec
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.compile.calibrate import snr_db
 from anole.targets.vta.geometry import Geometry

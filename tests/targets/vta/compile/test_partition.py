@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import ir, relax
 
+from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
-from anole.spec.entries import ModelSpec
 from anole.targets.vta.compile.calibrate import observe
 from anole.targets.vta.compile.compiler import _export_host
 from anole.targets.vta.compile.partition import Chain, HostPart, MaxPool, Partition, Partitioner

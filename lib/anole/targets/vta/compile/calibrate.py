@@ -11,9 +11,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.declared.entries import ModelSpec
 from anole.documents.build import TensorInfo
 from anole.errors import BuildError
-from anole.spec.entries import ModelSpec
 from anole.targets.shared.reference import anchor
 from anole.targets.vta.compile.partition import Chain, MaxPool, Partition
 from anole.targets.vta.network.integer import windows_of

@@ -13,11 +13,11 @@ import tvm
 from anole.compile.folder import write_library
 from anole.compile.lower import Choice, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
+from anole.declared.entries import ModelSpec
 from anole.documents.build import Accelerator, AcceleratorStep
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
 from anole.record import Config
-from anole.spec.entries import ModelSpec
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.area import relative_area, relative_memory

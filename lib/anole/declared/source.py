@@ -11,11 +11,11 @@ from importlib.machinery import all_suffixes
 from os.path import isdir, isfile
 from pathlib import Path
 
+from anole.declared.onnx_files import external_files
+from anole.declared.protobuf import OnnxFileError
 from anole.errors import cause
 from anole.host.launcher import LIBRARY, callers_packages
 from anole.node import Node
-from anole.spec.onnx_files import external_files
-from anole.spec.protobuf import OnnxFileError
 
 _SCHEMES = ("torchvision", "torch", "onnx")
 

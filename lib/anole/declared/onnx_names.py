@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from anole.spec.protobuf import BYTES, VARINT, DamageError, Wire, opened
+from anole.declared.protobuf import BYTES, VARINT, DamageError, Wire, opened
 
 _GRAPH = 7
 _NODE, _INITIALIZER, _INPUT = 1, 5, 11

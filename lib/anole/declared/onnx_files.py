@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
+from anole.declared.protobuf import BYTES, VARINT, DamageError, OnnxFileError, Wire, opened
 from anole.errors import shown
-from anole.spec.protobuf import BYTES, VARINT, DamageError, OnnxFileError, Wire, opened
 
 _TENSOR = "tensor"
 _CHILDREN: Mapping[str, Mapping[int, str]] = {

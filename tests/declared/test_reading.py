@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
+from anole.declared.entries import ModelSpec
+from anole.declared.reading import OWN_RESOURCES, load_spec, parse_spec
 from anole.errors import SpecError
 from anole.project.hardware import describe_target
-from anole.spec.entries import ModelSpec
-from anole.spec.reading import OWN_RESOURCES, load_spec, parse_spec
 from anole.targets.rpc.address import Remote
 from anole.targets.vta.geometry import Geometry
 
@@ -663,6 +663,6 @@ def test_only_onnx_files_have_names_for_dimensions_and_values(settings: dict[str
 
 def test_reading_a_spec_imports_nothing_heavy() -> None:
     heavy = "{'torch', 'tvm', 'numpy', 'torchvision', 'xgboost'}"
-    code = f"import sys, anole.spec.entries; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, anole.declared.entries; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

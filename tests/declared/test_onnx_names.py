@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from anole.declared.onnx_names import OnnxNames, names_of
 from anole.extract.onnx.dimensions import _dims
-from anole.spec.onnx_names import OnnxNames, names_of
 
 
 def model() -> ModelProto:
@@ -88,7 +88,7 @@ def test_names_are_read_without_the_onnx_package(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from anole.spec.onnx_names import names_of
+from anole.declared.onnx_names import names_of
 assert names_of(Path("net.onnx")).computed == ("a", "b", "y")
 assert "onnx" not in sys.modules and "numpy" not in sys.modules
 """

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from anole.declared.source import check_source, find_module, model_files, module_names, torchvision_models
 from anole.errors import SpecError
 from anole.node import Node
-from anole.spec.source import check_source, find_module, model_files, module_names, torchvision_models
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

@@ -10,13 +10,13 @@ from os.path import isfile
 from pathlib import Path
 from typing import Any
 
+from anole.declared.entries import BuildSpec, ModelSpec, Spec, TargetSpec
+from anole.declared.onnx_names import names_of
+from anole.declared.source import check_source
+from anole.declared.yaml_file import read_yaml
 from anole.errors import TargetError, suggestion
 from anole.node import Node
 from anole.search import DEFAULT_PRESET
-from anole.spec.entries import BuildSpec, ModelSpec, Spec, TargetSpec
-from anole.spec.onnx_names import names_of
-from anole.spec.source import check_source
-from anole.spec.yaml_file import read_yaml
 from anole.targets import all_kinds, get_kind
 from anole.targets.rpc.address import Remote
 

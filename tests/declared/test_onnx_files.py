@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
+from anole.declared.onnx_files import external_files
+from anole.declared.protobuf import OnnxFileError
+from anole.declared.source import check_source, model_files
 from anole.errors import SpecError
 from anole.node import Node
-from anole.spec.onnx_files import external_files
-from anole.spec.protobuf import OnnxFileError
-from anole.spec.source import check_source, model_files
 
 
 def outside(location: str, name: str = "w", **more: object) -> TensorProto:
@@ -170,7 +170,7 @@ def test_finding_files_imports_neither_onnx_nor_numpy(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from anole.spec.onnx_files import external_files
+from anole.declared.onnx_files import external_files
 assert external_files(Path("net.onnx"), strict=True) == [Path("data")]
 assert "onnx" not in sys.modules and "numpy" not in sys.modules
 """
