@@ -6,12 +6,13 @@ import errno
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
-from anole.compile.folder import new_folder, write_library
-from anole.errors import BuildError
+from anole.compile.folder import embed_imports, new_folder, write_library
+from anole.errors import BuildError, MachineError
 
 
 def test_a_new_folder_takes_the_place_of_another(tmp_path: Path) -> None:
@@ -58,3 +59,38 @@ def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
 
     with pytest.raises(BuildError, match=r"build: cannot be written: .*No space left"), new_folder(tmp_path / "build"):
         write_library(tmp_path / "model.so", Full())
+
+
+WEIGHT = np.random.default_rng(0).standard_normal((64, 100)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def executable() -> relax.VMExecutable:
+    """A network that adds a weight."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType(WEIGHT.shape, "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.add(x, relax.const(WEIGHT))))
+    return tvm.compile(builder.get(), tvm.target.Target("llvm"))
+
+
+def test_a_loaded_library_has_its_weights(executable: relax.VMExecutable, tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    write_library(path, executable)
+    assert path.read_bytes().count(WEIGHT.tobytes()) == 1
+    network = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
+    found = network["main"](tvm.runtime.tensor(np.ones_like(WEIGHT)))
+    np.testing.assert_array_equal(found.numpy(), WEIGHT + 1)
+
+
+def test_the_object_holds_them_as_they_are(executable: relax.VMExecutable, tmp_path: Path) -> None:
+    made = Path(embed_imports(executable.mod, False, "", str(tmp_path)))
+    assert WEIGHT.tobytes() in made.read_bytes()
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".o", ".s"]
+
+
+def test_without_a_compiler_the_machine_is_at_fault(
+    executable: relax.VMExecutable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(MachineError, match="a C compiler is needed"):
+        write_library(tmp_path / "model.so", executable)

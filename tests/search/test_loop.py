@@ -14,9 +14,9 @@ from anole.errors import ConfigError
 from anole.keys import canonical_json
 from anole.record import Measurement, Status
 from anole.search.explore.guided_annealing import GuidedAnnealing
-from anole.search.gain import expected_gain
 from anole.search.loop import tune
 from anole.search.presets import PRESETS, read_tuner
+from anole.search.progress import expected_gain
 from anole.search.roles import Examples
 from anole.search.state import Search, Subject
 from anole.search.watch import Watch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,16 +12,22 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from anole.compile.embedding import embed_imports
+import tvm
+
 from anole.documents.build import Build, TensorInfo, write_build
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
 from anole.host.temporaries import make_locked, sweep
 from anole.targets.base import CppRuntime
+from anole.targets.cpu.runtime import find_compiler
+from anole.targets.shared.kernel import run_tool
 
 _SNIPPETS = files("anole.compile").joinpath("snippets")
 _HOST = "kDLCPU"
 _CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
+
+_SECTION = '.lrodata,"al",@progbits' if platform.machine() == "x86_64" else '.rodata,"a"'
+"""Where the linker puts data that may be larger than what code can address relative to itself."""
 
 
 def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> None:
@@ -109,3 +116,30 @@ def _braced(shape: Sequence[int]) -> str:
 def _dl_type(dtype: str) -> str:
     kind = dtype.rstrip("0123456789")
     return f"{{{_CODES[kind]}, {dtype.removeprefix(kind) or 8}, 1}}"
+
+
+def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:
+    """Returns an object file with what a compiled module imports; for `tvm.runtime.Module.export_library`.
+
+    Args:
+        module: the module that is exported.
+        is_system_lib: whether it is to be linked statically, which this cannot do.
+        prefix: what the name of the data begins with.
+        folder: where the object file is written.
+
+    Raises:
+        MachineError: there is no C compiler, or it failed.
+    """
+    assert not is_system_lib
+    data, source, made = (Path(folder, f"{prefix}imports.{kind}") for kind in ("bin", "s", "o"))
+    tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy().tofile(data)
+    name = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
+    # Without the last line, the linker would make the stack of the whole process executable.
+    source.write_text(
+        f".section {_SECTION}\n.globl {name}\n.type {name}, %object\n.size {name}, {data.stat().st_size}\n"
+        f'{name}:\n.incbin "{data}"\n.section .note.GNU-stack,"",%progbits\n',
+        encoding="utf-8",
+    )
+    run_tool("C compiler", [find_compiler(), "-c", str(source), "-o", str(made)])
+    data.unlink()
+    return str(made)

@@ -10,7 +10,6 @@ import torch
 from anole.extract.complex_pairs import rewrite_complex
 from anole.extract.fold_program import fold_program
 from anole.extract.passes.attention import attend
-from anole.extract.recurrent_calls import RECURRENT, is_convertible
 
 _aten = torch.ops.aten
 _WHOLE = (_aten.linear.default, _aten.matmul.default)
@@ -189,3 +188,19 @@ _REWORDED = {
     _aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
 }
 """Attention, whose products are tuned; operators that TVM's importer lacks; and those whose scales it ignores."""
+
+
+RECURRENT = tuple(getattr(torch.ops.aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))
+"""Recurrent operators, which are converted as a whole if possible."""
+
+
+def is_convertible(node: Any) -> bool:
+    """Returns whether a call, a node of a `torch.fx` graph, can be converted: in float32 and without projections."""
+    data, _, weights, has_biases, n_layers, _, is_training, is_bidirectional, _ = node.args
+    n_own = n_layers * (2 if is_bidirectional else 1) * (4 if has_biases else 2)
+    return data.meta["val"].dtype == torch.float32 and len(weights) == n_own and not is_training
+
+
+def count_layers(node: Any) -> int:
+    """Returns how many layers a call of a recurrent operator has; each is one product of all inputs."""
+    return int(node.args[4])

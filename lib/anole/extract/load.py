@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-from anole.extract.collector import paused_collector
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
     from anole.extract.imported import Imported
     from anole.extract.weights import Weights
 
+
 EXTRACT_VERSION = 11
 """Raised whenever the same model would give other tasks or another network to compile."""
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Collects no cycles of objects meanwhile.
+
+    Importing torch, tracing and converting make millions of objects of which nearly all last; the collector would visit
+    them again and again, for a quarter of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @paused_collector()

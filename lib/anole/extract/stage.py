@@ -10,8 +10,7 @@ from typing import Any
 from anole.declared.entries import ModelSpec
 from anole.documents.manifest import write_manifest
 from anole.documents.task import write_task
-from anole.extract.collector import paused_collector
-from anole.extract.load import EXTRACT_VERSION
+from anole.extract.load import EXTRACT_VERSION, paused_collector
 from anole.extract.tasks import extract_tasks
 from anole.targets import get_target
 from anole.words import counted

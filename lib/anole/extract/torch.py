@@ -16,11 +16,10 @@ from torch.export.graph_signature import OutputKind
 from anole.declared.source import model_files
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause, suggestion
-from anole.extract.decompose import decompose
+from anole.extract.decompose import RECURRENT, count_layers, decompose
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.guard import step
 from anole.extract.imported import Imported
-from anole.extract.recurrent_calls import RECURRENT, count_layers
 from anole.extract.weights import Weights, draw_weights, only_structure, vary_constants
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import numpy as np
 
 from anole.keys import derive_seed
 from anole.record import Config, Measurement, Trial, utc_now
-from anole.search.agreement import rank_correlation
-from anole.search.gain import expected_gain
+from anole.search.progress import expected_gain, rank_correlation
 from anole.search.roles import Candidates, Examples, History
 from anole.search.settings import TunerSettings
 from anole.search.surrogate.blind import Blind
@@ -80,7 +79,7 @@ class Search:
         batch: the configs of the present iteration; None between two iterations.
         iteration: the number of the latest iteration; -1 before the first.
         log: figures of the latest iteration's search; ``rank_correlation`` is that of the batch before, see
-            `anole.search.agreement`.
+            `anole.search.progress`.
         expected_gain: the share of the best latency that the next batch is expected to save; 1 before the first.
         exhausted: whether the explorer had nothing more to propose.
     """

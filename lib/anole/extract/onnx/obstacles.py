@@ -7,8 +7,8 @@ from collections.abc import Collection
 import onnx_ir as ir
 
 from anole.errors import shown
+from anole.extract.onnx.control_flow import MAX_UNROLLED
 from anole.extract.onnx.expand import OTHERS_OF_THE_NAME
-from anole.extract.onnx.unroll import MAX_UNROLLED
 
 _BY_VALUES = ("NonMaxSuppression", "NonZero", "StringSplit", "Unique")
 """Operators whose output has a shape that depends on the values of the first input."""

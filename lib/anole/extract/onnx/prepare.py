@@ -13,14 +13,12 @@ import onnx_ir as ir
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.onnx.bare import without_weights
-from anole.extract.onnx.choose import choose_branches
+from anole.extract.onnx.constants import fold_constants, state_defaults, tell_shapes
+from anole.extract.onnx.control_flow import choose_branches, unroll_loops
 from anole.extract.onnx.dimensions import fix_inputs
 from anole.extract.onnx.expand import expand_operators, inline_functions
-from anole.extract.onnx.fold import fold_constants
 from anole.extract.onnx.halves import compute_in_float32
-from anole.extract.onnx.known_shapes import state_defaults, tell_shapes
 from anole.extract.onnx.obstacles import find_obstacles
-from anole.extract.onnx.unroll import unroll_loops
 
 _LEAST_OPSET, _RAISED_OPSET = 9, 13
 """Models of versions below the first are raised to the second: TVM's importer lacks some of their operators' forms."""

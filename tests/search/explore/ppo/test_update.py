@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from anole.search.explore.ppo import MAPPO, PPO
 from anole.search.explore.ppo.networks import log_probabilities
 from anole.search.explore.ppo.rollout import roll_out
 from anole.search.explore.ppo.steps import Steps, within
-from anole.search.explore.ppo.update import Batch, Learner, explained_variance, judge, losses
+from anole.search.explore.ppo.update import Adam, Batch, Learner, explained_variance, judge, losses
 from anole.space import Constraint, Space, option_knob
 
 
@@ -231,3 +232,23 @@ def test_an_agent_learns_as_it_would_alone(space, critic):
         (-gain - settings.entropy_coefficient * entropy).backward()
         for parameter, gradient in zip(policy.parameters(), together, strict=True):
             torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
+
+
+def test_takes_the_papers_steps():
+    parameter = nn.Parameter(torch.tensor([3.0, -2.0, 0.0], dtype=torch.float64))
+    adam = Adam([parameter], 0.05)
+    theta, m, v = np.array([3.0, -2.0, 0.0]), np.zeros(3), np.zeros(3)
+    for t in range(1, 31):
+        ((parameter - t / 10) ** 4).sum().backward()
+        adam.step()
+        g = 4 * (theta - t / 10) ** 3
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        theta -= 0.05 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-5)
+        assert parameter.tolist() == pytest.approx(theta.tolist())
+    assert parameter.grad is None
+
+
+def test_leaves_alone_what_has_no_gradient():
+    idle = nn.Parameter(torch.ones(2))
+    Adam([idle], 0.05).step()
+    assert idle.tolist() == [1, 1]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from anole.search.explore.ppo.adam import Adam
 from anole.search.explore.ppo.episodes import Episodes
-from anole.search.explore.ppo.gae import advantages
-from anole.search.explore.ppo.networks import Networks, log_probabilities
-from anole.search.explore.ppo.rollout import Rollout
-from anole.search.explore.ppo.scale import Scale
+from anole.search.explore.ppo.networks import Networks, Scale, log_probabilities
+from anole.search.explore.ppo.rollout import Rollout, advantages
 from anole.search.explore.ppo.steps import within
 from anole.space.space import Space
 
@@ -199,3 +197,40 @@ def explained_variance(values: Tensor, returns: Tensor) -> float:
     """Returns the share of the returns' variance that the values explain: 1 is all, 0 no better than a constant."""
     variance = returns.var(correction=0)
     return float(1 - (returns - values).var(correction=0) / variance) if variance > 0 else 0.0
+
+
+class Adam:
+    """Kingma and Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), algorithm 1.
+
+    Args:
+        parameters: the parameters to train.
+        learning_rate: the paper's alpha.
+        beta1, beta2: decay rates of the gradient's moments.
+        epsilon: keeps a step finite; the value of the public PPO codes.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        learning_rate: float,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-5,
+    ) -> None:
+        self.learning_rate, self.beta1, self.beta2, self.epsilon = learning_rate, beta1, beta2, epsilon
+        self._n_steps = 0
+        self._moments = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Takes one step along the gradients and clears them."""
+        self._n_steps += 1
+        first_bias, second_bias = 1 - self.beta1**self._n_steps, 1 - self.beta2**self._n_steps
+        for parameter, first, second in self._moments:
+            if parameter.grad is None:
+                continue
+            first.lerp_(parameter.grad, 1 - self.beta1)
+            second.mul_(self.beta2).addcmul_(parameter.grad, parameter.grad, value=1 - self.beta2)
+            deviation = second.sqrt().div_(math.sqrt(second_bias)).add_(self.epsilon)
+            parameter.addcdiv_(first, deviation, value=-self.learning_rate / first_bias)
+            parameter.grad = None

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from anole.extract.collector import paused_collector
+from anole.extract.load import paused_collector
 
 
 def test_the_collector_runs_again_after_the_outermost_pause() -> None:

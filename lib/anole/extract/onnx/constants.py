@@ -1,8 +1,15 @@
-"""Tells shapes that the onnx package does not infer, or infers wrongly, so that what depends on them is constant."""
+"""Makes constant what does not depend on the inputs: shapes that are known, and what is computed from them."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+
 import onnx_ir as ir
+import onnxscript.optimizer
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 _LIKE_FIRST = (
     "BiasGelu",
@@ -16,6 +23,9 @@ _LIKE_FIRST = (
     "SkipSimplifiedLayerNormalization",
 )
 """Operators of ONNX Runtime whose first output is like the first input."""
+
+_MOST_ELEMENTS = 2**18
+"""The largest number of elements of a constant that is computed here; TVM computes larger ones later."""
 
 
 def state_defaults(model: ir.Model) -> None:
@@ -54,3 +64,37 @@ def _tell_shape(node: ir.Node) -> bool:
     for output, shape in zip(node.outputs, shapes, strict=False):
         output.shape, output.type = shape, data.type
     return True
+
+
+def fold_constants(model: ir.Model) -> bool:
+    """Computes constants in place, among them the shapes of values, and takes branches that are known.
+
+    Returns:
+        Whether something has changed.
+    """
+    with _quiet():
+        folded = onnxscript.optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=_should_fold)
+        removed = RemoveUnusedNodesPass()(model)
+    return bool(folded.modified or removed.modified)
+
+
+def _should_fold(node: ir.Node) -> bool | None:
+    """Returns False for what may be too large, True for what is small, and None if the folder's own rules decide."""
+    for output in node.outputs:
+        shape = output.shape
+        if shape is None or not shape.is_static() or prod(shape.numpy()) > _MOST_ELEMENTS:
+            return False
+    # The folder would leave it, to keep files small.
+    return True if node.op_type == "ConstantOfShape" else None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the folder from warning of each operator that it does not fold."""
+    logger = logging.getLogger("onnxscript")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

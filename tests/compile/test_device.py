@@ -8,8 +8,8 @@ from typing import Any
 
 import tvm
 
+from anole.compile.device import MemoryPlan
 from anole.compile.lower import Choice, lower
-from anole.compile.memory_plan import MemoryPlan
 from anole.extract.graph import find_layers
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu

@@ -1,4 +1,4 @@
-"""Unrolls loops whose number of turns is known: `Loop` with a constant count, and `Scan`."""
+"""Removes control flow: unrolls loops whose number of turns is known, and computes both branches of an `If`."""
 
 from __future__ import annotations
 
@@ -110,3 +110,34 @@ def _is_allowed(node: ir.Node, n_turns: int, body: ir.Graph, n_scans: int) -> bo
 
 def _numbers(node: ir.Node, name: str, n: int) -> list[int]:
     return list(node.attributes[name].as_ints()) if name in node.attributes else [0] * n
+
+
+def choose_branches(model: ir.Model) -> bool:
+    """Replaces `If` of the main graph in place, where both branches have values of the same fixed shape.
+
+    Returns:
+        Whether something has changed.
+    """
+    found = [node for node in model.graph if node.domain in ("", "ai.onnx") and node.op_type == "If"]
+    return any([_choose(node) for node in found])
+
+
+def _choose(node: ir.Node) -> bool:
+    condition = node.inputs[0]
+    branches = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
+    pairs = list(zip(*(branch.outputs for branch in branches), strict=True))
+    if condition is None or condition.shape is None or not all(_is_alike(*pair) for pair in pairs):
+        return False
+    if condition.shape.rank() and not all(pair[0].shape.rank() for pair in pairs):
+        return False
+    result = Splice(node)
+    pairs = list(zip(*(result.add_body(branch, []) for branch in branches), strict=True))
+    result.replace([result.add("Where", [condition, *pair]) for pair in pairs])
+    return True
+
+
+def _is_alike(first: ir.Value, second: ir.Value) -> bool:
+    """Returns whether two values are tensors of the same fixed shape and type."""
+    if first.shape is None or second.shape is None or not isinstance(first.type, ir.TensorType):
+        return False
+    return first.shape.is_static() and first.shape == second.shape and first.dtype == second.dtype

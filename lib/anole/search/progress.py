@@ -1,4 +1,4 @@
-"""How much of the best latency the next trials are expected to save."""
+"""How a search goes on: how well a batch was ranked before it was measured, and what the next one may save."""
 
 from __future__ import annotations
 
@@ -7,8 +7,36 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+_LEAST = 4
+"""So few configs are ranked rightly by chance too often to tell anything."""
+
 _N_FASTEST = 8
 """Number of the fastest trials whose spread tells how far the next ones may reach."""
+
+
+def rank_correlation(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> float | None:
+    """Returns Spearman's rank correlation of two figures of the same configs; equal figures share their mean rank.
+
+    Args:
+        predicted: scores, shape (n,).
+        measured: speeds, shape (n,); 0 for a failure.
+
+    Returns:
+        A number from -1 to 1; None for fewer than four configs, and where all scores or all speeds are equal.
+    """
+    if len(predicted) < _LEAST:
+        return None
+    one, other = (_ranks(figures) - (len(figures) - 1) / 2 for figures in (predicted, measured))
+    norm = np.sqrt((one @ one) * (other @ other))
+    return float(one @ other / norm) if norm else None
+
+
+def _ranks(figures: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the mean rank of each figure, from 0, shape (n,)."""
+    _, places, counts = np.unique(figures, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts) - 1
+    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
+    return ranks
 
 
 def expected_gain(gflops: NDArray[np.float64], n_next: int) -> float:
