@@ -82,40 +82,40 @@ doctor: env  ## describe this machine and measure its peak
 	anole doctor
 
 bench-search: env  ## settle the papers' claims, and time tuners from nothing to a network, for MINUTES (all); resumes where it stopped
-	PYTHONPATH=lib python benchmarks/bench_search.py --minutes $(or $(MINUTES),inf)
-	PYTHONPATH=lib python benchmarks/claims.py > docs/results/claims.md
+	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf)
+	PYTHONPATH=lib python -m benchmarks.search.claims > docs/results/claims.md
 
 bench-vta: env  ## simulate whole design spaces of the accelerator that have no table yet, and time the simulator
-	python benchmarks/vta_tables.py
-	python benchmarks/vta_tables.py --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
-	python benchmarks/vta_rate.py > docs/results/data/vta_rate.csv
+	python -m benchmarks.accelerator.tables
+	python -m benchmarks.accelerator.tables --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
+	python -m benchmarks.accelerator.rate > docs/results/data/vta_rate.csv
 
 # This does not need `env`, which needs a network: any Python with the packages of requirements.lock will do.
 bench-gpu:  ## run all GPU benchmarks on this machine, for MINUTES (9); resumes where it stopped
-	PYTHONPATH=lib python benchmarks/whole.py --target cuda --folder $(or $(FOLDER),docs/results/data/gpu) --minutes $(or $(MINUTES),9)
+	PYTHONPATH=lib python -m benchmarks.gpu.whole --target cuda --folder $(or $(FOLDER),docs/results/data/gpu) --minutes $(or $(MINUTES),9)
 
 papers: env  ## tune, compile and time every network of the papers (models.papers.yaml), for hours
-	PYTHONPATH=lib python benchmarks/papers.py
+	PYTHONPATH=lib python -m benchmarks.networks.papers
 	snakemake --cores all --config spec=models.papers.yaml
 
 # The networks from ONNX have the same kernels as those from torch, so only the latter are drawn.
 bench-cpu: papers  ## compare the papers' networks with other engines, and their kernels with the roofline
 	uv pip install --quiet --group bench
-	PYTHONPATH=lib python benchmarks/networks.py builds/* > docs/results/data/networks.csv
-	PYTHONPATH=lib python benchmarks/roofline.py kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/data/kernels.csv
-	PYTHONPATH=lib python benchmarks/roofline.py picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
-	PYTHONPATH=lib python benchmarks/networks_report.py < docs/results/data/networks.csv
-	PYTHONPATH=lib python benchmarks/networks_picture.py docs/results/data/networks.svg < docs/results/data/networks.csv
+	PYTHONPATH=lib python -m benchmarks.networks.compare builds/* > docs/results/data/networks.csv
+	PYTHONPATH=lib python -m benchmarks.kernels.roofline kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/data/kernels.csv
+	PYTHONPATH=lib python -m benchmarks.kernels.roofline picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
+	PYTHONPATH=lib python -m benchmarks.networks.report < docs/results/data/networks.csv
+	PYTHONPATH=lib python -m benchmarks.networks.picture docs/results/data/networks.svg < docs/results/data/networks.csv
 
 conformance: env  ## run ONNX's backend suite against Anole, for some minutes
-	PYTHONPATH=lib python benchmarks/conformance.py > conformance.csv.part
+	PYTHONPATH=lib python -m benchmarks.zoo.conformance > conformance.csv.part
 	mv conformance.csv.part docs/results/data/conformance.csv
 
 zoo: env  ## try more than 150 networks of other people, untuned, for hours; resumes where it stopped
 	uv pip install --quiet --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
-	PYTHONPATH=lib python benchmarks/zoo.py docs/results/data/zoo.csv --mutate --jobs 2
-	PYTHONPATH=lib python benchmarks/zoo_report.py < docs/results/data/zoo.csv
+	PYTHONPATH=lib python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --mutate --jobs 2
+	PYTHONPATH=lib python -m benchmarks.zoo.report < docs/results/data/zoo.csv
 
 clean:  ## remove everything that was built, and keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz

@@ -137,9 +137,8 @@ def test_there_are_ten_questions_with_a_page_and_a_file_each() -> None:
 
 
 @pytest.mark.parametrize("name", ["networks", "networks_intel", "networks_intel_again"])
-def test_tables_of_networks_are_those_of_the_report(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
-    from networks_report import networks_of, report
+def test_tables_of_networks_are_those_of_the_report(name: str) -> None:
+    from benchmarks.networks.report import networks_of, report
 
     page = (RESULTS / "networks.md").read_text().splitlines()
     missing = [line for line in report(networks_of(rows(f"{name}.csv"))) if line.startswith("|") and line not in page]
@@ -159,9 +158,8 @@ def test_the_machines_are_compared_by_the_means_of_their_files() -> None:
             assert [machine, state, batch, *means] in lines_of("networks.md")
 
 
-def test_the_table_of_the_readme_is_that_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
-    from networks_report import networks_of
+def test_the_table_of_the_readme_is_that_of_its_file() -> None:
+    from benchmarks.networks.report import networks_of
 
     found = [cells(line) for line in (HOME / "README.md").read_text().splitlines() if line.startswith("|")]
     rivals = ("onnxruntime", "openvino", "torch.compile")
@@ -173,9 +171,8 @@ def test_the_table_of_the_readme_is_that_of_its_file(monkeypatch: pytest.MonkeyP
     assert ["geometric mean", "", "", *means] in found
 
 
-def test_the_page_of_the_zoo_is_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
-    from zoo_report import by_group, not_done, seconds, slowest
+def test_the_page_of_the_zoo_is_its_report() -> None:
+    from benchmarks.zoo.report import by_group, not_done, seconds, slowest
 
     page = (RESULTS / "zoo.md").read_text().splitlines()
     assert not [
@@ -183,17 +180,15 @@ def test_the_page_of_the_zoo_is_its_report(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
-def test_the_page_of_shared_machines_is_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
-    from shared_report import TABLES
+def test_the_page_of_shared_machines_is_its_report() -> None:
+    from benchmarks.shared.report import TABLES
 
     page = (RESULTS / "shared.md").read_text().splitlines()
     assert not [line for table, name in TABLES for line in table(rows(name)) if line not in page]
 
 
-def test_the_page_of_records_is_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
-    from store_report import merges, pages, views
+def test_the_page_of_records_is_its_report() -> None:
+    from benchmarks.store.report import merges, pages, views
 
     before, now = rows("store_scale_before.csv"), rows("store_scale.csv")
     page = (RESULTS / "records.md").read_text().splitlines()
@@ -255,10 +250,9 @@ def test_what_a_user_pays_is_what_the_files_say() -> None:
         assert float(timed[tuner]["latency_ms"]) > 1.05 * float(untuned["latency_ms"])
 
 
-def test_what_is_said_of_the_evidence_is_what_the_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HOME / "benchmarks"))
-    from intervals import log_ratios
-    from significance import effect
+def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
+    from benchmarks.search.intervals import log_ratios
+    from benchmarks.search.significance import effect
 
     found = rows("search/tables.csv", space="constrained")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ..tiny_builds import HOME, run_python
+from ..tiny_builds import run_python
 
 
 @pytest.fixture(scope="session")
 def benchmark(tiny_project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs one of the benchmarks in the project of a tiny network."""
-    return lambda name, *options: run_python(tiny_project, str(HOME / f"benchmarks/{name}.py"), *options)
+    return lambda name, *options: run_python(tiny_project, "-m", f"benchmarks.{name}", *options)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import search_layers
-import search_networks
-import search_tables
-from bench_search import EXPERIMENTS, FOLDER
-from claims import page, read_data
-from paper_claims import CLAIMS
-from protocol import TABLE_VARIANTS, sized_as
+from benchmarks.search import exact as search_tables
+from benchmarks.search import layers as search_layers
+from benchmarks.search import networks as search_networks
+from benchmarks.search.claims import page, read_data
+from benchmarks.search.paper_claims import CLAIMS
+from benchmarks.search.run import EXPERIMENTS, FOLDER
+from benchmarks.search.variants import TABLE_VARIANTS, sized_as
 
 from ..tiny_builds import HOME
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from anole.evaluate.engines import Engine
-from compare_power import COLUMNS, start_longer
+from benchmarks.shared.power import COLUMNS, start_longer
 
 
 def test_a_build_is_compared_with_its_copy_and_a_slower_one(benchmark: Callable[..., Any]) -> None:
-    run = benchmark("compare_power", "net", "--trials", "1", "--planted", "0,50", "--seconds", "1")
+    run = benchmark("shared.power", "net", "--trials", "1", "--planted", "0,50", "--seconds", "1")
     rows = list(csv.DictReader(run.stdout.splitlines()))
     assert tuple(rows[0]) == COLUMNS
     assert [(row["planted_percent"], row["trial"], row["neighbours"]) for row in rows] == [
@@ -26,9 +26,9 @@ def test_a_build_is_compared_with_its_copy_and_a_slower_one(benchmark: Callable[
 
 def test_what_is_planted_is_busy_for_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     worked: list[float] = []
-    monkeypatch.setattr("compare_power.start_deployed", lambda folder: Engine("build", lambda: "found", list))
-    monkeypatch.setattr("compare_power._fastest_s", lambda run: 2.0)
-    monkeypatch.setattr("compare_power._work", worked.append)
+    monkeypatch.setattr("benchmarks.shared.power.start_deployed", lambda folder: Engine("build", lambda: "found", list))
+    monkeypatch.setattr("benchmarks.shared.power._fastest_s", lambda run: 2.0)
+    monkeypatch.setattr("benchmarks.shared.power._work", worked.append)
     for share, seconds in ((0.5, 1.0), (0.0, 0.0)):
         assert start_longer(None, share).run() == "found"  # type: ignore[arg-type]
         assert worked[-1] == seconds

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import Result, outside_why, run_cases, suite
+from benchmarks.zoo.conformance import Result, outside_why, run_cases, suite
 
 RESULTS = Path(__file__).parents[2] / "docs/results/data/conformance.csv"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import time
 
-from experiment import Experiment, carry_out, read_rows
+from benchmarks.search.experiment import Experiment, carry_out, read_rows
 
 FOREVER = float("inf")
 

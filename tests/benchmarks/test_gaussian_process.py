@@ -7,7 +7,7 @@ import numpy as np
 from anole.record import Measurement, Status
 from anole.search.roles import History
 from anole.space import Space, option_knob
-from gaussian_process import GaussianProcess
+from benchmarks.search.gaussian_process import GaussianProcess
 
 SPACE = Space([option_knob("a", list(range(30))), option_knob("b", list(range(30)))])
 

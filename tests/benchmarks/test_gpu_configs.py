@@ -1,4 +1,4 @@
-"""The draws, verdicts and counts of `benchmarks/gpu_configs.py`."""
+"""The draws, verdicts and counts of `benchmarks/gpu/configs.py`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-import gpu_configs
 from anole.space import ALGORITHM
 from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
-from gpu_configs import FIXED, LARGE, TARGET, draw, judge
+from benchmarks.gpu import configs as gpu_configs
+from benchmarks.gpu.configs import FIXED, LARGE, TARGET, draw, judge
 
 
 def test_every_template_takes_turns_with_valid_configs_of_fixed_and_random_layers() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import gpu_model
-import gpu_resources
 from anole.task import Conv2d
+from benchmarks.gpu import model as gpu_model
+from benchmarks.gpu import resources as gpu_resources
 
 from ..tiny_builds import HOME
 

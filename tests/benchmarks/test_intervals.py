@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intervals import mean, ratio
+from benchmarks.search.intervals import mean, ratio
 
 
 def lines(values):

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from load_latency import COLUMNS
+from benchmarks.shared.neighbours import COLUMNS
 
 
 @pytest.mark.slow
 def test_builds_and_rivals_are_timed_beside_neighbours(benchmark: Callable[..., Any]) -> None:
     short = ("--rounds", "1", "--turn", "0")
-    run = benchmark("load_latency", "net", "elsewhere", "--neighbours", "0,1", "--rivals", "onnxruntime", *short)
+    run = benchmark("shared.neighbours", "net", "elsewhere", "--neighbours", "0,1", "--rivals", "onnxruntime", *short)
     rows = list(csv.DictReader(run.stdout.splitlines()))
     assert tuple(rows[0]) == COLUMNS
     engines = [(row["engine"], row["neighbours"], row["runs"]) for row in rows]

@@ -12,13 +12,13 @@ from anole.merge.database import merge_files
 from anole.record import Measurement, Run, Status, Trial
 from anole.store.shard import Shard
 from anole.task import Dense, Task
-from networks import COLUMNS, effort
-from networks_picture import draw
-from networks_report import networks_of, report
+from benchmarks.networks.compare import COLUMNS, effort
+from benchmarks.networks.picture import draw
+from benchmarks.networks.report import networks_of, report
 
 
 def test_a_build_is_compared_with_the_rivals_that_start(tiny_project: Path, benchmark: Callable[..., Any]) -> None:
-    run = benchmark("networks", "net", "elsewhere", "--rounds", "3", "--rivals", "torch")
+    run = benchmark("networks.compare", "net", "elsewhere", "--rounds", "3", "--rivals", "torch")
     rows = list(csv.DictReader(run.stdout.splitlines()))
     assert [row["engine"] for row in rows] == ["anole", "torch"]
     for row in rows:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pools import COLUMNS
+from benchmarks.shared.pools import COLUMNS
 
 
 @pytest.mark.slow
 def test_builds_are_compared_with_the_same_on_tvms_threads(benchmark: Callable[..., Any]) -> None:
-    run = benchmark("pools", "net", "elsewhere", "--processes", "1", "--rounds", "1")
+    run = benchmark("shared.pools", "net", "elsewhere", "--processes", "1", "--rounds", "1")
     (row,) = csv.DictReader(run.stdout.splitlines())
     assert tuple(row) == COLUMNS
     assert (row["network"], row["threads"], row["processes"], row["rounds"]) == ("net", "1", "1", "1")

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-import pretrained_report
-import pretrained_sources
 from anole.record import Measurement, Status
 from anole.search.presets import PRESETS
 from anole.search.roles import History
@@ -18,8 +16,10 @@ from anole.search.watch import Watch
 from anole.space import Space, option_knob
 from anole.targets.vta.templates import design
 from anole.testing.in_memory import tune_in_memory
-from pretrained import Context, PretrainedPPO, PretrainedTrees, SpeedModel, train_policy
-from vta_tables import LAYERS
+from benchmarks.accelerator.tables import LAYERS
+from benchmarks.search import learned_report as pretrained_report
+from benchmarks.search import sources as pretrained_sources
+from benchmarks.search.pretrained import Context, PretrainedPPO, PretrainedTrees, SpeedModel, train_policy
 
 from ..tiny_builds import HOME
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from protocol import VARIANTS, chosen, sized_as, tuner_of
-from tuners import levels
+from benchmarks.search.tuners import levels
+from benchmarks.search.variants import VARIANTS, chosen, sized_as, tuner_of
 
 CONTROLS = [variant for variant in VARIANTS if sized_as(variant)]
 

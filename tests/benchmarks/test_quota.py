@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anole.errors import AnoleError
-from quota import COLUMNS, limited_group
+from benchmarks.shared.quota import COLUMNS, limited_group
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ def test_engines_are_compared_within_a_quota(benchmark: Callable[..., Any]) -> N
             assert group.is_dir()
     except AnoleError as error:
         pytest.skip(str(error))
-    run = benchmark("quota", "net", "--rounds", "1", "--turn", "0")
+    run = benchmark("shared.quota", "net", "--rounds", "1", "--turn", "0")
     rows = list(csv.DictReader(run.stdout.splitlines()))
     assert tuple(rows[0]) == COLUMNS
     assert [(row["engine"], row["threads"]) for row in rows] == [

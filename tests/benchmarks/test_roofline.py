@@ -12,7 +12,7 @@ import pytest
 
 from anole.documents.build import read_build
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from roofline import COLUMNS, KINDS, OTHER, dot_size, draw, kind_of
+from benchmarks.kernels.roofline import COLUMNS, KINDS, OTHER, dot_size, draw, kind_of
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_kernel_without_a_task_is_of_another_kind() -> None:
 
 
 def test_every_kernel_of_a_build_has_a_line(tiny_project: Path, benchmark: Callable[..., Any]) -> None:
-    run = benchmark("roofline", "kernels", "net", "elsewhere", "--seconds", "0")
+    run = benchmark("kernels.roofline", "kernels", "net", "elsewhere", "--seconds", "0")
     rows = list(csv.DictReader(run.stdout.splitlines()))
     build = read_build(tiny_project / "net")
     assert build.kernels is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import search_accelerator
-from search_accelerator import ACCELERATOR, VARIANTS, network_rows
-from search_report import sections
-from search_tables import CHECKPOINTS
-from search_tables import TABLES as ON_TABLES
+from benchmarks.accelerator import networks as search_accelerator
+from benchmarks.accelerator.networks import ACCELERATOR, VARIANTS, network_rows
+from benchmarks.search.exact import CHECKPOINTS
+from benchmarks.search.exact import TABLES as ON_TABLES
+from benchmarks.search.report import sections
 
 
 def run_of(variant, layer, seed, *, gap, trials_to_1="", search_s="2.0"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared_report import alone, at_once, found, means_under_load, small, under_load, within_quota
+from benchmarks.shared.report import alone, at_once, found, means_under_load, small, under_load, within_quota
 
 
 def test_own_threads_are_compared_with_those_of_tvm() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from significance import effect, holm
+from benchmarks.search.significance import effect, holm
 
 
 def logs_of(rng, truth, n_places=8, n_seeds=3):

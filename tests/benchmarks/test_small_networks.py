@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-import small_networks
 from anole.declared.reading import load_spec
+from benchmarks.networks import small as small_networks
 
 
 def test_all_are_listed_with_their_inputs() -> None:
     listed = load_spec(Path(__file__).parents[2] / "models.small.yaml").models
     found = {name: (model.source, model.inputs["x"]) for name, model in listed.items()}
     networks = small_networks.networks().items()
-    assert found == {name: (f"torch:benchmarks.small_networks:{name}", shape) for name, (_, shape) in networks}
+    assert found == {name: (f"torch:benchmarks.networks.small:{name}", shape) for name, (_, shape) in networks}
 
 
 @pytest.mark.parametrize(

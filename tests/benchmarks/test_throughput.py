@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from throughput import COLUMNS
+from benchmarks.shared.throughput import COLUMNS
 
 
 @pytest.mark.slow
 def test_instances_and_pairs_of_builds_are_compared(benchmark: Callable[..., Any]) -> None:
     short = ("--rounds", "1", "--turn", "0", "--instances", "2")
-    run = benchmark("throughput", "net", "--rivals", "onnxruntime", *short)
+    run = benchmark("shared.throughput", "net", "--rivals", "onnxruntime", *short)
     rows = list(csv.DictReader(run.stdout.splitlines()))
     assert tuple(rows[0]) == COLUMNS
     assert [(row["case"], row["networks"], row["instances"], row["engine"]) for row in rows] == [

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tuners_raw import ITERATION, ITERATIONS, RUN, TRIAL, TRIALS, write
-from tuners_report import report
+from benchmarks.search.tuners_raw import ITERATION, ITERATIONS, RUN, TRIAL, TRIALS, write
+from benchmarks.search.tuners_report import report
 
 
 def run(variant: str, seed: int, seconds_each: float, finds: Sequence[tuple[int, float]], n_trials: int) -> list[dict]:

@@ -10,13 +10,24 @@ from pathlib import Path
 import pytest
 
 from anole.testing.emulated_gpu.machine import absence, environment
-from tuners_raw import TRIALS, read
+from benchmarks.search.tuners_raw import TRIALS, read
 
-WHOLE = Path(__file__).parents[2] / "benchmarks" / "whole.py"
+WHOLE = "benchmarks.gpu.whole"
 
 
 def run(folder: Path) -> None:
-    command = [sys.executable, str(WHOLE), "--target", "cuda", "--folder", str(folder), "--minutes", "9", "--self-test"]
+    command = [
+        sys.executable,
+        "-m",
+        WHOLE,
+        "--target",
+        "cuda",
+        "--folder",
+        str(folder),
+        "--minutes",
+        "9",
+        "--self-test",
+    ]
     made = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr
 
@@ -41,7 +52,7 @@ def test_the_whole_command_on_an_emulated_gpu(tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_nothing_is_measured(tmp_path: Path) -> None:
-    command = [sys.executable, str(WHOLE), "--target", "cuda", "--folder", str(tmp_path / "results")]
+    command = [sys.executable, "-m", WHOLE, "--target", "cuda", "--folder", str(tmp_path / "results")]
     made = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert made.returncode != 0
     assert "cannot measure on this machine: " in made.stderr

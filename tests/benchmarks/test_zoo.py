@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-import zoo
-from zoo import COLUMNS, append, chosen, read, write
-from zoo_jobs import DONE
-from zoo_networks import zoo as networks
+from benchmarks.zoo import sweep as zoo
+from benchmarks.zoo.jobs import DONE
+from benchmarks.zoo.networks import FAMILIES
+from benchmarks.zoo.networks import zoo as networks
+from benchmarks.zoo.sweep import COLUMNS, append, chosen, read, write
 
 
 def line(network: str, stage: str = DONE, **others: Any) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def test_done_networks_are_not_repeated(
 def test_the_zoo_has_the_kinds_that_need_no_other_package() -> None:
     names = set(networks())
     assert {"unet", "esrgan", "wavenet", "lstm", "gru", "torchvision_s3d", "torchvision_fcn_resnet50"} <= names
-    with Path(zoo.__file__).with_name("tables").joinpath("timm_families.csv").open() as file:
+    with FAMILIES.open() as file:
         families = list(csv.DictReader(file))
     assert len(families) >= 90 and all(int(family["size"]) > 0 for family in families)
 
@@ -87,7 +88,7 @@ def test_the_zoo_has_the_kinds_that_need_no_other_package() -> None:
 @pytest.mark.slow
 def test_a_network_goes_all_the_way(tmp_path: Path, benchmark: Callable[..., Any]) -> None:
     path = tmp_path / "zoo.csv"
-    benchmark("zoo", str(path), "--networks", "wavenet", "--rounds", "3", "--mutate", "--jobs", "2")
+    benchmark("zoo.sweep", str(path), "--networks", "wavenet", "--rounds", "3", "--mutate", "--jobs", "2")
     (row,) = read(path)
     assert (row["stage"], row["extracted"], row["compiled"], row["right"]) == (DONE, "1", "1", "1")
     assert float(row["variation_error"]) < 1e-4 and float(row["output_variation"]) > 0.01

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from zoo_jobs import DONE, Job, Limits, Row, run_jobs, shown
+from benchmarks.zoo.jobs import DONE, Job, Limits, Row, run_jobs, shown
 
 from ..tiny_builds import HOME
 
@@ -34,7 +34,7 @@ while True:
 TAKE_TIMES = """
 import sys, time
 from pathlib import Path
-from zoo_jobs import REPORT, turn, wait_until_alone, write_report
+from benchmarks.zoo.jobs import REPORT, turn, wait_until_alone, write_report
 with turn():
     write_report(REPORT, {"stage": "alone"})
     wait_until_alone()
@@ -138,8 +138,8 @@ def test_a_signal_ends_all_jobs_and_those_that_are_stopped(tmp_path: Path, numbe
     commands.append(("times", python(TAKE_TIMES.replace("0.6", "600"))))
     # A shell that starts the tests in the background has them ignore SIGINT.
     heard = f"import signal\nsignal.signal({number:d}, signal.SIG_DFL)"
-    sweep = f"{heard}\nfrom zoo_jobs import *\nfor _ in run_jobs({commands}, 3, Limits(600, 1000)): pass"
-    paths = {"PYTHONPATH": str(HOME / "benchmarks"), "TMPDIR": str(tmp_path)}
+    sweep = f"{heard}\nfrom benchmarks.zoo.jobs import *\nfor _ in run_jobs({commands}, 3, Limits(600, 1000)): pass"
+    paths = {"PYTHONPATH": os.pathsep.join([str(HOME), str(HOME / "lib")]), "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(python(sweep), env={**os.environ, **paths})
     try:
         wait_for(lambda: any(tmp_path.glob("zoo-*/*/alone")))

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-import zoo_report
-from zoo import COLUMNS
+from benchmarks.zoo import report as zoo_report
+from benchmarks.zoo.sweep import COLUMNS
 
 DONE = {"extracted": 1, "compiled": 1, "right": 1, "stage": "done", "extract_s": 4, "compile_s": 2}
 ROWS = [

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.conftest import Export, Exported, needs
 
 from anole.export.levels import Level
 from anole.export.workspaces import Workspaces
 from anole.host.processor import processor
+from tests.export.conftest import Export, Exported, needs
 
 HOME = Path(__file__).parents[2]
 SANITIZER = "-fsanitize=thread"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.export.conftest import imported, needs, write_onnx
 
 from anole.__main__ import main
 from anole.documents.build import read_build, write_build
 from anole.targets.cpu.runtime import find_compiler
 from anole.targets.cuda.settings import describe_cuda
+from tests.export.conftest import imported, needs, write_onnx
 
 
 def invoke(*arguments: object) -> Result:

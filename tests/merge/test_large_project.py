@@ -1,4 +1,4 @@
-"""The project that benchmarks/store_scale.py measures, made small: views say of it what slow ones say."""
+"""The project that benchmarks/store/scale.py measures, made small: views say of it what slow ones say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from anole.merge.database import merge_files
 from anole.store.shard import read_shard
-from store_project import make_project
+from benchmarks.store.project import make_project
 
 SLOW = Path(__file__).with_name("slow_views.sql").read_text()
 

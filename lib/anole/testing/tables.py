@@ -89,7 +89,7 @@ class Replay:
 
 
 def read_table(path: Path) -> Table:
-    """Reads a table that ``benchmarks/record_table.py`` wrote.
+    """Reads a table that ``benchmarks/search/record.py`` wrote.
 
     Raises:
         StoreError: the file is not a table, or it was recorded on a different space than the template has now.

@@ -13,7 +13,7 @@ from anole.evaluate.engines import onnxruntime_session
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.task import Conv2d
-from conformance import run_model
+from benchmarks.zoo.conformance import run_model
 
 
 def test_a_convolution_of_halves(tmp_path: Path) -> None:

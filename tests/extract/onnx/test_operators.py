@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from anole.errors import AnoleError
 from anole.evaluate.engines import onnxruntime_session
-from conformance import run_model
+from benchmarks.zoo.conformance import run_model
 
 
 class Network:

@@ -64,7 +64,7 @@ def wanted_registers(accumulators: Counts, copied: Numbers) -> Counts:
     """Returns an estimate of the registers that a thread has use for, shape (n,).
 
     The coefficients are fitted to what the assembler gives, which prepares many copies at once; three in five of
-    its numbers are within a quarter of this (`benchmarks/gpu_resources.py`).
+    its numbers are within a quarter of this (`benchmarks/gpu/resources.py`).
 
     Args:
         accumulators: values that it accumulates.

@@ -1,0 +1,1 @@
+"""Whole design spaces of the accelerator, and how fast it is simulated."""

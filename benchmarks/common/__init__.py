@@ -1,0 +1,1 @@
+"""What the rooms share: files of CSV, tables, arguments and the builds that are measured."""

@@ -1,0 +1,1 @@
+"""How good kernels of the processor are, and what makes them so."""

@@ -1,0 +1,189 @@
+"""Measures the CPU time to build and load candidates of ResNet-18's layers, stage by stage, as CSV.
+
+    python -m benchmarks.kernels.build_seconds > docs/results/data/build_seconds.csv
+
+Random configs are built and loaded in two ways. `plain`: TVM's default compilation, with the weights packed for each
+config. `lean`: as Anole builds candidates, with the weights already packed, as they are for every config except the
+first of a layout. Each figure is the minimum of three, both ways in turns, of the CPU time of this process and the
+linker, in seconds. `same_code` is the share of configs for which LLVM emits the same loop instructions in both ways.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import resource
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm.tirx.build import codegen_build
+
+from anole.record import Config
+from anole.targets import get_device
+from anole.targets.cpu.device.builder import candidate_context, llvm_target
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.shared.kernel import define, link
+from anole.task import Conv2d, Dense, Workload
+
+SAME = (1, 1, 1, 1)
+LAYERS: tuple[Workload, ...] = (
+    Conv2d(1, 224, 224, 3, 64, (7, 7), (2, 2), (3, 3, 3, 3)),
+    Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME),
+    Conv2d(1, 56, 56, 64, 128, (3, 3), (2, 2), SAME),
+    Conv2d(1, 56, 56, 64, 128, (1, 1), (2, 2)),
+    Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
+    Conv2d(1, 28, 28, 128, 256, (3, 3), (2, 2), SAME),
+    Conv2d(1, 28, 28, 128, 256, (1, 1), (2, 2)),
+    Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
+    Conv2d(1, 14, 14, 256, 512, (3, 3), (2, 2), SAME),
+    Conv2d(1, 14, 14, 256, 512, (1, 1), (2, 2)),
+    Conv2d(1, 7, 7, 512, 512, (3, 3), padding=SAME),
+    Dense(1, 512, 1000),
+)
+CONTEXTS: dict[str, Callable[[], Any]] = {"plain": tvm.transform.PassContext, "lean": candidate_context}
+REPEATS = 3
+QUARTILES = (0.25, 0.5, 0.75)
+Seconds = dict[tuple[str, str], list[float]]
+"""The seconds of every config, by way and stage."""
+COLUMNS = (
+    "layer",
+    "configs",
+    "way",
+    "stage",
+    "first_quartile_s",
+    "median_s",
+    "third_quartile_s",
+    "mean_s",
+    "same_code",
+)
+
+
+def main() -> None:
+    """Prints a line for each layer, way and stage, followed by lines for all layers together."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--configs", type=int, default=8, help="number of configs of each layer")
+    n_configs = parser.parse_args().configs
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    everything: Seconds = defaultdict(list)
+    same: list[bool] = []
+    for workload in LAYERS:
+        seconds, same_here = measure_layer(workload, n_configs)
+        write(writer, workload.label, seconds, same_here)
+        for key, figures in seconds.items():
+            everything[key] += figures
+        same += same_here
+    write(writer, "all", everything, same)
+
+
+def measure_layer(workload: Workload, n_configs: int) -> tuple[Seconds, list[bool]]:
+    """Returns the seconds of every config, and whether it has the same loops in both ways."""
+    seconds, same = defaultdict(list), []
+    space = get_device(describe_cpu()).space(workload)
+    for vector in space.sample(n_configs, np.random.default_rng(0)):
+        config = space.config(vector)
+        with TemporaryDirectory(prefix="anole-") as folder:
+            libraries = {way: Path(folder) / f"{way}.so" for way in CONTEXTS}
+            spent, is_same = build_both(workload, config, libraries)
+            for way, loads_s in load_both(workload, config, libraries).items():
+                spent[way]["load"] = loads_s
+        for way, stages in spent.items():
+            for stage, stage_s in stages.items():
+                seconds[way, stage].append(stage_s)
+            seconds[way, "all"].append(sum(stages.values()))
+        same.append(is_same)
+    return seconds, same
+
+
+def build_both(
+    workload: Workload, config: Config, libraries: Mapping[str, Path]
+) -> tuple[dict[str, dict[str, float]], bool]:
+    """Returns the minimal CPU seconds of each way and stage, and whether the loops are the same."""
+    runs: dict[str, list[dict[str, float]]] = {way: [] for way in libraries}
+    codes = set()
+    for way in [*libraries] * REPEATS:
+        with CONTEXTS[way]():
+            spent, assembly = build(workload, config, libraries[way])
+        runs[way].append(spent)
+        codes.add(loop_instructions(assembly))
+    least = {way: {stage: min(run[stage] for run in spents) for stage in spents[0]} for way, spents in runs.items()}
+    return least, len(codes) == 1
+
+
+def build(workload: Workload, config: Config, library: Path) -> tuple[dict[str, float], str]:
+    """Builds in the current pass context; returns the CPU seconds of each stage, and the assembly."""
+    target, spent, kernel = get_device(describe_cpu()), {}, library.with_suffix(".o")
+    template, compiler_target = target.template(workload), llvm_target(target.description)
+
+    def timed(stage: str, do: Callable[[], Any]) -> Any:
+        began_s = cpu_seconds()
+        result = do()
+        spent[stage] = cpu_seconds() - began_s
+        return result
+
+    func = timed("define", lambda: define(template, workload, config))
+    func = timed("schedule", lambda: template.schedule(func, workload, config))
+    lowered = timed("lower", lambda: lower(func, compiler_target))
+    module = timed("optimise", lambda: codegen_build(lowered, compiler_target))
+    timed("emit", lambda: module.write_to_file(str(kernel)))
+    timed("link", lambda: link(str(library), [str(kernel)]))
+    return spent, module.inspect_source("s")
+
+
+def load_both(workload: Workload, config: Config, libraries: Mapping[str, Path]) -> dict[str, float]:
+    """Returns the minimal CPU seconds of loading, by way; the runner packs the weights for the first, `plain`."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for _ in range(REPEATS):
+        runner = get_device(describe_cpu()).runner(workload)
+        for way, library in libraries.items():
+            began_s = cpu_seconds()
+            runner.load(library, config)
+            seconds[way].append(cpu_seconds() - began_s)
+    return {way: min(loads_s) for way, loads_s in seconds.items()}
+
+
+def lower(func: Any, target: tvm.target.Target) -> tvm.IRModule:
+    """Returns the module that `tvm.compile` passes to LLVM for a function, in the current pass context."""
+    bound = tvm.tirx.transform.BindTarget(target.with_host(target))(tvm.IRModule({"main": func}))
+    passes, finalize, _ = tvm.tirx.get_default_tir_pipeline(target)
+    return finalize()(passes(bound))
+
+
+def loop_instructions(assembly: str) -> str:
+    """Returns the instructions of the parallel loops and of their launch, with LLVM's labels numbered."""
+    kept: list[str] = []
+    inside = False
+    for line in assembly.splitlines():
+        inside = (inside and not line.startswith(".Lfunc_end")) or line.startswith((".L__tvm_parallel", "main_compute"))
+        instruction = line.partition("#")[0].strip()
+        if inside and instruction and not re.match(r"\.(loc|cfi|file|Ltmp|Lfunc|L__unnamed)", instruction):
+            kept.append(instruction)
+    places: dict[str, str] = {}
+    text = re.sub(r"\.L(?!__)\w+", lambda place: places.setdefault(place[0], f"place{len(places)}"), "\n".join(kept))
+    return re.sub(r"(\.L__tvm_parallel_lambda)\.\d+", r"\1", text)
+
+
+def cpu_seconds() -> float:
+    """Returns the CPU time of this process and of the child processes that it has waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def write(writer: Any, layer: str, seconds: Seconds, same: list[bool]) -> None:
+    """Writes a line for each way and stage."""
+    for (way, stage), figures in seconds.items():
+        quartiles = [f"{figure_s:.4f}" for figure_s in (*np.quantile(figures, QUARTILES), np.mean(figures))]
+        share = f"{np.mean(same):.3f}" if stage == "all" else ""
+        writer.writerow([layer, len(figures), way, stage, *quartiles, share])
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Measures whether the speed of kernels depends on the processor that LLVM is told and on its tuning flags, as CSV.
+
+    python -m benchmarks.kernels.codegen > docs/results/data/codegen.csv
+
+The default config of each layer is compiled as Anole compiles it here, and for other processors without the features
+that this one lacks; the last line has the default config of a target for x86-64-v3. All are timed in turns of random
+order, one run a turn. A time is the mean of the fastest tenth of the runs that nothing disturbed. `ratio` is the time
+over that of the first, the median of the rounds, between the least and the largest. Where the instructions are the same
+(`same_code`), a ratio other than 1 is noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.target import Target, codegen
+
+from anole.evaluate.undisturbed import WaitMeter, latency_s, timed
+from anole.export.levels import choose_levels
+from anole.host.cores import caller_apart
+from anole.targets.cpu.device.builder import candidate_context, llvm_target
+from anole.targets.cpu.device.runner import CpuRunner
+from anole.targets.cpu.runtime import compile_runtime
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.target import CpuTarget
+from anole.targets.shared.kernel import define, link
+from anole.task import Conv2d, Dense, Workload
+
+SAME = (1, 1, 1, 1)
+LAYERS: tuple[Workload, ...] = (
+    Conv2d(1, 224, 224, 3, 64, (7, 7), (2, 2), (3, 3, 3, 3)),
+    Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME),
+    Conv2d(1, 56, 56, 64, 128, (3, 3), (2, 2), SAME),
+    Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
+    Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
+    Conv2d(1, 7, 7, 512, 512, (3, 3), padding=SAME),
+    Conv2d(1, 28, 28, 192, 192, (3, 3), padding=SAME, groups=192),
+    Dense(1, 512, 1000),
+)
+NAMES = ("znver4", "znver5", "rocketlake", "sapphirerapids", "x86-64-v4", "x86-64-v3")
+WIDTHS = ("-prefer-256-bit", "+prefer-256-bit")
+COLUMNS = ("layer", "threads", "compiled_for", "same_code", "us", "ratio", "ratio_low", "ratio_high", "rounds", "turns")
+ROUNDS = 5
+
+
+def main() -> None:
+    """Prints a line for each layer and each way to compile it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1, help="number of threads that run a kernel")
+    parser.add_argument("--turns", type=int, default=100, help="number of times that each kernel is timed in a round")
+    arguments = parser.parse_args()
+    target = CpuTarget(describe_cpu(threads=arguments.threads))
+    os.environ.update(target.environment())
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for workload in LAYERS:
+        for row in compare(target, workload, arguments.turns):
+            writer.writerow({"layer": workload.label, "threads": arguments.threads, **row})
+            sys.stdout.flush()
+
+
+def ways(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
+    """Yields a name for people, the target whose config is compiled, and TVM's settings; first what Anole does."""
+    here, description = target.description["mcpu"], target.description
+    known = llvm_target(description)
+    own = {"kind": "llvm", "mattr": list(known.attrs.get("mattr", ())), "mcpu": here}
+    yield here, target, own
+    for width in WIDTHS:
+        yield f"{here} {width}", target, {**own, "mattr": [*own["mattr"], width]}
+    features = choose_levels(description)[0].features
+    for name in NAMES:
+        if name != here:
+            lacking = choose_levels({**description, "mcpu": name, "features": ()})[0].features - features
+            yield name, target, {"kind": "llvm", "mcpu": name, "mattr": sorted(f"-{each}" for each in lacking)}
+    generic = {"kind": "llvm", "mcpu": "x86-64-v4"}
+    mine, others = (set(map(str, codegen.llvm_get_cpu_features(each))) for each in (known, Target(generic)))
+    changes = sorted({*(f"+{each}" for each in mine - others), *(f"-{each}" for each in others - mine)})
+    yield f"x86-64-v4 with all flags of {here}", target, {**generic, "mattr": changes}
+    old = CpuTarget(describe_cpu(mcpu="x86-64-v3", threads=target.threads))
+    yield "x86-64-v3 and its config", old, {"kind": "llvm", "mcpu": "x86-64-v3"}
+
+
+def compare(target: CpuTarget, workload: Workload, n_turns: int) -> Iterator[dict[str, object]]:
+    """Yields the rows of a layer."""
+    with tempfile.TemporaryDirectory() as folder:
+        kernels, codes, runner = {}, {}, CpuRunner(target.template(workload), workload)
+        for name, planner, settings in ways(target):
+            artifact, config = Path(folder) / f"{len(kernels)}.so", planner.default_config(workload)
+            codes[name] = compile_to(artifact, planner, workload, config, settings)
+            kernels[name] = runner.load(artifact, config)
+    with caller_apart():
+        for kernel in kernels.values():
+            kernel(10)
+        rounds = [one_round(kernels, n_turns) for _ in range(ROUNDS)]
+    first = next(iter(kernels))
+    for name in kernels:
+        ratios = sorted(times_s[name] / times_s[first] for times_s in rounds)
+        figures = (("ratio", statistics.median(ratios)), ("ratio_low", ratios[0]), ("ratio_high", ratios[-1]))
+        yield {
+            "compiled_for": name,
+            "same_code": int(codes[name] == codes[first]),
+            "us": f"{1e6 * statistics.median(times_s[name] for times_s in rounds):.4g}",
+            **{key: f"{value:.3f}" for key, value in figures},
+            "rounds": ROUNDS,
+            "turns": n_turns,
+        }
+
+
+def one_round(kernels: Mapping[str, Callable[[int], float]], n_turns: int) -> dict[str, float]:
+    """Returns the seconds of each kernel's run."""
+    names, runs = list(kernels), {name: [] for name in kernels}
+    with WaitMeter() as meter:
+        for _ in range(n_turns):
+            for name in random.sample(names, len(names)):
+                runs[name].append(timed(partial(kernels[name], 1), 1, meter))
+    return {name: latency_s(each) for name, each in runs.items()}
+
+
+def compile_to(
+    artifact: Path, target: CpuTarget, workload: Workload, config: Mapping[str, Any], settings: Mapping[str, Any]
+) -> list[str]:
+    """Writes a candidate as a shared library and returns its instructions."""
+    template = target.template(workload)
+    module = tvm.IRModule({"main": template.schedule(define(template, workload, config), workload, config)})
+    with candidate_context():
+        library = tvm.compile(module, Target(settings), tir_pipeline=target.compiler_pipeline())
+    runtime = compile_runtime(target.threads, artifact.parent)
+    library.export_library(str(artifact), fcompile=link, addons=[str(runtime)])
+    lines = str(library.mod.inspect_source("s")).splitlines()
+    return [line for line in lines if line.startswith("\t") and not line.startswith("\t.")]
+
+
+if __name__ == "__main__":
+    main()

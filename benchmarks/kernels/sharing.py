@@ -1,0 +1,113 @@
+"""Measures from which amount of work on threads should share a layer, as CSV.
+
+    python -m benchmarks.kernels.sharing > docs/results/data/sharing.csv
+
+For each layer, `--configs` configs with the highest merit that use one thread are timed, and as many that give every
+thread one piece, all of them in turns. A line has the fastest of each kind, by the median of its turns. `cold` weights
+come from memory, as in a large network; warm ones come from the caches, as in a small network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import statistics
+import sys
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from anole.host.cores import caller_apart
+from anole.record import Config
+from anole.space import Space
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.target import CpuTarget
+from anole.targets.cpu.templates.batch_matmul_space import batch_matmul_space
+from anole.targets.cpu.templates.conv2d_space import conv2d_space
+from anole.targets.cpu.templates.dense_space import dense_space
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+
+LAYERS: tuple[Workload, ...] = (
+    Dense(1, 64, 64),
+    Dense(1, 64, 256),
+    Dense(1, 128, 256),
+    Dense(1, 128, 512),
+    Dense(1, 256, 512),
+    Dense(1, 256, 1024),
+    BatchMatmul(1, 16, 32, 16),
+    BatchMatmul(1, 32, 32, 32),
+    BatchMatmul(1, 32, 64, 64),
+    BatchMatmul(1, 64, 64, 64),
+    Conv2d(1, 8, 8, 16, 16, (1, 1)),
+    Conv2d(1, 8, 8, 16, 32, (1, 1)),
+    Conv2d(1, 14, 14, 16, 32, (1, 1)),
+    Conv2d(1, 14, 14, 32, 32, (1, 1)),
+    Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1)),
+    Conv2d(1, 8, 8, 16, 32, (3, 3), padding=(1, 1, 1, 1)),
+    Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)),
+)
+COLUMNS = ("layer", "flop", "weights", "one_thread_us", "all_threads_us")
+DRAWN, TURNS, TURN_S = 4000, 25, 2e-3
+COLD_BYTES = {"warm": 0, "cold": 48 << 20}
+
+
+def main() -> None:
+    """Prints a line for each layer, with cold and with warm weights."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--configs", type=int, default=8, help="number of configs of each kind")
+    n_configs = parser.parse_args().configs
+    target = CpuTarget({**describe_cpu(), "exact": True})
+    os.environ.update(target.environment())
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for workload in LAYERS:
+        for weights in COLD_BYTES if workload.constant_weight else ("warm",):
+            one_us, all_us = (f"{us:.2f}" for us in measure_layer(target, workload, COLD_BYTES[weights], n_configs))
+            figures = {"one_thread_us": one_us, "all_threads_us": all_us}
+            writer.writerow({"layer": workload.label, "flop": workload.flop, "weights": weights, **figures})
+            sys.stdout.flush()
+
+
+def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_configs: int) -> Iterator[float]:
+    """Yields the microseconds of the fastest config with one piece, and with one piece for each thread."""
+    from anole.targets.cpu.device.runner import CpuRunner
+
+    space, runner = space_of(target, workload), CpuRunner(target.template(workload), workload, cold_bytes)
+    drawn = [space.config(vector) for vector in space.sample(min(DRAWN, len(space)), np.random.default_rng(0))]
+    drawn.sort(key=space.worth, reverse=True)
+    counts = (1, target.threads)
+    chosen = {count: [config for config in drawn if pieces(config) == count][:n_configs] for count in counts}
+    with TemporaryDirectory() as folder:
+        kernels = {}
+        for count, configs in chosen.items():
+            for at, config in enumerate(configs):
+                artifact = Path(folder) / f"{count}-{at}.so"
+                target.build(workload, config, artifact)
+                kernels[count, at] = runner.load(artifact, config)
+    with caller_apart():
+        number = {which: max(1, round(TURN_S / kernel(100))) for which, kernel in kernels.items()}
+        turns = [{which: kernel(number[which]) for which, kernel in kernels.items()} for _ in range(TURNS)]
+    for count in counts:
+        yield 1e6 * min(statistics.median(turn[which] for turn in turns) for which in kernels if which[0] == count)
+
+
+def space_of(target: CpuTarget, workload: Workload) -> Space:
+    """Returns a layer's space in which one thread may do all the work, whatever the layer's size."""
+    if isinstance(workload, Dense):
+        return dense_space(target.unit, 1, workload)
+    if isinstance(workload, BatchMatmul):
+        return batch_matmul_space(target.unit, 1, workload)
+    return conv2d_space(target.unit, 1, workload)
+
+
+def pieces(config: Config) -> int:
+    """Returns the number of pieces that threads share: the product of the outermost parts of all three-way splits."""
+    return prod(value[0] for value in config.values() if isinstance(value, list | tuple) and len(value) == 3)
+
+
+if __name__ == "__main__":
+    main()

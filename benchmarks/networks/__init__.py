@@ -1,0 +1,1 @@
+"""How fast compiled networks are beside other engines."""

@@ -1,0 +1,53 @@
+"""Draws how many times as fast as other engines compiled networks are, as SVG: a row for each network at batch 1.
+
+python -m benchmarks.networks.picture docs/results/data/networks.svg < docs/results/data/networks.csv
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from benchmarks.networks.report import RIVALS, Network, networks_of
+from benchmarks.search.panels import COLOURS
+
+MARKS = {"onnxruntime": "o", "openvino": "s", "openvino.default": "D", "torch.compile": "^"}
+"""The rivals that are drawn, each with the shape of its marks."""
+
+
+def main() -> None:
+    """Draws the CSV on standard input into the file that is named."""
+    draw(networks_of(csv.DictReader(sys.stdin)), Path(sys.argv[1]))
+
+
+def draw(found: Sequence[Network], path: Path) -> None:
+    """Writes the picture of the networks at batch 1, the first at the top."""
+    networks = [network for network in found if network.batch == 1]
+    # A fixed salt and no date make the files of equal pictures equal.
+    with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(8, 1 + 0.3 * len(networks)), layout="constrained")
+        axes = figure.subplots()
+        rows = range(len(networks))
+        for (rival, mark), colour in zip(MARKS.items(), COLOURS[2:], strict=False):
+            speedups = [(network.speedup(rival), row) for row, network in zip(rows, networks, strict=True)]
+            points = [(speedup, row) for speedup, row in speedups if speedup is not None]
+            if points:
+                axes.scatter(*zip(*points, strict=True), marker=mark, color=colour, label=RIVALS[rival], zorder=2)
+        axes.axvline(1.0, color="black", linewidth=1)
+        axes.set_xlim(left=0)
+        axes.set_yticks(rows, [network.title for network in networks])
+        axes.invert_yaxis()
+        axes.set_xlabel("latency of the other engine / latency of Anole (right of 1 Anole is faster)")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, ncols=len(MARKS), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

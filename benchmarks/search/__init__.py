@@ -1,0 +1,1 @@
+"""Which search method wins where, and which of the papers' claims hold."""

@@ -1,0 +1,120 @@
+"""Settles the claims of the five papers: makes docs/results/claims.md from the files of `benchmarks/search/run.py`.
+
+    python -m benchmarks.search.claims > docs/results/claims.md
+
+A claim holds if its effect is significant, and does not hold if an effect on the other side is; otherwise it cannot be
+told. Whether the effect is as large as the paper's is another question: both numbers are given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.accelerator.networks import network_rows
+from benchmarks.search.experiment import read_rows
+from benchmarks.search.intervals import Rows
+from benchmarks.search.paper_claims import CLAIMS, Claim, Data, Kind
+from benchmarks.search.report import sections
+from benchmarks.search.run import FOLDER
+from benchmarks.search.significance import Effect, effect, holm
+
+
+def main() -> None:
+    """Prints the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
+    folder = parser.parse_args().folder
+    sys.stdout.write(page(read_data(folder)))
+
+
+def read_data(folder: Path) -> Data:
+    """Reads the files of all experiments."""
+    data: dict[str, Rows] = {}
+    for path in sorted(folder.glob("*.csv")):
+        data[path.stem] = rows = read_rows(path)
+        for space in {row.get("space", "") for row in rows} - {""}:
+            data[f"{path.stem}/{space}"] = [row for row in rows if row["space"] == space]
+    data["accelerator/networks"] = network_rows(data.get("accelerator", ()))
+    return data
+
+
+def page(data: Data) -> str:
+    """Returns the page of all claims."""
+    found = {claim: effect(claim.compute(data), claim.claimed_above) for claim in CLAIMS}
+    told = [Told(claim, each) for claim, each in found.items() if each is not None]
+    tested = [each for each in told if not each.claim.flaw and each.effect.low is not None]
+    corrected = dict(zip(tested, holm([each.effect.p for each in tested]), strict=True))
+    lines = [_row(each, corrected.get(each)) for each in told]
+    missing: dict[str, list[str]] = {}
+    for claim in (claim for claim, each in found.items() if each is None):
+        missing.setdefault(f"{claim.paper}, {claim.where}", []).append(claim.claim)
+    rest = [f"- {source}: {'; '.join(claims)}" for source, claims in missing.items()]
+    rest = ["", "Not measured yet:", "", *rest] if rest else []
+    return "\n".join([_HEAD.format(**_counts(told, corrected)), *lines, *rest, *sections(data)]) + "\n"
+
+
+@dataclass(frozen=True)
+class Told:
+    """A claim, and what was found."""
+
+    claim: Claim
+    effect: Effect
+
+    def verdict(self, p: float | None) -> str:
+        """Returns whether the claim holds, given its corrected p-value; None if it cannot be tested."""
+        if self.claim.flaw or p is None or p >= _ALPHA:
+            return "undecided"
+        return "holds" if self.effect.value > self.claim.claimed_above else "does not hold"
+
+
+def _counts(told: Sequence[Told], corrected: Mapping[Told, float]) -> dict[str, int]:
+    """Returns how many claims were measured, and how many gains and premises hold."""
+    of_kind = {kind: [each for each in told if each.claim.kind is kind] for kind in Kind}
+    verdicts = {kind: [each.verdict(corrected.get(each)) for each in those] for kind, those in of_kind.items()}
+    gains, premises = verdicts[Kind.GAIN], verdicts[Kind.PREMISE]
+    return {
+        "n": len(told),
+        "gains": len(gains),
+        "held": gains.count("holds"),
+        "failed": gains.count("does not hold"),
+        "open": gains.count("undecided"),
+        "premises": len(premises),
+        "premises_held": premises.count("holds"),
+        "constants": len(of_kind[Kind.CONSTANT]),
+    }
+
+
+_ALPHA = 0.05
+_HEAD = """# The papers' claims
+
+Of {n} measured claims, {gains} are about the gain of a method: {held} hold, {failed} do not hold, {open} are undecided.
+Of {premises} premises {premises_held} hold, which shows no gain. {constants} numbers are constants: they follow from
+the settings.
+
+Intervals are Student's, over the means of layers or of families of networks. A claim holds or fails if p is below 0.05
+after Holm's correction over all claims that could have come out either way; this needs three places (layers,
+families or networks) and five pairs. "Undecided" does not mean equal: any effect within the interval is possible. `make
+bench-search` adds runs. `exact` means exact tables of the accelerator's whole constrained spaces
+([searches](data/search/tables.csv), [clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The
+rest is whole networks ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)).
+
+| source | claim | theirs | here (95 % interval; pairs/places) | setting | p, corrected | verdict |
+|---|---|---|---|---|---|---|"""
+
+
+def _row(told: Told, p: float | None) -> str:
+    claim, found = told.claim, told.effect
+    interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}-{found.high:.2f}; "
+    here = f"{found.value:.2f}x ({interval}{found.n}/{found.places})"
+    verdict = claim.flaw or (f"{told.verdict(p)} (a premise)" if claim.kind is Kind.PREMISE else told.verdict(p))
+    shown = "" if p is None else f"{p:.2f}" if p >= 0.005 else "< 0.01"
+    source = f"{claim.paper}, {claim.where}"
+    return "| " + " | ".join((source, claim.claim, claim.theirs, here, claim.setting, shown, verdict)) + " |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The experiment on Chameleon's premise: are candidates clustered, and are those of a cluster equally fast?
+
+On exact tables, after some iterations of a search: how much closer the explorer's best candidates lie around 16
+centroids than equally many random configs, and how often a candidate is within 25 % of the speed of the one that is
+nearest to its centroid, beside one of any other cluster (Chameleon, figures 5 and 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.keys import content_key
+from anole.search.loop import TUNER_VERSION
+from anole.search.roles import Candidates, History, Sampler
+from anole.search.sample.adaptive_sampler import k_means
+from anole.search.settings import Part
+from anole.space.space import Space, Vectors
+from anole.testing.tables import Table, replay
+from benchmarks.accelerator.tables import buffer_table, buffer_tables
+from benchmarks.search.experiment import Experiment, Job, Row
+from benchmarks.search.variants import tuner_of
+
+EXPLORERS = ("SA+AS", "PPO+AS")
+SEEDS, ITERATIONS, CANDIDATES, CLUSTERS = 10, 8, 512, 16
+NEAR = 0.25
+
+
+def jobs() -> Iterator[Job]:
+    """Yields layer, variant, seed and version; seeds are the outer loop."""
+    for seed in range(SEEDS):
+        for layer in buffer_tables():
+            for variant in EXPLORERS:
+                plain = [buffer_tables()[layer].read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
+                yield layer, variant, str(seed), content_key([*plain, ITERATIONS, CANDIDATES, CLUSTERS, NEAR])[:12]
+
+
+def run(job: Job) -> Sequence[Row]:
+    """Searches a table, and looks at the candidates of the last iteration."""
+    layer, variant, seed, _ = job
+    table, settings = buffer_table(layer), tuner_of(variant)
+    watched = Watched(settings.sampler)
+    explorer: Any = replace(settings.explorer, n_candidates=CANDIDATES)
+    settings = replace(settings, explorer=explorer, sampler=watched, max_iterations=ITERATIONS)
+    replay(table, settings, 10**6, int(seed))
+    candidates = watched.seen[-1]
+    rng = np.random.default_rng(int(seed))
+    return [{"candidates": len(candidates), **_figures(table, candidates, rng)}]
+
+
+def _figures(table: Table, candidates: Vectors, rng: np.random.Generator) -> Row:
+    space = table.space
+    clusters = k_means(space.normalized(candidates), CLUSTERS, rng)
+    uniform = k_means(space.normalized(space.sample(len(candidates), rng)), CLUSTERS, rng)
+    costs_s = _costs_s(table)[table.rows([space.config(vector) for vector in candidates])]
+    distances = np.square(space.normalized(candidates)[:, None] - clusters.centroids[None]).sum(axis=2)
+    heads = distances.argmin(axis=0)
+    own, others = heads[clusters.labels], heads[(clusters.labels + rng.integers(1, CLUSTERS)) % CLUSTERS]
+    rest = own != np.arange(len(candidates))
+    return {
+        "loss_ratio": f"{uniform.loss / max(clusters.loss, 1e-9):.4f}",
+        "near_own": f"{_near(costs_s, costs_s[own])[rest].mean():.4f}",
+        "near_other": f"{_near(costs_s, costs_s[others])[rest].mean():.4f}",
+    }
+
+
+def _near(costs_s: NDArray[np.float64], others_s: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Returns which costs are within the share `NEAR` of others, shape (n,)."""
+    with np.errstate(invalid="ignore"):
+        return np.abs(costs_s / others_s - 1) <= NEAR
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A sampler whose candidates are kept.
+
+    Attributes:
+        sampler: the sampler that chooses.
+        seen: the candidates of each iteration.
+    """
+
+    name = "watched"
+
+    sampler: Part[Sampler]
+    seen: list[Vectors] = field(default_factory=list)
+
+    def start(self, space: Space) -> Sampler:
+        """Returns the sampler, ready to tune one task."""
+        return _Watching(self.sampler.start(space), self.seen)
+
+
+class _Watching:
+    def __init__(self, sampler: Sampler, seen: list[Vectors]) -> None:
+        self._sampler, self._seen = sampler, seen
+
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        self._seen.append(candidates.vectors)
+        best = replace(candidates, vectors=candidates.vectors[:64], scores=candidates.scores[:64])
+        return self._sampler.choose(best, history, n, rng)
+
+
+def _costs_s(table: Table) -> NDArray[np.float64]:
+    return np.nan_to_num(table.costs_s, nan=np.inf, posinf=np.inf)
+
+
+CLUSTERED = Experiment(
+    "clusters",
+    ("layer", "variant", "seed", "version"),
+    ("candidates", "loss_ratio", "near_own", "near_other"),
+    jobs,
+    run,
+)

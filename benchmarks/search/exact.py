@@ -1,0 +1,140 @@
+"""The experiment on exact tables: every search method on whole spaces of the accelerator, whose optimum is known.
+
+Nothing is measured and nothing is noise, so that other work on the machine makes no difference: seconds are those of
+the processor. A run ends after the papers' 16 iterations, which are 1024 trials in batches of 64.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.keys import content_key
+from anole.search.loop import TUNER_VERSION
+from anole.search.settings import TunerSettings
+from anole.targets.vta.settings import describe_vta
+from anole.targets.vta.target import VtaTarget
+from anole.testing.quality import batch_sizes
+from anole.testing.tables import Replay, Table, opened, replay
+from benchmarks.accelerator.tables import buffer_table, buffer_tables
+from benchmarks.search.experiment import Experiment, Job, Row
+from benchmarks.search.variants import TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
+
+TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
+SPACES: Mapping[str, Sequence[str]] = {
+    "constrained": tuple(TABLE_VARIANTS),
+    "open": ("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc", "anole cold"),
+}
+"""The variants that are compared in each kind of space. In open ones, what the accelerator cannot run costs a trial."""
+
+CHECKPOINTS = (16, 64, 128, 192, 256, 384, 512, 768, 1024)
+GAPS = (0.05, 0.01, 0.0)
+"""Relative extra costs over the optimum; a run is timed until it reaches each of them."""
+
+OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
+"""The accelerator whose block and buffers are searched, with all that it cannot run."""
+
+
+def jobs() -> Iterator[Job]:
+    """Yields layer, space, variant, seed and version; seeds are the outer loop, so that few compare everything."""
+    names = list(buffer_tables())
+    for seed in range(SEEDS):
+        for layer in names:
+            for space, variants in SPACES.items():
+                for variant in variants:
+                    yield layer, space, variant, str(seed), _version(layer, space, variant)
+
+
+def run(job: Job) -> Sequence[Row]:
+    """Replays a search on a table."""
+    layer, space, variant, seed, _ = job
+    table, costs_s = _table(layer, space), _costs_s(layer, space)
+    beside = sized_as(variant, TABLE_VARIANTS)
+    sizes = batch_sizes(replay(table, _settings(beside), TRIALS, int(seed)).trials) if beside else ()
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    found = replay(table, _settings(variant, sizes), TRIALS, int(seed))
+    cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
+    rows = table.rows([trial.config for trial in found.trials])
+    gaps = np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1
+    return [{**_figures(found, gaps), **_reached(found, gaps, cpu_share)}]
+
+
+def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
+    """Returns what a search found, and the effort of its iterations."""
+    sizes = batch_sizes(found.trials)
+    logs = list(found.iterations.values())
+    return {
+        "trials": len(found.trials),
+        "failed": sum(trial.measurement.latency_s is None for trial in found.trials),
+        "iterations": len(sizes),
+        "batches": " ".join(map(str, sizes)),
+        **{f"gap_at_{n}": f"{gaps[n - 1]:.5f}" if n <= len(gaps) else "" for n in CHECKPOINTS},
+        "gap_at_end": f"{gaps[-1]:.5f}",
+        **{name: _median([log[name] for log in logs if name in log]) for name in ("steps", "converged_at", "queries")},
+    }
+
+
+def _reached(found: Replay, gaps: NDArray[np.float64], cpu_share: float) -> Row:
+    """Returns the trials and the seconds of searching after which each gap was reached; empty if it never was."""
+    row: dict[str, str] = {"search_s": f"{cpu_share * found.trials[-1].elapsed_s:.3f}"}
+    for gap in GAPS:
+        first = next(iter(np.flatnonzero(gaps <= gap + 1e-9)), None)
+        row[f"trials_to_{gap:.0%}"] = "" if first is None else str(first + 1)
+        row[f"search_s_to_{gap:.0%}"] = "" if first is None else f"{cpu_share * found.trials[first].elapsed_s:.3f}"
+    return row
+
+
+def _median(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):g}" if values else ""
+
+
+def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
+    """Returns a variant's settings, which end a search after the papers' number of iterations, or earlier."""
+    settings = tuner_of(variant, sizes, {**VARIANTS, **TABLE_VARIANTS})
+    return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
+
+
+@cache
+def _table(layer: str, space: str) -> Table:
+    table = buffer_table(layer)
+    return opened(table, OPEN.space(table.workload)) if space == "open" else table
+
+
+@cache
+def _costs_s(layer: str, space: str) -> NDArray[np.float64]:
+    """Returns the cost in seconds of every config of a layer's space, shape (n,); infinity for failures."""
+    return np.nan_to_num(_table(layer, space).costs_s, nan=np.inf, posinf=np.inf)
+
+
+@cache
+def _version(layer: str, space: str, variant: str) -> str:
+    """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
+    table = buffer_tables()[layer].read_bytes().hex()
+    plain = [
+        table,
+        space,
+        _settings(variant).to_json(),
+        str(TABLE_VARIANTS[variant].get("control")),
+        TUNER_VERSION,
+        TRIALS,
+    ]
+    return content_key(plain)[:12]
+
+
+TABLES = Experiment(
+    "tables",
+    ("layer", "space", "variant", "seed", "version"),
+    (
+        *("trials", "failed", "iterations", "batches", *(f"gap_at_{n}" for n in CHECKPOINTS)),
+        *("gap_at_end", "steps", "converged_at", "queries", "search_s"),
+        *(f"{what}_to_{gap:.0%}" for gap in GAPS for what in ("trials", "search_s")),
+    ),
+    jobs,
+    run,
+)

@@ -1,0 +1,231 @@
+"""The experiment that counts for users: the time from nothing to a network, and how fast the network then is.
+
+Each tuner starts in an empty project, and its seconds are the wall clock of the whole command, imports and compilation
+included. The networks stay in the work folder, and all of one kind are timed in turns with each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anole.documents.build import FILE, read_build
+from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.engine_process import start_engines
+from anole.evaluate.engines import Engine
+from anole.evaluate.interleave import Pace, take_turns
+from anole.host.machine import available_cores
+from anole.keys import content_key
+from anole.measure.site import site_of
+from anole.project.pipeline import Pipeline
+from anole.search.loop import TUNER_VERSION
+from anole.search.presets import read_tuner
+from benchmarks.networks.compare import device_of, environment
+from benchmarks.networks.engines import OWN, start_engine
+from benchmarks.search.experiment import Experiment, Job, Row
+from benchmarks.search.meta_schedule import LIBRARY, meta_schedule_engine
+from benchmarks.search.variants import VARIANTS
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = Path("db/networks")
+"""The folder of all projects and networks."""
+
+NETWORKS = ("squeezenet1_1", "resnet18", "mobilenet_v2", "alexnet", "vgg16")
+
+OURS: dict[str, Mapping[str, Any]] = {
+    "anole": {"tuning": {"preset": "anole", "trials": 128}},
+    "anole, no trials": {"tuning": {"preset": "anole", "trials": 0}},
+    # As published: open spaces, 1000 trials of a task at most, and Chameleon's 16 iterations.
+    **{
+        name: {"space": "open", "tuning": {**VARIANTS[variant], "trials": 1000, "max_iterations": iterations}}
+        for name, variant, iterations in (
+            ("autotvm", "SA+greedy", 16),
+            ("autotvm with adaptive sampling", "SA+AS", 16),
+            ("chameleon with greedy sampling", "PPO+greedy", 16),
+            ("chameleon", "PPO+AS", 16),
+            ("adatune", "RFEI+CSA+CV", 32),
+        )
+    },
+}
+"""The tuners that are part of Anole: the target's space, and the tuning of models.yaml."""
+
+THEIRS = {"metaschedule 64": 64, "metaschedule 256": 256}
+"""TVM's own tuner, with so many trials of a task."""
+
+REFERENCES = ("onnxruntime", "torch.compile")
+"""Engines that are timed beside; the second one tunes when it starts."""
+
+ORDER = (
+    *(
+        "anole",
+        "anole, no trials",
+        "metaschedule 64",
+        "chameleon",
+        "adatune",
+        "autotvm with adaptive sampling",
+        "autotvm",
+    ),
+    *("chameleon with greedy sampling", "metaschedule 256"),
+)
+"""The order in which a network is tuned: the longest last."""
+
+_PACE = Pace(rounds=30)
+
+
+def jobs_of_tuning() -> Iterator[Job]:
+    """Yields network, tuner, seed and version: one network with all tuners before the next."""
+    for network in NETWORKS:
+        for tuner in ORDER:
+            yield network, tuner, "0", _version(tuner)
+
+
+def run_tuning(job: Job) -> Sequence[Row]:
+    """Tunes and compiles a network in an empty project, and returns what it took."""
+    network, tuner, seed, _ = job
+    folder = _folder(network, tuner)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    command = _ours(network, tuner, int(seed), folder) if tuner in OURS else _theirs(network, tuner)
+    began_s = time.perf_counter()
+    with (folder / "log.txt").open("wb") as log:
+        subprocess.run(command, cwd=folder, check=True, stdout=log, stderr=log, env=_environment())
+    seconds = time.perf_counter() - began_s
+    return [{"seconds": f"{seconds:.1f}", **_effort(folder)}]
+
+
+def jobs_of_timing() -> Iterator[Job]:
+    """Yields network and version: the version is that of everything that became of it."""
+    for network in NETWORKS:
+        if "anole" in (found := _finished(network)):
+            stamps = {tuner: path.stat().st_mtime_ns for tuner, path in found.items()}
+            yield network, content_key(stamps)[:12]
+
+
+def run_timing(job: Job) -> Sequence[Row]:
+    """Times everything that became of a network in turns, and returns a line for each."""
+    network, _ = job
+    found = _finished(network)
+    build = found["anole"].parent
+    device = device_of(read_build(build))
+    with tempfile.TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
+        names = [*found, *REFERENCES]
+        starts = {name: partial(_start, name, network, build, Path(scratch)) for name in names}
+        with environment({**device.environment(), **site.environment()}):
+            engines = start_engines(starts, running, build)
+        with site.timing():
+            turns = {name: partial(engine.burst, _PACE.burst_s) for name, engine in engines.items()}
+            times = take_turns(turns, _PACE)
+    fastest = [min(np.median(times[name][at]) for name in engines) for at in range(len(times["anole"]))]
+    rows = []
+    for name, engine in engines.items():
+        low, middle, high = np.quantile(1e3 * np.concatenate(times[name]), (0.25, 0.5, 0.75))
+        ratio = np.median([np.median(turn) / best for turn, best in zip(times[name], fastest, strict=True)])
+        rows.append(
+            {"engine": name, "latency_ms": f"{middle:.4f}", "latency_q1_ms": f"{low:.4f}"}
+            | {"latency_q3_ms": f"{high:.4f}", "ratio": f"{ratio:.4f}", "start_s": f"{engine.started.start_s:.1f}"}
+        )
+    return rows
+
+
+TUNING = Experiment(
+    "networks_tuned",
+    ("network", "tuner", "seed", "version"),
+    ("seconds", "trials", "tasks"),
+    jobs_of_tuning,
+    run_tuning,
+    is_timed=True,
+)
+
+TIMING = Experiment(
+    "networks_timed",
+    ("network", "version"),
+    ("engine", "latency_ms", "latency_q1_ms", "latency_q3_ms", "ratio", "start_s"),
+    jobs_of_timing,
+    run_timing,
+    is_timed=True,
+)
+
+
+def _version(tuner: str) -> str:
+    """Returns the version of what a tuner does."""
+    if tuner in THEIRS:
+        return content_key([THEIRS[tuner]])[:12]
+    plain = dict(OURS[tuner]["tuning"])
+    trials = plain.pop("trials")
+    return content_key([read_tuner(plain).to_json(), TUNER_VERSION, trials, OURS[tuner].get("space", "")])[:12]
+
+
+def _folder(network: str, tuner: str) -> Path:
+    return WORK / network / tuner.replace(", ", "_").replace(" ", "_")
+
+
+def _finished(network: str) -> dict[str, Path]:
+    """Returns the file that each tuner's finished network has, by tuner."""
+    files = {}
+    for tuner in ORDER:
+        folder = _folder(network, tuner)
+        if not folder.exists():
+            continue
+        path = _build_folder(folder) / FILE if tuner in OURS else folder / LIBRARY
+        if path.exists():
+            files[tuner] = path
+    return files
+
+
+def _build_folder(project: Path) -> Path:
+    """Returns the folder of a project's only build, whether or not it is compiled."""
+    (build,) = Pipeline.load(project / "models.yaml").spec.builds
+    return project / "builds" / build
+
+
+def _ours(network: str, tuner: str, seed: int, folder: Path) -> list[str]:
+    """Writes a project's models.yaml and returns the command that builds it."""
+    space = {"space": OURS[tuner]["space"]} if "space" in OURS[tuner] else {}
+    plain = {
+        "models": {network: {"source": f"torchvision:{network}", "inputs": {"x": [1, 3, 224, 224]}}},
+        "targets": {"cpu": {"kind": "cpu", **space}},
+        "tuning": {**OURS[tuner]["tuning"], "seed": seed},
+        "builds": [{"model": network, "target": "cpu"}],
+    }
+    (folder / "models.yaml").write_text(json.dumps(plain))
+    snakemake = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", "all"]
+    return [*snakemake, str(_build_folder(folder).relative_to(folder))]
+
+
+def _theirs(network: str, tuner: str) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.search.meta_schedule", network, ".", "--trials", str(THEIRS[tuner])]
+
+
+def _environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "lib"), str(ROOT)]),
+        "TVM_NUM_THREADS": str(available_cores()),
+    }
+
+
+def _effort(project: Path) -> dict[str, int]:
+    """Returns the trials and tasks of a project of ours; nothing of another."""
+    receipts = [json.loads(path.read_text()) for path in project.glob("work/tuned/**/*.json")]
+    return {"trials": sum(each["measured"] for each in receipts), "tasks": len(receipts)} if receipts else {}
+
+
+def _start(name: str, network: str, build: Path, scratch: Path) -> Engine:
+    """Returns one of a network's engines, on the inputs of the build of `anole`."""
+    if name in REFERENCES:
+        return start_engine(name, build, scratch)
+    if name in THEIRS:
+        return meta_schedule_engine(_folder(network, name), draw_inputs(read_build(build)))
+    return start_engine(OWN, _build_folder(_folder(network, name)), scratch)

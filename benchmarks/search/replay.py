@@ -1,0 +1,108 @@
+"""Compares the search methods on recorded tables, without hardware, as CSV.
+
+    python -m benchmarks.search.replay > docs/results/data/tuners_replayed.csv
+    python -m benchmarks.search.replay --picture tuners_replayed.svg < docs/results/data/tuners_replayed.csv
+
+A line is one run. The gap after n trials is the natural logarithm of the ratio of the fastest trial's latency to the
+table's best; gap_16 is the mean over the sixteen fastest trials, so that one lucky draw does not decide it. Search
+seconds are the median over the iterations, on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from anole.testing.quality import Curve, batch_sizes, incumbents, log_gap, shares
+from anole.testing.tables import Replay, Table, read_table, replay
+from benchmarks.search.variants import VARIANTS, chosen, sized_as, tuner_of
+
+TABLES = Path(__file__).parents[1] / "tables"
+CHECKPOINTS = (64, 96, 128, 192, 256)
+QUALITIES = (0.95, 0.98)
+COLUMNS = (
+    *("table", "variant", "seed", "trials"),
+    *(f"gap_at_{trials}" for trials in CHECKPOINTS),
+    *(f"gap_16_at_{trials}" for trials in CHECKPOINTS),
+    *(f"trials_to_{quality:.0%}" for quality in QUALITIES),
+    *("iterations", "batches", "search_s", "steps"),
+)
+
+
+def main() -> None:
+    """Prints a line for each run, or draws such lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", default="", help="comma-separated; all by default")
+    parser.add_argument("--variants", default="", help="comma-separated; all by default")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=256)
+    parser.add_argument("--picture", type=Path, help="draw the CSV on standard input into this SVG file")
+    arguments = parser.parse_args()
+    if arguments.picture:
+        draw(list(csv.DictReader(sys.stdin)), arguments.picture)
+        return
+    variants = chosen(arguments.variants, VARIANTS)
+    writer = csv.writer(sys.stdout)
+    writer.writerow(COLUMNS)
+    for name in chosen(arguments.tables, {path.stem: path for path in sorted(TABLES.glob("*.json"))}):
+        table = read_table(TABLES / f"{name}.json")
+        for seed in range(arguments.seeds):
+            for variant, run in runs_of(table, variants, arguments.trials, seed):
+                writer.writerow([name, variant, seed, len(run.trials), *figures(table, run)])
+                sys.stdout.flush()
+
+
+def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> Iterator[tuple[str, Replay]]:
+    """Runs variants on a table; a control runs after the one whose batch sizes it has."""
+    found: dict[str, Replay] = {}
+    for variant in variants:
+        for name in (sized_as(variant), variant):
+            if name is not None and name not in found:
+                other = sized_as(name)
+                sizes = batch_sizes(found[other].trials) if other else ()
+                found[name] = replay(table, tuner_of(name, sizes), n_trials, seed)
+        yield variant, found[variant]
+
+
+def figures(table: Table, run: Replay) -> list[str]:
+    """Returns the columns of a run's results, from the gaps on."""
+    latencies_s = np.array([trial.measurement.latency_s or np.nan for trial in run.trials])
+    elapsed_s = np.array([trial.elapsed_s for trial in run.trials])
+    best = incumbents(latencies_s)
+    curve = Curve(elapsed_s, np.where(best < 0, np.nan, table.best_s / latencies_s[best]))
+    gaps = [log_gap(latencies_s[:trials], table.best_s, n) for n in (1, 16) for trials in CHECKPOINTS]
+    reached = [curve.reached(quality) for quality in QUALITIES]
+    logs = list(run.iterations.values())
+    steps = [log["steps"] for log in logs if "steps" in log]
+    return [
+        *(f"{gap:.4f}" for gap in gaps),
+        *("" if found is None else str(found[0]) for found in reached),
+        str(len(logs)),
+        shares(batch_sizes(run.trials)),
+        f"{statistics.median(log['search_s'] for log in logs):.4f}",
+        f"{statistics.median(steps):g}" if steps else "",
+    ]
+
+
+def draw(runs: list[dict[str, str]], path: Path) -> None:
+    """Draws the gap of the sixteen fastest trials, with a panel for each table."""
+    from benchmarks.search.panels import panels
+
+    names = list(dict.fromkeys(run["table"] for run in runs))
+    with panels(names, "trials", "gap of the 16 fastest", path) as axes:
+        for name in names:
+            for variant in VARIANTS:
+                own = [run for run in runs if (run["table"], run["variant"]) == (name, variant)]
+                gaps = [[float(run[f"gap_16_at_{trials}"]) for run in own] for trials in CHECKPOINTS]
+                if own:
+                    axes.line(name, variant, CHECKPOINTS, [statistics.fmean(column) for column in gaps])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Tables that put the search methods side by side: networks, exact tables, the price of a trial, live layers."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from benchmarks.search.intervals import Estimate, Rows, log_ratios, mean
+from benchmarks.search.paper_claims import Data
+from benchmarks.search.significance import effect
+
+Row = Mapping[str, str]
+
+PRICES_S = (0.01, 0.1, 1.0, 60.0)
+"""Seconds that a trial may cost: on our simulator, on a processor, on the papers' boards, in a hardware run."""
+
+_WORST = 100.0
+"""The cost over the optimum's that counts at most."""
+
+BY_TRIALS = (
+    ("adaptive sampling over AutoTVM's choice, with annealing", "SA+AS", "autotvm"),
+    ("the same with PPO", "chameleon", "PPO+diverse"),
+    ("AutoTVM in batches of 16 over batches of 64", "SA+greedy batch 16", "autotvm"),
+    ("adaptive sampling over a greedy choice of as many, with annealing", "SA+AS", "SA+greedy sizes of AS"),
+    ("the same with PPO", "chameleon", "PPO+greedy sizes of AS"),
+)
+"""What depends on when one looks: what is compared, the variant, and what it is compared with."""
+
+_BASELINE = "SA+greedy batch 16"
+"""What the price of a trial is compared with: AutoTVM's parts in batches of 16."""
+
+PRICED = ("anole cold", "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", _BASELINE, "random")
+"""The variants of which prices are told: the presets, the explorer with the slowest search, and two to compare with."""
+
+
+def sections(data: Data) -> list[str]:
+    """Returns the sections of all tables of which there are lines."""
+    tables = [_tables(data, space) for space in ("constrained", "open")]
+    found = (_networks(data), _by_trials(data), *tables, _prices(data), _accelerated(data), _layers(data))
+    return [section for section in found if section]
+
+
+def _networks(data: Data) -> str:
+    """Returns the seconds from nothing to each network, and its latency."""
+    timed = {(row["network"], row["engine"]): row for row in data.get("networks_timed", ())}
+    rows = []
+    for row in data.get("networks_tuned", ()):
+        own = timed.get((row["network"], row["tuner"]), {})
+        cells = (row["network"], row["tuner"], f"{float(row['seconds']):.0f}", row["trials"])
+        rows.append((*cells, *_latency(own)))
+    for (network, engine), row in timed.items():
+        if all((network, engine) != (each["network"], each["tuner"]) for each in data.get("networks_tuned", ())):
+            rows.append((network, engine, "", "", *_latency(row)))
+    head = ("network", "tuner or engine", "seconds", "trials", "latency (ms)", "beside the fastest")
+    lead = "Each tuner began with an empty project and one seed. The latencies of a network were measured in turns."
+    return _section("From nothing to a network", lead, head, sorted(rows, key=lambda row: (row[0], float(row[5] or 9))))
+
+
+def _by_trials(data: Data) -> str:
+    """Returns how many times as fast the configs of a variant are as those of another, by the number of trials."""
+    rows, checkpoints = [], (64, 128, 192, 256)
+    for what, one, other in BY_TRIALS:
+        costs = [_cost_at(f"gap_at_{n}") for n in checkpoints]
+        found = [effect(log_ratios(data.get("tables/constrained", ()), other, one, cost)) for cost in costs]
+        if all(each is not None and each.low is not None for each in found):
+            rows.append((what, *(f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in found if each)))
+    lead = (
+        "Speed of the best config over that of the other search, in whole constrained spaces of the accelerator"
+        " (geometric means with Student's 95 % intervals over layers, uncorrected)."
+    )
+    head = ("compared", *(f"{n} trials" for n in checkpoints))
+    return _section("Small batches and adaptive sampling", lead, head, rows)
+
+
+def _latency(row: Row) -> tuple[str, str]:
+    return (f"{float(row['latency_ms']):.2f}", f"{float(row['ratio']):.2f}") if row else ("", "")
+
+
+def _tables(data: Data, space: str) -> str:
+    """Returns how far each variant is from the optimum, on the layers and seeds that all variants have."""
+    rows, n_runs = [], 0
+    for variant, runs in _common(data.get(f"tables/{space}", ()), "GP+CSA").items():
+        n_runs = len(runs)
+        trials = f"{np.mean([int(row['trials']) for row in runs]):.0f}"
+        gaps = [_interval(runs, _cost_at(at)) for at in ("gap_at_256", "gap_at_end")]
+        reached = [float(row["trials_to_1%"] or "inf") for row in runs]
+        near = (f"{np.isfinite(reached).mean():.0%}", _median(reached, "{:.0f}"))
+        seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
+        last = gaps[-1]
+        gaps[-1] = "" if gaps[-1] == gaps[-2] else gaps[-1]
+        rows.append((last, variant, trials, *gaps, *near, seconds))
+    head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
+    lead = (
+        f"Cost of the best config over the optimum's in {n_runs} runs: geometric means with 95 % intervals; at most"
+        f" {_WORST:g}, empty at the end if as at 256. Trials to 1 % and seconds are medians, empty if half of the runs"
+        " never come so near."
+    )
+    return _section(f"Whole {space} spaces of the accelerator", lead, head, [row[1:] for row in sorted(rows)])
+
+
+def _cost_at(column: str) -> Callable[[Row], float]:
+    """Returns what reads the cost over the optimum's after some trials, or at the end of a run that ended before."""
+    return lambda row: min(_WORST, 1 + float(row[column] or row["gap_at_end"] or "nan"))
+
+
+def _prices(data: Data) -> str:
+    """Returns the seconds to within 1 % for prices of a trial, beside the baseline's."""
+    own = _common(data.get("tables/constrained", ()), "GP+CSA")
+    base = {(row["layer"], row["seed"]): row for row in own.get(_BASELINE, ())}
+    rows = []
+    for variant, runs in own.items() if base else ():
+        if variant not in PRICED:
+            continue
+        pairs = [(row, base[row["layer"], row["seed"]]) for row in runs]
+        ratios = [
+            float(np.exp(np.mean([np.log(_cost_s(one, price) / _cost_s(other, price)) for one, other in pairs])))
+            for price in PRICES_S
+        ]
+        rows.append((variant, *(f"{ratio:.2f}" for ratio in ratios)))
+    head = ("tuner", *(f"{price:g} s" for price in PRICES_S))
+    lead = (
+        f"Seconds of search and trials to within 1 % of the optimum, over those of {_BASELINE} (geometric mean; below"
+        " 1, a tuner is sooner). A run that never comes so near counts with all its seconds, which flatters it."
+    )
+    return _section("What a trial may cost", lead, head, sorted(rows, key=lambda row: float(row[-1])))
+
+
+def _cost_s(row: Row, price_s: float) -> float:
+    """Returns the seconds until a run is within 1 % of the optimum; all its seconds if it never is."""
+    trials, search_s = row["trials_to_1%"] or row["trials"], row["search_s_to_1%"] or row["search_s"]
+    return float(search_s or "nan") + price_s * float(trials or "nan")
+
+
+def _accelerated(data: Data) -> str:
+    """Returns the seconds of whole networks on the accelerator, and how far each variant is from the least."""
+    lines = data.get("accelerator/networks", ())
+    variants = list(dict.fromkeys(row["variant"] for row in lines))
+    n_seeds = len({row["seed"] for row in lines})
+    rows = []
+    for network in dict.fromkeys(row["network"] for row in lines):
+        own = [row for row in lines if row["network"] == network]
+        cells = [_extra([row for row in own if row["variant"] == variant]) for variant in variants]
+        rows.append((network, f"{float(own[0]['optimum_s']):.4f}", *cells))
+    lead = (
+        "Seconds of the optimum at 100 MHz, and by how many per cent the designs of each tuner are slower (mean over"
+        f" {n_seeds} seeds). All layers share one block of the matrix unit; VTA's own buffers, 128 trials a layer."
+    )
+    return _section("Whole networks on the accelerator", lead, ("network", "optimum (s)", *variants), rows)
+
+
+def _extra(rows: Rows) -> str:
+    """Returns by how many per cent networks take longer than at the optimum; empty without any."""
+    ratios = [float(row["latency_s"]) / float(row["optimum_s"]) for row in rows]
+    return f"{100 * (statistics.fmean(ratios) - 1):.1f}" if ratios else ""
+
+
+def _layers(data: Data) -> str:
+    """Returns the latencies of what live searches found, beside the default config's of the constrained space."""
+    rows = []
+    for space in ("open", "constrained"):
+        for variant, runs in _common(data.get(f"layers/{space}", ())).items():
+            found = [row for row in runs if row["ratio_at_256"]]
+            ratio = _interval(found, lambda row: float(row["ratio_at_256"])) if found else ""
+            failed = sum(int(row["failed"]) for row in runs) / sum(int(row["trials"]) for row in runs)
+            cells = (ratio, _median([float(row["seconds"]) for row in runs], "{:.0f}"), f"{failed:.0%}")
+            rows.append((space, variant, str(len(runs)), *cells))
+    head = ("space", "tuner", "runs", "latency", "seconds", "failed")
+    lead = "256 trials live on this processor. The latency is over that of the config that is built without tuning."
+    return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[3])))
+
+
+def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:
+    """Returns the lines of each variant on the layers and seeds that all variants have."""
+    found: dict[str, dict[tuple[str, str], Row]] = {}
+    for row in rows:
+        if row["variant"] not in left_out:
+            found.setdefault(row["variant"], {})[row["layer"], row["seed"]] = row
+    common = sorted(set.intersection(*map(set, found.values()))) if found else []
+    return {variant: [own[place] for place in common] for variant, own in found.items()} if common else {}
+
+
+def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
+    """Returns the geometric mean of a figure with its interval."""
+    estimate = mean({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs}, np.exp)
+    return _written(estimate) if estimate is not None else ""
+
+
+def _written(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f} ({estimate.low:.3f}-{estimate.high:.3f})"
+
+
+def _median(values: Sequence[float], shown: str) -> str:
+    """Returns the median, of which the larger one counts if two are in the middle; empty if it is infinite."""
+    middle = statistics.median_high(values)
+    return shown.format(middle) if np.isfinite(middle) else ""
+
+
+def _section(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a section with a table; empty without rows."""
+    return "\n".join(_lines(title, lead, head, rows)) if rows else ""
+
+
+def _lines(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", *textwrap.wrap(lead, 120, break_on_hyphens=False), "")
+    for cells in (head, ["---"] * len(head), *rows):
+        yield "| " + " | ".join(cells) + " |"

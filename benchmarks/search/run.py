@@ -1,0 +1,57 @@
+"""Runs every experiment on the search methods until the time is up; running it again continues.
+
+    python -m benchmarks.search.run --minutes 60
+    python -m benchmarks.search.run --experiments tables --processes 2
+    python -m benchmarks.search.run --experiments networks_tuned --only resnet18 --only anole
+
+Each experiment has a file in ``docs/results/data/search``, to which every run adds its lines when it ends. A line that
+an older version of a tuner made is removed and made again. `claims.py` makes the pages from these files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from pathlib import Path
+
+from anole.host.machine import available_cores
+from benchmarks.accelerator.networks import ACCELERATOR
+from benchmarks.search.clusters import CLUSTERED
+from benchmarks.search.exact import TABLES
+from benchmarks.search.experiment import Experiment, carry_out
+from benchmarks.search.layers import LIVE
+from benchmarks.search.learned import PRETRAINED
+from benchmarks.search.networks import TIMING, TUNING
+from benchmarks.search.variants import chosen
+
+FOLDER = Path("docs/results/data/search")
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (TABLES, ACCELERATOR, CLUSTERED, PRETRAINED, TUNING, TIMING, LIVE)
+}
+"""All experiments in the order in which they run. What takes no times goes first: the rest wants an idle machine."""
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Carries out what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--experiments", default="", help="comma-separated; all by default")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
+    parser.add_argument("--processes", type=int, default=available_cores(), help="runs at once that take no times")
+    parser.add_argument("--only", action="append", default=[], help="run only jobs with this key, such as a network")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    ends_s = time.monotonic() + 60 * arguments.minutes
+    complete = [
+        carry_out(EXPERIMENTS[name], arguments.folder / f"{name}.csv", ends_s, arguments.processes, arguments.only)
+        for name in chosen(arguments.experiments, EXPERIMENTS)
+    ]
+    logger.info("all runs are complete" if all(complete) else "running again continues what is missing")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The layers and tuners that all comparisons of search methods share."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from anole.declared.entries import TargetSpec
+from anole.project.hardware import describe_target
+from anole.search.presets import PRESETS, read_tuner
+from anole.search.settings import TunerSettings
+from anole.targets import get_target
+from anole.task import Conv2d, Task
+from anole.testing.controls import SizedAmongBest, SizedGreedy
+from benchmarks.search.gaussian_process import GaussianProcess
+
+SAME = (1, 1, 1, 1)
+LAYERS = {
+    # Table 5 of the Chameleon paper: AlexNet's tasks 1 and 4, VGG-16's 1, 2 and 4, ResNet-18's 6, 9 and 11.
+    "L1": Conv2d(1, 224, 224, 3, 64, (11, 11), (4, 4), (2, 2, 2, 2)),
+    "L2": Conv2d(1, 13, 13, 384, 256, (3, 3), padding=SAME),
+    "L3": Conv2d(1, 224, 224, 3, 64, (3, 3), padding=SAME),
+    "L4": Conv2d(1, 224, 224, 64, 64, (3, 3), padding=SAME),
+    "L5": Conv2d(1, 112, 112, 128, 128, (3, 3), padding=SAME),
+    "L6": Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
+    "L7": Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
+    "L8": Conv2d(1, 14, 14, 256, 512, (1, 1), strides=(2, 2)),
+}
+
+SMALL_LAYERS = {"small": Conv2d(1, 6, 6, 8, 16, (3, 3), padding=SAME)}
+"""A layer for trying whole benchmarks quickly, also on an emulated GPU; it is compared only when it is named."""
+
+KNOWN_LAYERS = {**LAYERS, **SMALL_LAYERS}
+
+Variants = Mapping[str, Mapping[str, Any]]
+
+BASELINE = "autotvm"
+SA = {"name": "annealing", "n_candidates": 64}
+SA_32 = {"name": "annealing", "n_candidates": 64, "patience_over": 32}
+GREEDY = {"name": "greedy", "diversity_ratio": None}
+DE = {"name": "fixed", "number": 500, "repeats": 1, "max_s": 5.0}
+CONTROLS: Mapping[str, SizedGreedy | SizedAmongBest] = {
+    "greedy": SizedGreedy(diversity_ratio=None),
+    "top 64": SizedAmongBest(n_best=64),
+}
+VARIANTS: Variants = {
+    # `anole` and its variants go on where nothing is to be gained, so that all are compared after equally many trials.
+    **{preset: {"preset": preset, "min_gain": None} for preset in PRESETS if preset != "dcoc"},
+    # The default preset without learning from earlier layers, without starting at the configs with the highest merit,
+    # and as first assembled from the papers' parts.
+    "anole cold": {"preset": "anole", "min_gain": None, "warm_start": False},
+    "anole SA": {
+        "preset": "anole",
+        "min_gain": None,
+        "explorer": {"name": "annealing", "n_steps": 150, "patience": 25},
+        "warm_start": False,
+    },
+    "anole PPO+AS": {
+        "preset": "anole",
+        "min_gain": None,
+        "explorer": {"name": "ppo", "n_steps": 250, "begin": "best", "converged_share": None, "n_candidates": 128},
+        "sampler": {"name": "adaptive", "representative": "best"},
+        "surrogate": {"max_depth": 3, "learning_rate": 0.3},
+        "warm_start": False,
+    },
+    # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM as its code is set, without diversity;
+    # with it (figure 8), a choice is made among twice as many candidates. "PPO+AS" is Chameleon itself: the same run.
+    "SA+greedy": {"preset": "autotvm", "explorer": {"n_candidates": 64}, "sampler": GREEDY},
+    "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
+    "SA+diverse": {"preset": "autotvm"},
+    "SA+AS": {"preset": "chameleon", "explorer": SA},
+    "PPO+greedy": {"preset": "chameleon", "sampler": GREEDY},
+    "PPO+diverse": {"preset": "chameleon", "explorer": {"n_candidates": 128}, "sampler": "greedy"},
+    "PPO+AS": {"preset": "chameleon"},
+    # Controls: the same explorer, in batches of the sizes of another variant's run, of the same layer and seed.
+    "SA+greedy sizes of AS": {"preset": "chameleon", "explorer": SA, "control": ("greedy", "SA+AS")},
+    "SA+top 64 sizes of AS": {"preset": "chameleon", "explorer": SA, "control": ("top 64", "SA+AS")},
+    "PPO+greedy sizes of AS": {"preset": "chameleon", "control": ("greedy", "PPO+AS")},
+    "PPO+top 64 sizes of AS": {"preset": "chameleon", "control": ("top 64", "PPO+AS")},
+    # AdaTune's additions, all in batches of 32; the last variant is AdaTune itself, and therefore the same run. DE is
+    # its baseline's evaluator, of 500 runs and at most as many seconds as AdaTune's own.
+    "XGB+SA+DE": {"preset": "autotvm", "explorer": SA_32, "evaluator": DE, "batch": 32},
+    "RFEI+SA+DE": {"preset": "adatune", "explorer": SA_32, "sampler": "greedy", "evaluator": DE},
+    "RFEI+CSA+DE": {"preset": "adatune", "evaluator": DE},
+    "RFEI+SA+fixed": {"preset": "adatune", "explorer": SA_32, "sampler": "greedy", "evaluator": "fixed"},
+    "RFEI+CSA+fixed": {"preset": "adatune", "evaluator": "fixed"},
+    "RFEI+CSA+CV jackknife": {"preset": "adatune", "surrogate": {"spread": "jackknife"}},
+    "RFEI+CSA+CV": {"preset": "adatune"},
+}
+"""All tuners to compare, in the format of `anole.search.presets.read_tuner`; a control also names a sampler and the
+variant whose batch sizes it has."""
+
+TABLE_VARIANTS: Variants = {
+    **{
+        name: VARIANTS[name]
+        for name in (
+            *("random", "autotvm", "release", "chameleon", "adatune", "anole cold", "SA+greedy", "SA+greedy batch 16"),
+            *("SA+AS", "PPO+greedy", "PPO+diverse", "SA+greedy sizes of AS", "SA+top 64 sizes of AS"),
+            *("PPO+greedy sizes of AS", "PPO+top 64 sizes of AS", "RFEI+SA+fixed", "RFEI+CSA+CV jackknife"),
+        )
+    },
+    # AdaTune's baseline: on a table, an evaluator makes no difference.
+    "XGB+SA batch 32": {"preset": "autotvm", "explorer": SA_32, "batch": 32},
+    # A Gaussian process takes minutes for more trials; the forest beside it is compared after as many.
+    "GP+CSA": {"preset": "adatune", "surrogate": GaussianProcess(), "max_iterations": 8},
+    # DCOC's additions, part by part. Its batches are of 16, as those of AutoTVM and Chameleon beside it.
+    "dcoc": {"preset": "dcoc"},
+    "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
+    "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "converged_share": None, "n_candidates": 64}},
+}
+"""The tuners to compare on whole spaces of the accelerator, likewise."""
+
+
+def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
+    """Returns the settings of a variant.
+
+    Args:
+        variant: its name.
+        sizes: for a control, the batch sizes of the run beside which it is.
+        variants: all variants by name.
+    """
+    plain = dict(variants[variant])
+    if isinstance(surrogate := plain.get("surrogate"), GaussianProcess):
+        return replace(read_tuner({**plain, "surrogate": "forest"}), surrogate=surrogate)
+    if "control" not in plain:
+        return read_tuner(plain)
+    sampler, _ = plain.pop("control")
+    return replace(read_tuner(plain), sampler=replace(CONTROLS[sampler], sizes=tuple(sizes)))
+
+
+def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:
+    """Returns the variant whose batch sizes a control has; None if the variant is no control."""
+    return variants[variant]["control"][1] if "control" in variants[variant] else None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where search methods are compared.
+
+    Attributes:
+        kind: kind of the target, which is on this machine.
+        folder: folder of all measurements.
+        space: the target's setting ``space``.
+    """
+
+    kind: str = "cpu"
+    folder: Path = Path("db/tuners")
+    space: str = "constrained"
+
+    def task_of(self, layer: str) -> Task:
+        """Returns a layer's task."""
+        description = describe_target(TargetSpec(self.kind, self.kind, {"space": self.space}))
+        workload = KNOWN_LAYERS[layer]
+        return Task(workload, description, get_target(description).template_version(workload))
+
+
+def add_place(parser: ArgumentParser) -> None:
+    """Adds the options that define the place of a comparison."""
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="target of this machine")
+    parser.add_argument("--folder", type=Path, default=Path("db/tuners"), help="folder of all measurements")
+
+
+def chosen_layers(names: str) -> list[str]:
+    """Returns the layers in a comma-separated list; for an empty list, those of the paper.
+
+    Raises:
+        SystemExit: a name is unknown.
+    """
+    return chosen(names, KNOWN_LAYERS) if names else list(LAYERS)
+
+
+def chosen(names: str, allowed: Mapping[str, Any]) -> list[str]:
+    """Returns the names in a comma-separated list; for an empty list, all allowed names.
+
+    Raises:
+        SystemExit: a name is unknown.
+    """
+    found = [name for name in names.split(",") if name] or list(allowed)
+    if unknown := sorted(set(found) - set(allowed)):
+        raise SystemExit(f"unknown: {', '.join(unknown)}; allowed: {', '.join(allowed)}")
+    return found

@@ -1,0 +1,1 @@
+"""Builds on a machine that others share: neighbours, several networks, quotas, servers."""

@@ -1,0 +1,153 @@
+"""Compares exported libraries with the builds that they were made from, as CSV: start, latency, sizes.
+
+    python -m benchmarks.shared.libraries builds/resnet18-cpu-anole builds/lstm-cpu-anole --rounds 10
+
+Run it in the folder of the builds' project. Each build is exported at all levels of instructions, with its weights in
+a file. A C program tells how long making an instance and the first run take, from files that the system has in memory.
+The library, the build in TVM's virtual machine and ONNX Runtime are then timed in turns, in this process, with the
+processor's best level. A speedup is the median, over the turns, of the ratio of medians; q1 and q3 are the quartiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import logging
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.documents.build import Build, read_build
+from anole.evaluate.comparison import draw_samples
+from anole.evaluate.engines import Engine, build_engine, reference_engines
+from anole.evaluate.interleave import Pace, Times, time_interleaved
+from anole.export.stage import export_build
+from anole.measure.site import site_of
+from anole.targets import get_target
+from anole.targets.cpu.runtime import find_compiler
+
+COLUMNS = (
+    *("network", "threads", "level", "create_ms", "create_checked_ms", "first_run_ms", "library_ms", "build_ms"),
+    *("onnxruntime_ms", "speedup_over_build", "speedup_over_onnxruntime", "speedup_over_onnxruntime_q1"),
+    *("speedup_over_onnxruntime_q3", "build_speedup_over_onnxruntime", "rounds", "bit_equal", "library_bytes"),
+    *("weights_bytes", "arena_bytes", "build_bytes"),
+)
+STARTS = 9
+
+
+def main() -> None:
+    """Prints a line for each build."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("builds", nargs="+", type=Path)
+    parser.add_argument("--rounds", type=int, default=30)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    writer = csv.DictWriter(sys.stdout, COLUMNS)
+    writer.writeheader()
+    for folder in arguments.builds:
+        writer.writerow(_row(folder, read_build(folder), Pace(rounds=arguments.rounds)))
+        sys.stdout.flush()
+
+
+def _row(folder: Path, build: Build, pace: Pace) -> Mapping[str, object]:
+    target = get_target(build.target_description)
+    with tempfile.TemporaryDirectory() as scratch, site_of(target) as site:
+        os.environ.update({**target.environment(), **site.environment()})  # type: ignore[attr-defined]
+        exported = Path(scratch, "exported")
+        network = export_build(folder, exported, weights_inside=False)
+        inputs = draw_samples(build)[0]
+        library_bytes = (exported / "libnetwork.so").stat().st_size
+        library, level = _library_engine(exported, inputs)
+        compiled = build_engine(folder, inputs, "cpu", network.threads)
+        with reference_engines(build.model_spec, inputs, network.threads) as references:
+            engines = [library, compiled, *(each for each in references if each.name == "onnxruntime")]
+            equal = all(
+                found.tobytes() == expected.tobytes()
+                for found, expected in zip(library.compute(), compiled.compute(), strict=True)
+            )
+            with site.timing():
+                times = time_interleaved({engine.name: engine.run for engine in engines}, pace)
+                starts = _starts(exported)
+    rows = {f"{name}_ms": f"{1e3 * _median_s(each):.4f}" for name, each in times.items()}
+    speedups = {f"speedup_over_{name}": _speedup(times, name) for name in times if name != "library"}
+    if "onnxruntime" in times:
+        speedups |= {
+            "speedup_over_onnxruntime_q1": _speedup(times, "onnxruntime", quantile=0.25),
+            "speedup_over_onnxruntime_q3": _speedup(times, "onnxruntime", quantile=0.75),
+            "build_speedup_over_onnxruntime": _speedup(times, "onnxruntime", own=compiled.name),
+        }
+    return {
+        "network": build.model, "threads": network.threads, "level": level, **starts, **rows, **speedups,
+        "rounds": len(times["library"]), "bit_equal": equal, "library_bytes": library_bytes,
+        "weights_bytes": len(network.weights.content), "arena_bytes": network.layout.size_bytes,
+        "build_bytes": build.size_bytes,
+    }  # fmt: skip
+
+
+def _library_engine(folder: Path, inputs: Sequence[NDArray[Any]]) -> tuple[Engine, str]:
+    """Returns an engine for an exported library, on aligned memory, and its level of instructions."""
+    found = importlib.util.spec_from_file_location("network", folder / "network.py")
+    assert found is not None and found.loader is not None
+    python = importlib.util.module_from_spec(found)
+    found.loader.exec_module(python)
+    network = python.Network()
+    given = [_aligned(array.shape, array.dtype) for array in inputs]
+    for own, array in zip(given, inputs, strict=True):
+        own[...] = array
+    outputs = [_aligned(shape, np.dtype(dtype)) for _, shape, dtype in python.OUTPUTS]
+    call, instance = network._library.network_run, network._instance
+    read, written = python._tensors(given), python._tensors(outputs)
+    read.owners = given  # the addresses alone do not keep them
+    return Engine("library", lambda: call(instance, read, written), lambda _: outputs), network.level
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    return memory[begin : begin + size].view(dtype).reshape(shape)
+
+
+def _starts(folder: Path) -> dict[str, str]:
+    """Runs the library's example in processes of its own, with and without a check of all weights."""
+    text = (folder / "example.c").read_text()
+    checked = text.replace("settings.weights =", "settings.check_weights = 1;\n  settings.weights =")
+    found: dict[str, list[tuple[float, ...]]] = {}
+    for name, source in {"plain": text, "checked": checked}.items():
+        (folder / f"{name}.c").write_text(source)
+        libraries = [str(folder / "libnetwork.a"), "-lm", "-lpthread"]
+        subprocess.run(
+            [find_compiler(), "-O2", str(folder / f"{name}.c"), "-o", str(folder / name), *libraries], check=True
+        )
+        for _ in range(STARTS):
+            command = [str(folder / name), str(folder / "network.weights")]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            found.setdefault(name, []).append(tuple(map(float, re.findall(r"([\d.]+) ms", said))))
+    return {
+        "create_ms": f"{statistics.median(each[0] for each in found['plain']):.3f}",
+        "create_checked_ms": f"{statistics.median(each[0] for each in found['checked']):.3f}",
+        "first_run_ms": f"{statistics.median(each[1] for each in found['plain']):.3f}",
+    }
+
+
+def _median_s(turns: Sequence[Times]) -> float:
+    return float(np.median(np.concatenate(turns)))
+
+
+def _speedup(times: Mapping[str, Sequence[Times]], other: str, quantile: float = 0.5, own: str = "library") -> str:
+    ratios = [np.median(theirs) / np.median(ours) for ours, theirs in zip(times[own], times[other], strict=True)]
+    return f"{np.quantile(ratios, quantile):.3f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Measures how often `anole compare` finds a planted slowdown beside a busy process, and how often it errs, as CSV.
+
+    python -m benchmarks.shared.power builds/BUILD --trials 100 > docs/results/data/compare_power.csv
+
+A build is compared with a copy of itself, and with one that works a few percent longer: after each run it is busy for
+that share of the time that a run takes when nothing disturbs it. Both kinds take turns. Each trial copies the build
+anew. A trial's limits and threshold are those of `anole compare`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from anole.documents.build import Build, read_build
+from anole.evaluate.alone import start_deployed
+from anole.evaluate.engines import Engine
+from anole.evaluate.looks import Patience, Ratio, compare_rounds
+from anole.evaluate.neighbours import busy_neighbours
+from anole.evaluate.paired import PairTimer, Round
+from anole.measure.site import site_of
+from anole.targets import get_device
+
+COLUMNS = (
+    *("build", "threads", "neighbours", "planted_percent", "trial", "verdict", "change_percent", "low_percent"),
+    *("high_percent", "rounds", "seconds", "undisturbed", "load"),
+)
+_CALIBRATED_S, _LEAST_RUNS, _MOST_RUNS = 0.1, 30, 300
+
+
+def main() -> None:
+    """Prints a line for each trial."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--trials", type=int, default=100, help="number of trials of each kind")
+    parser.add_argument("--first", type=int, default=0, help="number of the first trial, which is its seed")
+    parser.add_argument("--planted", type=_percents, default=(0.0, 2.0), help="slowdowns, comma-separated percents")
+    parser.add_argument("--threshold", type=float, default=1.0, help="percent")
+    parser.add_argument("--seconds", type=float, default=60.0, help="longest time of a trial")
+    parser.add_argument("--neighbours", type=int, default=1)
+    arguments = parser.parse_args()
+    build = read_build(arguments.build)
+    patience = Patience(arguments.seconds, 1000)
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for trial in range(arguments.first, arguments.first + arguments.trials):
+        for planted in arguments.planted:
+            common = {"build": arguments.build.name, "threads": build.threads, "neighbours": arguments.neighbours}
+            with TemporaryDirectory() as scratch, busy_neighbours(arguments.neighbours):
+                copy = shutil.copytree(arguments.build, Path(scratch, "copy"))
+                folders = arguments.build.resolve(), copy
+                row = measure(build, folders, planted / 100, arguments.threshold / 100, patience, trial)
+            writer.writerow({**common, "planted_percent": f"{planted:g}", "trial": trial, **row})
+            sys.stdout.flush()
+
+
+def measure(
+    build: Build, folders: tuple[Path, Path], planted: float, threshold: float, patience: Patience, seed: int
+) -> dict[str, Any]:
+    """Compares a build with its copy, which works longer by a planted share, and returns what was found."""
+    device, rounds = get_device(build.target_description), list[Round]()
+    starts = partial(start_longer, folders[0], 0.0), partial(start_longer, folders[1], planted)
+    with site_of(device) as site:
+        timer = PairTimer(starts, device.preload, {**device.environment(), **site.environment()}, build.name, seed)
+
+        def take() -> float:
+            rounds.append(timer.take())
+            return rounds[-1].log_ratio
+
+        with site.timing():
+            began_s = time.monotonic()
+            ratio: Ratio = compare_rounds(take, threshold, patience)
+            seconds = time.monotonic() - began_s
+    ends = {"change": ratio.value, "low": ratio.low, "high": ratio.high}
+    return {
+        "verdict": ratio.verdict.value,
+        **{f"{name}_percent": f"{100 * end - 100:.3f}" for name, end in ends.items()},
+        **{"rounds": ratio.rounds, "seconds": f"{seconds:.1f}"},
+        **{"undisturbed": f"{mean(each.undisturbed for each in rounds):.2f}", "load": f"{os.getloadavg()[0]:.1f}"},
+    }
+
+
+def start_longer(folder: Path, share: float) -> Engine:
+    """Returns an engine for a build that is busy after each run, for a share of the time that a run takes."""
+    engine = start_deployed(folder)
+    extra_s = share * _fastest_s(engine.run)
+
+    def run() -> Any:
+        found = engine.run()
+        # Also without anything extra, so that what the call itself takes is no difference.
+        _work(extra_s)
+        return found
+
+    return replace(engine, run=run)
+
+
+def _percents(text: str) -> tuple[float, ...]:
+    return tuple(float(word) for word in text.split(","))
+
+
+def _work(seconds: float) -> None:
+    end_s = time.perf_counter() + seconds
+    while time.perf_counter() < end_s:
+        pass
+
+
+def _fastest_s(run: Callable[[], object]) -> float:
+    """Returns the mean seconds of the fastest tenth of some hundred runs."""
+    taken: list[float] = []
+    began_s = time.perf_counter()
+    while len(taken) < _LEAST_RUNS or (len(taken) < _MOST_RUNS and time.perf_counter() < began_s + _CALIBRATED_S):
+        before_s = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - before_s)
+    return mean(sorted(taken)[: max(3, len(taken) // 10)])
+
+
+if __name__ == "__main__":
+    main()

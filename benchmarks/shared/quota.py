@@ -1,0 +1,134 @@
+"""Compares engines on one thread and on several, where a control group limits their processor time, as CSV.
+
+    python -m benchmarks.shared.quota builds/* > quota.csv
+    python -m benchmarks.shared.quota builds/* --processors 1.5 --rivals onnxruntime
+
+Needs the right to make control groups. An engine of ``own`` threads chooses their number itself, as in a container. A
+build runs through its own ``load.py``. Every engine has a process and a control group of its own; engines take turns.
+Rates are runs a second over whole turns, since a limited process rests for a part of each tenth of a second. A speedup
+is the rate of the build with its own choice of threads over an engine's, in the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anole.documents.build import read_build
+from anole.errors import AnoleError
+from anole.evaluate.alone import start_deployed
+from anole.evaluate.engine_process import start_engines
+from anole.evaluate.engines import Engine
+from anole.evaluate.interleave import Pace, take_turns
+from anole.measure.site import site_of
+from benchmarks.networks.compare import device_of, version_of
+from benchmarks.networks.engines import OWN, PACKAGES, start_engine
+from benchmarks.search.variants import chosen
+
+COLUMNS = (
+    *("network", "processors", "engine", "version", "threads", "runs_per_s", "speedup", "speedup_q1", "speedup_q3"),
+    "rounds",
+)
+GROUPS = Path("/sys/fs/cgroup")
+PERIOD_US = 100_000
+THREADS = "ANOLE_NUM_THREADS"
+
+
+def main() -> None:
+    """Prints a line for each network, engine and number of threads."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("builds", nargs="+", type=Path)
+    parser.add_argument("--processors", type=float, default=1.0, help="processor seconds in a second")
+    parser.add_argument("--rivals", default="onnxruntime", help="comma-separated")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--turn", type=float, default=1.0, help="least seconds of a turn")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    rivals = chosen(arguments.rivals, PACKAGES)
+    pace = Pace(rounds=arguments.rounds, burst_s=arguments.turn, limit_s=600.0)
+    writer = csv.DictWriter(sys.stdout, COLUMNS)
+    writer.writeheader()
+    for folder in arguments.builds:
+        try:
+            writer.writerows(compare(folder, arguments.processors, rivals, pace))
+        except AnoleError as error:
+            logging.warning("%s: was not timed: %s", folder, error)
+        sys.stdout.flush()
+
+
+def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
+    """Yields a row for each engine and number of threads; the first is the build with its own choice.
+
+    Raises:
+        AnoleError: the build cannot run on this machine, or an engine fails.
+    """
+    build = read_build(folder)
+    device = device_of(build)
+    engines = [(OWN, None), *((name, n) for name in (OWN, *rivals) for n in sorted({1, device.threads}))]
+    with tempfile.TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
+        starts = {}
+        for name, threads in engines:
+            group = running.enter_context(limited_group(processors))
+            starts[f"{name} {threads}"] = partial(start_within, group, name, threads, folder, Path(scratch))
+        started = start_engines(starts, running, folder, pinned=False)
+        with site.timing():
+            times = take_turns({name: partial(each.burst, pace.burst_s) for name, each in started.items()}, pace)
+    rates = {name: [len(turn) / turn.sum() for turn in turns] for name, turns in times.items()}
+    for name, threads in engines:
+        if (found := rates.get(f"{name} {threads}")) is not None:
+            slow, ratio, fast = np.quantile(np.divide(rates[f"{OWN} None"], found), (0.25, 0.5, 0.75))
+            yield {
+                **{"network": build.model, "processors": processors, "engine": name, "threads": threads or "own"},
+                **{"version": version_of(PACKAGES.get(name, OWN)), "runs_per_s": f"{np.median(found):.4g}"},
+                **{"speedup": f"{ratio:.4g}", "speedup_q1": f"{slow:.4g}", "speedup_q3": f"{fast:.4g}"},
+                "rounds": len(found),
+            }
+
+
+def start_within(group: Path, name: str, threads: int | None, folder: Path, scratch: Path) -> Engine:
+    """Returns an engine that is limited by a control group, to which the calling process moves."""
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    os.environ.pop(THREADS, None)
+    if threads is not None:
+        os.environ[THREADS] = str(threads)
+    if name == OWN:
+        return start_deployed(folder)
+    return start_engine(name, folder, scratch, threads)
+
+
+@contextmanager
+def limited_group(processors: float) -> Iterator[Path]:
+    """Makes a control group whose processes have so many processor seconds in a second; yields its folder.
+
+    Raises:
+        AnoleError: control groups cannot be made here.
+    """
+    first_version = (GROUPS / "cpu").is_dir()
+    quota_us = round(processors * PERIOD_US)
+    limits: dict[str, object] = {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": quota_us}
+    if not first_version:
+        limits = {"cpu.max": f"{quota_us} {PERIOD_US}"}
+    with ExitStack() as made:
+        try:
+            group = Path(tempfile.mkdtemp(prefix="anole-quota-", dir=GROUPS / "cpu" if first_version else GROUPS))
+            made.callback(group.rmdir)
+            for name, limit in limits.items():
+                (group / name).write_text(str(limit))
+        except OSError as error:
+            raise AnoleError(f"{error.filename}: a control group cannot be made here: {error.strerror}") from error
+        yield group
+
+
+if __name__ == "__main__":
+    main()

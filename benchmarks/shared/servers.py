@@ -1,0 +1,168 @@
+"""Measures how many trials a second one tuning makes on one local server and on two, in turns, as CSV.
+
+    python -m benchmarks.shared.servers > docs/results/data/servers.csv
+
+Each server is bound to a core of its own and runs kernels on one thread. A tracker lends them by one key; a turn on one
+server has the limit `servers: 1`. Every turn tunes one layer from nothing, with the same random candidates, built by as
+many processes as there are cores. Two kinds of devices are measured:
+
+- `computes`: the kernel runs for at least `--seconds` of each candidate's time. Servers and builders share the cores.
+- `waits`: a pause comes before each repeat, as for a device that cools down, which takes `--seconds` of each
+  candidate's time and no core: as if the devices were elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from anole.errors import DeviceLostError
+from anole.host.machine import available_cores
+from anole.record import Status, Trial
+from anole.search.evaluators.fixed import Fixed
+from anole.search.presets import read_tuner
+from anole.search.roles import Timer, Timing
+from anole.search.settings import TunerSettings
+from anole.store.content import read_shard
+from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.rpc.address import Remote
+from anole.targets.rpc.tracker import count_servers
+from anole.task import Task
+from anole.tune.options import TuneOptions
+from anole.tune.stage import tune_task
+from benchmarks.search.variants import LAYERS
+
+HOST, KEY = "127.0.0.1", "local"
+REPEATS = 10
+COLUMNS = ("device", "pair", "servers", "trials", "failed", "seconds", "trials_per_s", "median_run_s", "median_build_s")
+
+
+@dataclass(frozen=True)
+class Pausing(Fixed):
+    """The same, with a pause before each timed repeat.
+
+    Attributes:
+        pause_s: seconds of a pause.
+    """
+
+    pause_s: float = 0.0
+
+    def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
+        """Times one kernel."""
+
+        def pausing(number: int) -> float:
+            time.sleep(self.pause_s)
+            return timer(number)
+
+        return super().evaluate(pausing, best_s)
+
+
+def main() -> None:
+    """Prints a line for each turn, and the medians to stderr."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", default="computes,waits", help="comma-separated")
+    parser.add_argument("--pairs", type=int, default=5, help="turns on one server and on two, each")
+    parser.add_argument("--trials", type=int, default=16, help="trials of a turn")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long a candidate computes or waits")
+    parser.add_argument("--layer", default="L8", choices=LAYERS)
+    parser.add_argument("--port", type=int, default=9390, help="the first of the ports")
+    arguments = parser.parse_args()
+    described = {**describe_cpu(threads=1), "model": "a server of this machine"}
+    target = get_target(described)
+    task = Task(LAYERS[arguments.layer], described, target.template_version(LAYERS[arguments.layer]))
+    devices = {
+        "computes": Fixed(number=10_000, repeats=REPEATS, max_s=arguments.seconds),
+        "waits": Pausing(number=1, repeats=REPEATS, pause_s=arguments.seconds / (REPEATS + 1)),
+    }
+    writer = csv.writer(sys.stdout)
+    writer.writerow(COLUMNS)
+    with serving(arguments.port, sorted(os.sched_getaffinity(0))[:2]) as remote:
+        for device in arguments.devices.split(","):
+            settings = replace(read_tuner({"preset": "random", "n_confirm": 1}), evaluator=devices[device])
+            turn(task, settings, remote, 2)
+            ratios = []
+            for pair in range(arguments.pairs):
+                rates = {}
+                for servers in (1, 2) if pair % 2 == 0 else (2, 1):
+                    trials = turn(task, settings, replace(remote, servers=servers), arguments.trials)
+                    rates[servers] = len(trials) / trials[-1].elapsed_s
+                    writer.writerow((device, pair, servers, *facts(trials)))
+                    sys.stdout.flush()
+                ratios.append(rates[2] / rates[1])
+            told = f"{statistics.median(ratios):.2f} times ({min(ratios):.2f} to {max(ratios):.2f})"
+            print(f"{device}: two servers make {told} as many trials a second as one", file=sys.stderr)
+
+
+def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> list[Trial]:
+    """Tunes a task from nothing and returns its trials."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / f"{task.key}.json"
+        path.write_text(json.dumps(task.to_json()))
+        options = TuneOptions(settings, 0, n_trials, folder / "shards", remote, available_cores())
+        tune_task(path, options, folder / "receipt.json")
+        (shard,) = (folder / "shards").glob("*/*.jsonl")
+        return list(read_shard(shard).trials)
+
+
+def facts(trials: list[Trial]) -> tuple[int | str, ...]:
+    """Returns the columns that follow from a turn's trials; its seconds are those until the last trial was stored."""
+    measured = [trial.measurement for trial in trials]
+    seconds = trials[-1].elapsed_s
+    return (
+        len(trials),
+        sum(each.status is not Status.OK for each in measured),
+        f"{seconds:.2f}",
+        f"{len(trials) / seconds:.3f}",
+        f"{statistics.median(each.run_s for each in measured):.3f}",
+        f"{statistics.median(each.build_s for each in measured):.3f}",
+    )
+
+
+@contextmanager
+def serving(port: int, cores: list[int]) -> Iterator[Remote]:
+    """Runs a tracker, and a server bound to each of the cores."""
+    remote = Remote(HOST, port, KEY)
+    commands = [["-m", "tvm.exec.rpc_tracker", "--host", HOST, "--port", f"{port}", "--port-end", f"{port + 1}"]]
+    for number in range(len(cores)):
+        own = f"{port + 10 * (number + 1)}"
+        commands.append(["-m", "anole", "serve", "--port", own, "--threads", "1", "--tracker", f"{HOST}:{port}"])
+        commands[-1] += ["--key", KEY]
+    masks = [set(os.sched_getaffinity(0)), *({core} for core in cores)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=lambda mask=mask: os.sched_setaffinity(0, mask),
+        )
+        for command, mask in zip(commands, masks, strict=True)
+    ]
+    try:
+        known = 0
+        while known < len(cores):
+            time.sleep(0.5)
+            with suppress(DeviceLostError):
+                known, _ = count_servers(remote)
+        yield remote
+    finally:
+        for process in processes:
+            os.killpg(process.pid, 9)
+            process.wait()
+
+
+if __name__ == "__main__":
+    main()

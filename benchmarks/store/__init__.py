@@ -1,0 +1,1 @@
+"""How the database, the report and plans grow with a project."""

@@ -1,0 +1,164 @@
+"""How long the report takes to make and to open, by the number of trials in the database.
+
+    python -m benchmarks.store.page > docs/results/data/report_scale.csv
+
+The database is synthetic: four presets with five seeds on tasks with 200 trials each, of which a tenth fails, and
+builds with kernels and references. Making has its wall clock, and the seconds that this process had the processor.
+Opening is the wall clock of a headless Chromium that draws the whole page, less that for an empty page: the fastest of
+several, each in a new process with a new profile.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from anole.merge.schema import create_tables, create_views
+from anole.report.pages.report import write_report
+
+_PRESETS = ("anole", "autotvm", "chameleon", "release")
+_SEEDS = range(5)
+_TRIALS = 200
+Row = Mapping[str, Any]
+
+_EMPTY = '<!doctype html><html lang="en"><title>empty</title><p>empty</p></html>'
+_NOW = "2026-11-24T10:00:00.000Z"
+
+
+def main() -> None:
+    """Prints a line for each size."""
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", default="1000,10000,100000,1000000", help="sizes of the database")
+    parser.add_argument("--builds", type=int, default=20, help="number of builds")
+    parser.add_argument("--opens", type=int, default=7, help="how often each page is opened")
+    arguments = parser.parse_args()
+    writer = csv.writer(sys.stdout)
+    writer.writerow(("trials", "runs", "builds", "make_s", "make_cpu_s", "page_bytes", "open_s", "empty_s", "charts"))
+    for trials in map(int, arguments.trials.split(",")):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            runs = fill(folder / "tuning.sqlite", trials, arguments.builds)
+            begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+            write_report(folder / "tuning.sqlite", folder / "report.html", folder, None)
+            make_s, make_cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
+            (folder / "empty.html").write_text(_EMPTY)
+            pages = [folder / name for name in ("report.html", "empty.html")]
+            times_s = [[open_page(page) for page in pages] for _ in range(arguments.opens)]
+            page_s, empty_s = (min(times) for times in zip(*times_s, strict=True))
+            charts = pages[0].read_text().count('<div class="chart"')
+            size = pages[0].stat().st_size
+            made, opened = (f"{make_s:.2f}", f"{make_cpu_s:.2f}"), (f"{page_s - empty_s:.2f}", f"{empty_s:.2f}")
+            writer.writerow((trials, runs, arguments.builds, *made, size, *opened, charts))
+            sys.stdout.flush()
+
+
+def fill(path: Path, trials: int, builds: int) -> int:
+    """Writes a database with so many trials, and returns how many runs they are of."""
+    db, rng = Database(path), random.Random(0)
+    create_tables(db.conn)
+    tasks = [f"{number:064x}" for number in range(max(1, trials // (len(_PRESETS) * len(_SEEDS) * _TRIALS)))]
+    runs = [(task, preset, seed) for task in tasks for preset in _PRESETS for seed in _SEEDS]
+    with db.conn:
+        _insert(db, "task", map(_task, tasks))
+        _insert(db, "run", (_run(number, *run) for number, run in enumerate(runs)))
+        for number, run in enumerate(runs):
+            _insert(db, "trial", _trials(number, *run, trials // len(runs), rng))
+        for number in range(builds):
+            _fill_build(db, f"network{number}", rng)
+    create_views(db.conn)
+    db.close()
+    return len(runs)
+
+
+def _task(key: str) -> Row:
+    label = f"conv2d {int(key, 16)}"
+    made = {"key": key, "operator": "conv2d", "label": label, "workload": "{}", "target": "{}", "flop": 10**9}
+    return {**made, "template_version": 1}
+
+
+def _run(number: int, task: str, preset: str, seed: int) -> Row:
+    made = {"key": f"{number:064x}", "task_key": task, "preset": preset, "seed": seed, "tuner_version": 4, "threads": 2}
+    plain = {"settings": "{}", "host": "{}", "versions": "{}", "shard_sha256": ""}
+    return {**made, **plain, "started_at": _NOW, "shard_bytes": 0}
+
+
+def _trials(run: int, task: str, preset: str, seed: int, count: int, rng: random.Random) -> Iterator[Row]:
+    slowness = 1 + 0.05 * _PRESETS.index(preset)
+    for number in range(count):
+        failed = rng.random() < 0.1
+        yield {
+            "run_key": f"{run:064x}",
+            "number": number,
+            "task_key": task,
+            "iteration": number // 8,
+            "config": json.dumps({"tile_f": [rng.randrange(64), 1, 16], "unroll": number % 2}),
+            "status": "run_error" if failed else "ok",
+            "error": f"Segmentation fault\n{number}" if failed else None,
+            "latency_s": None if failed else 1e-3 * slowness * (1 + rng.expovariate(1 + number / 10)),
+            "repeats": 5,
+            "build_s": 0.1,
+            "run_s": 0.02,
+            "elapsed_s": 0.15 * (number + 1),
+            "created_at": _NOW,
+        }
+
+
+def _fill_build(db: Database, model: str, rng: random.Random) -> None:
+    """Writes a build with two references and forty kernels."""
+    build, share = {"build": f"{model}-cpu"}, {"coverage_flop_share": 0.9}
+    made = {"name": build["build"], "model": model, "target": "cpu", "preset": "anole", "trials": 64, "seed": 0}
+    flop = {"tuned_flop": 9, "total_flop": 10, **share, "size_bytes": 10**7}
+    _insert(db, "model", [{"name": model, "source": "torch:x:y", "inputs": "{}"}])
+    _insert(db, "build", [{**made, **flop, "manifest": "{}", "created_at": _NOW}])
+    where = {"rounds": 30, "threads": 2, "host": "{}", "versions": "{}", "created_at": _NOW}
+    for reference in ("onnxruntime", "torch"):
+        ratio = 1 + rng.random()
+        speedup = {"speedup": ratio, "speedup_low": 0.95 * ratio, "speedup_high": 1.05 * ratio, "relative_error": 1e-6}
+        latency = {"latency_s": 0.01, "latency_std_s": 1e-4, "reference_latency_s": 0.01 * ratio}
+        _insert(db, "evaluation", [{**build, "reference": reference, **latency, **speedup, **share, **where}])
+    peaks = {"whole_s": 0.01, "peak_flop_per_s": 5e11, "peak_bytes_per_s": 1e11}
+    _insert(db, "kernel_profile", [{**build, **peaks, "created_at": _NOW}])
+    for number in range(40):
+        kernel = {"number": number, "kernel": f"fused_conv2d{number}", "layers": "[]", "calls": 1, "latency_s": 2.5e-4}
+        work = {"flop": rng.randrange(10**7, 10**8), "size_bytes": 10**6}
+        _insert(db, "kernel_latency", [{**build, **kernel, **work}])
+
+
+def _insert(db: Database, table: str, rows: Iterable[Row]) -> None:
+    for first in (rows := iter(rows)):
+        columns = ", ".join(first)
+        places = ", ".join(f":{name}" for name in first)
+        db.conn.executemany(f"insert into {table} ({columns}) values ({places})", chain([first], rows))
+
+
+def open_page(page: Path) -> float:
+    """Returns the seconds that a browser takes to start, draw a page, print what it became, and end."""
+    browser = shutil.which("chromium") or "chromium"
+    with tempfile.TemporaryDirectory() as profile:
+        command = [
+            *(browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"),
+            *("--window-size=1400,2000", "--virtual-time-budget=20000", "--dump-dom", page.as_uri()),
+        ]
+        begin_s = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        elapsed_s = time.perf_counter() - begin_s
+    if 'class="chart"' in done.stdout and 'data-done="true"' not in done.stdout:
+        raise SystemExit(f"{page}: was not drawn")
+    return elapsed_s
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Times planning: `snakemake -n` and `anole plan` in projects of many extracted models, as CSV.
+
+    python -m benchmarks.store.planning > docs/results/data/planning.csv
+
+All models come from one module, and each has convolutions of its own. Their manifests and tasks are written as
+extraction writes them, so that the plan is to tune, compile and evaluate everything. Times are those of the processor:
+user and system, of all processes.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+import yaml
+
+from anole.documents import layout
+from anole.documents.manifest import ListedTask, Manifest, write_manifest
+from anole.documents.task import write_task
+from anole.project.pipeline import Pipeline
+from anole.targets import get_target
+from anole.task import Conv2d, Task
+
+HOME = Path(__file__).resolve().parents[2]
+N_MODELS = (50, 100, 200)
+TASKS_OF_MODEL = 15
+ROUNDS = 5
+COMMANDS = {
+    "snakemake -n": ("-m", "snakemake", "-n", "--quiet", "--cores", "all", "--snakefile", str(HOME / "Snakefile")),
+    "anole plan": ("-m", "anole", "plan"),
+}
+
+
+def make_project(folder: Path, n_models: int) -> None:
+    """Writes a project of models that are extracted, and nothing else."""
+    names = [f"net{number:03}" for number in range(n_models)]
+    factories = "".join(f"\n\ndef {name}():\n    return nn.Conv2d(8, 8, 3)\n" for name in names)
+    (folder / "nets.py").write_text(f"from torch import nn\n{factories}")
+    inputs = {"x": [1, 8, 16, 16]}
+    spec = {
+        "models": {name: {"source": f"torch:nets:{name}", "inputs": inputs} for name in names},
+        "targets": {"cpu": {"kind": "cpu"}},
+        "builds": [{"model": name, "target": "cpu"} for name in names],
+        "tuning": {"preset": "anole", "trials": 64},
+    }
+    (folder / "models.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    pipeline = Pipeline.load(folder / "models.yaml")
+    target = get_target(pipeline.descriptions["cpu"])
+    for number, build in enumerate(pipeline.spec.builds.values()):
+        tasks = list(_tasks_of(number, target))
+        for task in tasks:
+            write_task(folder / layout.task_path(task.key), task)
+        listed = tuple(ListedTask(task.key, task.label, task.workload.flop, 1, ("layer",)) for task in tasks)
+        flop, origin = sum(task.flop for task in listed), pipeline.origin(build.model, build.target)
+        manifest = Manifest(build.model, build.target, f"torch:nets:{build.model}", inputs, origin, listed, flop)
+        write_manifest(folder / pipeline.manifest(build), manifest)
+
+
+def _tasks_of(number: int, target: object) -> Iterator[Task]:
+    for position in range(TASKS_OF_MODEL):
+        workload = Conv2d(1, 16, 16, 8 + 8 * number, 8 + 8 * position, (3, 3), padding=(1, 1, 1, 1))
+        yield Task(workload, target.description, target.template_version(workload))
+
+
+def processor_s(arguments: Sequence[str], folder: Path) -> float:
+    """Returns the processor's seconds of a command."""
+    command = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(HOME / "lib")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert command.stderr is not None
+    errors = command.stderr.read()
+    _, status, usage = os.wait4(command.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(arguments)}: {errors.decode()}")
+    return usage.ru_utime + usage.ru_stime
+
+
+def main() -> None:
+    """Measures all commands in turns, and prints a row for each command and size."""
+    table = csv.writer(sys.stdout)
+    table.writerow(["command", "models", "tasks", "processor_s", "least_s", "most_s", "n"])
+    for n_models in N_MODELS:
+        with tempfile.TemporaryDirectory() as folder:
+            make_project(Path(folder), n_models)
+            rounds = [{name: processor_s(each, Path(folder)) for name, each in COMMANDS.items()} for _ in range(ROUNDS)]
+            n_tasks = sum(1 for _ in Path(folder, layout.TASKS).iterdir())
+        for name in COMMANDS:
+            seconds = [each[name] for each in rounds]
+            figures = [f"{value:.2f}" for value in (median(seconds), min(seconds), max(seconds))]
+            table.writerow([name, n_models, n_tasks, *figures, len(seconds)])
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

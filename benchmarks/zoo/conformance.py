@@ -1,0 +1,343 @@
+"""Runs the backend suite of the ``onnx`` package against Anole on this machine's processor; one line of CSV a case.
+
+    python -m benchmarks.zoo.conformance > docs/results/data/conformance.csv
+    python -m benchmarks.zoo.conformance --cases 'test_resize_*' --outcomes wrong,refused
+
+Each node case is a network of one operator (or of an operator's definition) with inputs and expected outputs. It is
+imported, compiled with default configs and run, and its outputs are compared with the suite's tolerances. The worker
+process runs many cases; one that crashes or hangs costs only itself.
+
+Outcomes: ``right``; ``wrong``, other values, shapes or types than expected; ``refused`` with an error's message;
+``crashed``, with no or another error; ``outside``, no inference operator on floats, integers and booleans whose shapes
+are known. Inputs that decide a shape (`SHAPES`) are given as constants, as files do; ``constants`` names them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import logging
+import multiprocessing
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from fnmatch import fnmatch
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+LIMIT_S = 60.0
+"""How long a case may take."""
+
+SHAPES: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        ("AffineGrid", "CastLike", "CenterCropPad", "Compress", "CumProd", "CumSum", "Expand", "OneHot"), (1,)
+    ),
+    **dict.fromkeys(("Reshape", "Split", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze", "Upsample"), (1,)),
+    **dict.fromkeys(("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "If"), (0,)),
+    "Col2Im": (1, 2),
+    "DFT": (1, 2),
+    "Dropout": (1, 2),
+    "LSTM": (4,),
+    "GRU": (4,),
+    "RNN": (4,),
+    "Loop": (0, 1),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "Resize": (1, 2, 3),
+    "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4),
+}
+"""The inputs that decide a shape, an axis or which branch is computed, by operator."""
+
+_TYPES = (
+    *(TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BOOL),
+    *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
+    *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
+)
+
+_DATA_DEPENDENT = ("ImageDecoder", "NonMaxSuppression", "NonZero", "Unique")
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a case."""
+
+    case: str
+    operator: str
+    opset: int
+    constants: str
+    outcome: str
+    reason: str = ""
+
+
+COLUMNS = tuple(field.name for field in fields(Result))
+
+
+def main() -> None:
+    """Prints a line for each case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default="*", help="a pattern of names; several are separated by commas")
+    parser.add_argument("--outcomes", help="print only these outcomes, comma-separated")
+    arguments = parser.parse_args()
+    patterns = arguments.cases.split(",")
+    names = [name for name in suite() if any(fnmatch(name, pattern) for pattern in patterns)]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    totals: Counter[str] = Counter()
+    for result in run_cases(names):
+        totals[result.outcome] += 1
+        if arguments.outcomes is None or result.outcome in arguments.outcomes.split(","):
+            writer.writerow(astuple(result))
+            sys.stdout.flush()
+    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(totals.items())), file=sys.stderr)
+
+
+@cache
+def suite() -> dict[str, Any]:
+    """Returns the node cases of the ``onnx`` package, by name."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in load_model_tests(kind="node")}
+
+
+def run_cases(names: Iterable[str], limit_s: float = LIMIT_S) -> Iterator[Result]:
+    """Yields the result of each case, in order."""
+    worker: _Worker | None = None
+    try:
+        for name in names:
+            case = suite()[name]
+            started = _description(case)
+            outside = outside_why(case)
+            if outside is not None:
+                yield replace(started, outcome="outside", reason=outside)
+                continue
+            worker = worker or _Worker()
+            answer = worker.ask(name, limit_s)
+            if answer is None:
+                yield replace(started, outcome="crashed", reason=worker.end(limit_s))
+                worker = None
+            else:
+                yield replace(started, outcome=answer[0], reason=answer[1])
+    finally:
+        if worker is not None:
+            worker.end(0)
+
+
+def outside_why(case: Any) -> str | None:
+    """Returns why a case is outside of what Anole is for, or None."""
+    graph = case.model.graph
+    for value in (*graph.input, *graph.output):
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            return f"{kind.removesuffix('_type')} {value.name}"
+        if value.type.tensor_type.elem_type not in _TYPES:
+            return f"tensor of {TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()}"
+    base = _base(case)
+    node = base.model.graph.node[0]
+    if node.domain not in ("", "ai.onnx"):
+        return f"domain {node.domain}"
+    operators = {each.op_type for each in (*base.model.graph.node, *graph.node)}
+    for found in operators.intersection(_DATA_DEPENDENT):
+        return f"the shape of {found}'s output depends on data"
+    for found in operators.intersection(_RANDOM):
+        return f"{found} is random"
+    if node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute):
+        return "training"
+    if node.op_type == "Dropout" and len(node.input) > 2:
+        named = dict(zip([value.name for value in graph.input], case.data_sets[0][0], strict=True))
+        if named.get(node.input[2], False):
+            return "training"
+    return None
+
+
+def constant_inputs(case: Any) -> list[str]:
+    """Returns the inputs that decide a shape, in the graph's order."""
+    base = _base(case)
+    found = {
+        node.input[index]
+        for node in base.model.graph.node
+        for index in _shape_inputs(node)
+        if index < len(node.input) and node.input[index]
+    }
+    return [value.name for value in case.model.graph.input if value.name in found]
+
+
+def _shape_inputs(node: Any) -> tuple[int, ...]:
+    if node.op_type.startswith("Reduce"):
+        return (1,)
+    return SHAPES.get(node.op_type, ())
+
+
+def _base(case: Any) -> Any:
+    """Returns the case with the operator whose definition a case is, or the case itself."""
+    return suite().get(re.sub(r"_expanded.*", "", case.name), case)
+
+
+def _description(case: Any) -> Result:
+    opsets = {opset.domain: opset.version for opset in case.model.opset_import}
+    operator = _base(case).model.graph.node[0].op_type
+    return Result(case.name, operator, opsets.get("", 0), " ".join(constant_inputs(case)), "")
+
+
+class _Worker:
+    """A process that runs cases."""
+
+    def __init__(self) -> None:
+        # The parent imports no library with threads before; the suite is loaded once.
+        context = multiprocessing.get_context("fork")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._pipe.recv()
+
+    def ask(self, name: str, limit_s: float) -> tuple[str, str] | None:
+        """Returns a case's outcome and reason, or None if the process ended or the time is over."""
+        self._pipe.send(name)
+        try:
+            return self._pipe.recv() if self._pipe.poll(limit_s) else None
+        except EOFError:
+            return None
+
+    def end(self, limit_s: float) -> str:
+        """Ends the process and returns how it had ended by itself."""
+        self._process.join(1 if limit_s else 0)
+        code = self._process.exitcode
+        self._process.kill()
+        self._process.join()
+        return f"did not end within {limit_s:g} s" if code is None else f"the process ended with status {code}"
+
+
+def _serve(pipe: Connection) -> None:
+    os.environ["TVM_NUM_THREADS"] = "1"
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    # The importers print; standard output is the caller's CSV.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    suite()
+    with tempfile.TemporaryDirectory() as folder:
+        pipe.send("ready")
+        while True:
+            try:
+                name = pipe.recv()
+            except EOFError:
+                return
+            pipe.send(run_case(suite()[name], Path(folder)))
+
+
+def run_case(case: Any, folder: Path) -> tuple[str, str]:
+    """Runs a case in this process; returns its outcome and the reason.
+
+    Args:
+        case: a case of `suite`.
+        folder: where the model's file is written.
+    """
+    from onnx.backend.test.runner import Runner
+
+    from anole.errors import AnoleError
+
+    inputs, expected = (_arrays(values) for values in case.data_sets[0])
+    try:
+        outputs = _outputs(case, inputs, folder / "case.onnx")
+    except AnoleError as error:
+        return "refused", _line(error)
+    except Exception as error:
+        return "crashed", f"{type(error).__name__}: {_line(error)}"
+    try:
+        Runner.assert_similar_outputs(expected, outputs, rtol=case.rtol, atol=max(case.atol, _rounding(expected)))
+    except AssertionError as error:
+        return "wrong", _line(error)
+    return "right", ""
+
+
+def _rounding(expected: Iterable[Any]) -> float:
+    """Returns what rounding floats of the outputs' size may cost; some expected zeros are such remainders."""
+    floats = [array for array in expected if array.dtype in (np.float16, np.float32)]
+    sizes = [np.finfo(array.dtype).eps * np.abs(array[np.isfinite(array)]).max(initial=0) for array in floats]
+    return 4 * float(max(sizes, default=0))
+
+
+def _arrays(values: Iterable[Any]) -> list[Any]:
+    """Returns arrays of inputs or outputs, some of which are stored as ONNX's tensors."""
+    return [numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value) for value in values]
+
+
+def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
+    """Returns the outputs of a case, whose inputs that decide a shape are made constants of the file."""
+    arrays = {value.name: array for value, array in zip(case.model.graph.input, inputs, strict=True)}
+    proto = onnx.ModelProto()
+    proto.CopyFrom(case.model)
+    for name in constant_inputs(case):
+        proto.graph.initializer.append(numpy_helper.from_array(arrays.pop(name), name))
+    kept = [value for value in proto.graph.input if value.name in arrays]
+    del proto.graph.input[:]
+    proto.graph.input.extend(kept)
+    return run_model(proto, arrays, path)
+
+
+def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
+    """Returns the outputs of a model that is compiled with default configs for one thread of this processor.
+
+    Args:
+        proto: the model.
+        arrays: its inputs, by name.
+        path: where its file is written.
+
+    Raises:
+        AnoleError: it cannot be imported or compiled.
+    """
+    import tvm
+    from tvm import relax
+
+    from anole.compile.lower import Choice, lower
+    from anole.declared.entries import ModelSpec
+    from anole.errors import BuildError
+    from anole.extract.graph import workloads_of
+    from anole.extract.load import load_model
+    from anole.targets import get_target
+    from anole.targets.cpu.settings import describe_cpu
+
+    onnx.save(proto, path)
+    imported = load_model(ModelSpec("case", f"onnx:{path}", {}))
+    target = get_target(describe_cpu(threads=1))
+    choices = {
+        workload: Choice(target.template(workload), target.default_config(workload))
+        for workload in workloads_of(imported.module)
+    }
+    try:
+        lowered, _ = lower(imported.module, choices, target.schedule_default)
+        with target.compiler_target() as compiler_target:
+            executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
+    except Exception as error:
+        raise BuildError(f"TVM cannot compile it: {_line(error)}") from error
+    found = relax.VirtualMachine(executable, tvm.cpu())["main"](
+        *(tvm.runtime.tensor(np.ascontiguousarray(arrays[info.name]).reshape(info.shape)) for info in imported.inputs)
+    )
+    outputs = [found] if isinstance(found, tvm.runtime.Tensor) else list(found)
+    return [output.numpy() for output in outputs]
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    return re.sub(r"model \S+: |\S*/case\.onnx", "", text)[:200]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Reports the results of `sweep.py` as Markdown: how far networks came, how fast they are, and the slowest.
+
+python -m benchmarks.zoo.report < docs/results/data/zoo.csv
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from benchmarks.zoo.jobs import DONE
+
+GROUPS = {"timm_": "timm", "torchvision_": "torchvision", "transformers_": "transformers"}
+"""The packages of networks, by the beginnings of their names."""
+OWN, FILES = "written for the zoo", "ONNX files of packages"
+_SLOWEST = 5
+
+Row = Mapping[str, str]
+
+
+def main() -> None:
+    """Prints the report of the CSV on standard input."""
+    rows = list(csv.DictReader(sys.stdin))
+    for section in (by_group(rows), slowest(rows), not_done(rows), seconds(rows)):
+        print("\n".join(section), end="\n\n")
+
+
+def group(row: Row) -> str:
+    """Returns where a network is from."""
+    package = next((title for start, title in GROUPS.items() if row["network"].startswith(start)), None)
+    return package or (FILES if row["source"].endswith(".onnx") else OWN)
+
+
+def by_group(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a table of how far the networks of each group came; means are geometric."""
+    yield "| networks | tried | extracted | compiled | right | speedup, mean | range | below 1x | noise missed |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    groups = {name: [row for row in rows if group(row) == name] for name in dict.fromkeys(map(group, rows))}
+    for name, own in {**groups, "all": list(rows)}.items():
+        counts = [sum(row[column] == "1" for row in own) for column in ("extracted", "compiled", "right")]
+        found = speedups(own)
+        compared = (
+            f"{statistics.geometric_mean(found):.2f}x | {min(found):.2f}x to {max(found):.2f}x"
+            f" | {sum(each < 1 for each in found)} of {len(found)}"
+            if found
+            else "| | 0 of 0"
+        )
+        missed = sum(bool(row["uncaught"]) for row in own)
+        yield f"| {name} | {len(own)} | {' | '.join(map(str, counts))} | {compared} | {missed} |"
+
+
+def speedups(rows: Iterable[Row]) -> list[float]:
+    """Returns the speedups over ONNX Runtime of the networks that it runs."""
+    return [float(row["speedup"]) for row in rows if row["speedup"]]
+
+
+def slowest(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a table of the networks with the smallest speedups, each with the kernel that takes most of its time."""
+    yield "| slowest | speedup | quartiles | ms | kernel that takes the most time |"
+    yield "|---|---|---|---|---|"
+    compared = sorted((row for row in rows if row["speedup"]), key=lambda row: float(row["speedup"]))
+    for row in compared[:_SLOWEST]:
+        speedup, low, high = (float(row[column]) for column in ("speedup", "speedup_q1", "speedup_q3"))
+        kernel = row["slowest"].partition(";")[0].partition(" (")[0]
+        yield f"| {row['network']} | {speedup:.2f}x | {low:.2f} to {high:.2f} | {row['latency_ms']} | {kernel} |"
+
+
+def not_done(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a line for each network that did not go all the way, with the reason."""
+    yield "| did not go all the way | stage | reason |"
+    yield "|---|---|---|"
+    for row in rows:
+        if row["stage"] != DONE:
+            yield f"| {row['network']} | {row['stage']} | {row['reason']} |"
+
+
+def seconds(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a table of how long the stages took."""
+    yield "| seconds | mean | median | most |"
+    yield "|---|---|---|---|"
+    for column in ("extract_s", "compile_s"):
+        found = [(float(row[column]), row["network"]) for row in rows if row[column]]
+        if found:
+            taken, (most, longest) = [each for each, _ in found], max(found)
+            average, middle = statistics.mean(taken), statistics.median(taken)
+            yield f"| {column.removesuffix('_s')} | {average:.1f} | {middle:.1f} | {most:.0f} ({longest}) |"
+
+
+if __name__ == "__main__":
+    main()

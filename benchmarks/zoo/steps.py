@@ -1,0 +1,187 @@
+"""Takes one network of the zoo through all stages, and reports after each how far it came."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from anole.declared.entries import ModelSpec
+from anole.documents.build import Build, read_build
+from anole.documents.evaluation import read_evaluation
+from anole.errors import AnoleError
+from anole.evaluate.interleave import Pace
+from anole.measure.site import site_of
+from benchmarks.zoo.jobs import DONE, Row, running_s, shown, turn, wait_until_alone, write_report
+from benchmarks.zoo.sweep import COLUMNS
+
+_FOLDER = Path("build")
+_ROUNDS = "3"
+"""Turns in the evaluation, whose times are not kept."""
+_EVALUATION = Path("evaluation.json")
+_N_SLOWEST = 3
+_NOISE = 0.01
+
+
+def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
+    """Extracts, compiles, evaluates and times a network in the working directory.
+
+    Args:
+        name: the network's name in the zoo.
+        report: where the columns that are known so far are written, again and again.
+        rounds: how often each engine takes turns; 0 for no times.
+        mutate: whether the evaluation is tried on noise in single layers.
+    """
+    row: Row = {}
+
+    def tell() -> None:
+        write_report(report, {name: value for name, value in row.items() if name in COLUMNS})
+
+    @contextmanager
+    def stage(named: str) -> Iterator[None]:
+        row["stage"] = named
+        tell()
+        began_s, began_cpu_s = running_s(), time.process_time()
+        yield
+        row[f"{named}_s"], row[f"{named}_cpu_s"] = running_s() - began_s, time.process_time() - began_cpu_s
+
+    try:
+        with stage("extract"):
+            model, target, manifest = _extract(name)
+            row["extracted"] = 1
+        with stage("compile"):
+            _compile(model, manifest)
+            row["compiled"] = 1
+        os.environ.update(target.environment())
+        with stage("evaluate"):
+            refusal = _evaluate(row)
+        if rounds:
+            with turn():
+                # A job that is stopped while it holds the device would never release it.
+                with site_of(target).timing(), stage("alone"):
+                    wait_until_alone()
+                with stage("compare"):
+                    _compare(row, rounds)
+                with stage("profile"):
+                    row["slowest"] = _slowest()
+        if mutate and model.scheme != "onnx":
+            with stage("mutate"):
+                row["uncaught"] = " ".join(uncaught(read_build(_FOLDER), target.threads))
+        row["stage"] = "evaluate" if refusal else DONE
+        row["reason"] = refusal
+    except (AnoleError, subprocess.CalledProcessError) as error:
+        row["reason"] = shown(str(error))
+    tell()
+
+
+def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
+    """Returns a network's entry, this machine's processor, and the manifest."""
+    from anole.extract.tasks import extract_tasks
+    from anole.targets import get_target
+    from anole.targets.cpu.settings import describe_cpu
+    from benchmarks.zoo.networks import zoo
+
+    model = zoo()[name].model(name)
+    target = get_target(describe_cpu())
+    manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version, target.takes)
+    return model, target, manifest
+
+
+def _compile(model: ModelSpec, manifest: Any) -> None:
+    from anole.compile.build import BuildSettings, compile_build
+
+    # Nothing is tuned here, on purpose.
+    logging.disable(logging.WARNING)
+    compile_build(model, manifest, BuildSettings(model.name, "random", 0, False, 0), {}, _FOLDER)
+    logging.disable(logging.NOTSET)
+
+
+def _evaluate(row: Row) -> str | None:
+    """Evaluates the build as a user does; returns why it was refused."""
+    command = [sys.executable, "-m", "anole", "evaluate", str(_FOLDER), "--output", str(_EVALUATION)]
+    done = subprocess.run([*command, "--rounds", _ROUNDS], capture_output=True, text=True, check=False)
+    lines = done.stderr.strip().splitlines()
+    if not _EVALUATION.exists():
+        return shown(lines[-1] if lines else f"anole evaluate ended with {done.returncode}")
+    evaluation = read_evaluation(_EVALUATION)
+    for name in ("relative_error", "variation_error"):
+        row[name] = max((getattr(latency, name) or 0.0 for latency in evaluation.latencies), default=None)
+    row["output_variation"] = min((latency.output_variation or 0.0 for latency in evaluation.latencies), default=None)
+    row["redrawn_error"], row["exact_error"] = evaluation.redrawn_error, evaluation.exact_error
+    row["right"] = int(done.returncode == 0)
+    return shown(lines[-1]) if done.returncode else None
+
+
+def _compare(row: Row, rounds: int) -> None:
+    """Times the build beside ONNX Runtime, which may be unable to run the network."""
+    from benchmarks.networks.compare import compare
+
+    own, *others = compare(_FOLDER, ["onnxruntime"], Pace(rounds=rounds), Path("absent.sqlite"))
+    row["latency_ms"], row["rounds"] = float(own["latency_ms"]), own["rounds"]
+    for rival in others:
+        row["onnxruntime_ms"] = float(rival["latency_ms"])
+        row |= {name: float(rival[name]) for name in ("speedup", "speedup_q1", "speedup_q3")}
+
+
+def _slowest() -> str:
+    """Returns the kernels that take the most time: their share of it, their share of the roof, and their layers."""
+    command = [sys.executable, "-m", "anole", "profile", str(_FOLDER), "--json", "--seconds", "1"]
+    profile = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    rows = sorted(profile["rows"], key=lambda each: -each["share"])[:_N_SLOWEST]
+    return "; ".join(
+        f"{each['kernel']} {each['share']:.0%} of the time, {each['roofline']:.0%} of the roof"
+        f" ({' '.join(each['layers'])})"
+        for each in rows
+    )
+
+
+def uncaught(build: Build, threads: int) -> list[str]:
+    """Returns those of the first, the middle and the last layer in which noise of 1 % would not be noticed.
+
+    The noise is in the reference's weights instead of the build's, so that nothing is compiled again.
+    """
+    import torch
+
+    from anole.evaluate.comparison import compare_outputs, draw_samples
+    from anole.evaluate.engines import build_engine, torch_engine
+    from anole.evaluate.stage import MAX_RELATIVE_ERROR
+    from anole.extract.torch import make_network
+
+    torch.set_num_threads(threads)
+    samples = draw_samples(build)
+    network = make_network(build.model_spec)
+    reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
+    found = build_engine(_FOLDER, samples[0], "cpu", threads).compute_each(samples)
+    layers, missed = layers_of(network, reference.run), []
+    for layer in dict.fromkeys((layers[0], layers[len(layers) // 2], layers[-1])) if layers else ():
+        weight = network.get_submodule(layer).weight.data
+        kept = weight.clone()
+        weight *= 1 + _NOISE * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+        comparison = compare_outputs(found, reference.compute_each(samples))
+        weight.copy_(kept)
+        if comparison.error <= MAX_RELATIVE_ERROR:
+            missed.append(f"{layer}:{comparison.variation_error:.1e}")
+    return missed
+
+
+def layers_of(network: Any, run: Any) -> list[str]:
+    """Returns the convolutions and linear layers that a network runs, in order."""
+    import torch
+
+    names = []
+    hooks = [
+        layer.register_forward_hook(lambda *_, name=name: names.append(name))
+        for name, layer in network.named_modules()
+        if isinstance(layer, (torch.nn.modules.conv._ConvNd, torch.nn.Linear))
+    ]
+    run()
+    for hook in hooks:
+        hook.remove()
+    return list(dict.fromkeys(names))

@@ -1,0 +1,136 @@
+"""Sweeps over many networks that nobody here chose for their speed, untuned: are they extracted, compiled, right, fast?
+
+    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv                    # all networks; goes on where it stopped
+    python -m benchmarks.zoo.sweep try.csv --networks unet,timm_resnet --mutate # some, with noise in single layers
+    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --again            # those again that were refused
+
+Each network has a process of its own with limits of time and memory, and a line in the file, which says how far it got.
+With `--jobs`, several networks run at once; while one of them takes times, the others are stopped (`zoo_jobs.py`). The
+latency is compared with ONNX Runtime's in turns, each engine in a process of its own (`networks.py`). With `--mutate`,
+the weights of the first, the middle and the last layer of the reference get noise of 1 %, one after another, and the
+evaluation must refuse the build each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from benchmarks.zoo.jobs import DONE, REPORT, Limits, Row, run_jobs
+
+if TYPE_CHECKING:
+    from benchmarks.zoo.networks import Network
+
+COLUMNS = (
+    *("network", "source", "inputs", "extracted", "compiled", "right", "relative_error", "output_variation"),
+    *("variation_error", "redrawn_error", "exact_error"),
+    *("latency_ms", "onnxruntime_ms", "speedup", "speedup_q1", "speedup_q3"),
+    *("rounds", "extract_s", "extract_cpu_s", "compile_s", "evaluate_s", "slowest", "uncaught", "stage", "reason"),
+)
+
+
+def main() -> None:
+    """Adds a line to a file for each network that it lacks, or works on one network."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="the file of all results, which is continued")
+    parser.add_argument("--networks", default="", help="comma-separated; a name's beginning stands for all such names")
+    parser.add_argument("--seconds", type=float, default=900.0, help="limit of each network")
+    parser.add_argument("--gigabytes", type=float, help="limit of each network; default: 80 %% of the memory for all")
+    parser.add_argument("--jobs", type=int, default=1, help="networks at once; none of the others runs during times")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
+    parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
+    parser.add_argument("--again", action="store_true", help="repeat the networks that did not go all the way")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.jobs < 1:
+        parser.error(f"--jobs: found {arguments.jobs}; at least 1 is expected")
+    logging.basicConfig(level=logging.WARNING)
+    if arguments.one:
+        from benchmarks.zoo.steps import work_on
+
+        work_on(arguments.one, arguments.file, arguments.rounds, arguments.mutate)
+    else:
+        _sweep(arguments)
+
+
+def _sweep(arguments: argparse.Namespace) -> None:
+    from benchmarks.zoo.networks import zoo
+
+    networks = zoo()
+    names = chosen(networks, arguments.networks)
+    kept = [row for row in read(arguments.file) if not (arguments.again and row["stage"] != DONE)]
+    write(arguments.file, kept)
+    done = {row["network"] for row in kept}
+    options = ["--rounds", str(arguments.rounds), *(["--mutate"] if arguments.mutate else [])]
+    script = [sys.executable, "-m", "benchmarks.zoo.sweep", str(REPORT)]
+    commands = [(name, [*script, "--one", name, *options]) for name in names if name not in done]
+    gigabytes = arguments.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9 / arguments.jobs
+    with closing(run_jobs(commands, arguments.jobs, Limits(arguments.seconds, gigabytes))) as finished:
+        for name, found in finished:
+            row = _described(name, networks[name]) | found
+            append(arguments.file, row)
+            speedup = row.get("speedup")
+            outcome = row.get("reason") or (f"{speedup:.2f}x as fast as ONNX Runtime" if speedup else "not compared")
+            print(f"{name}: {row['stage']}: {outcome}", flush=True)
+
+
+def _described(name: str, network: Network) -> Row:
+    inputs = " ".join(f"{each}={'x'.join(map(str, shape))}" for each, shape in network.inputs.items())
+    return {"network": name, "source": network.model(name).source.split("/")[-1], "inputs": inputs}
+
+
+def chosen(names: Iterable[str], wanted: str) -> list[str]:
+    """Returns the names that begin with one of the comma-separated words; all, if there is no word.
+
+    Raises:
+        SystemExit: no name begins with one of the words.
+    """
+    known, words = list(names), tuple(word for word in wanted.split(",") if word)
+    if unknown := [word for word in words if not any(name.startswith(word) for name in known)]:
+        raise SystemExit(f"no network begins with {', '.join(unknown)}; see benchmarks/zoo/networks.py")
+    return [name for name in known if not words or name.startswith(words)]
+
+
+def read(path: Path) -> list[Row]:
+    """Returns the whole lines of a file of results; one that an interruption cut short is left out."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as whole:
+        whole.write(text[: text.rfind("\n") + 1])
+        whole.seek(0)
+        return [row for row in csv.DictReader(whole) if row.get("stage") and None not in row]
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replaces a file of results as a whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".new")
+    with beside.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    beside.replace(path)
+
+
+def append(path: Path, row: Mapping[str, Any]) -> None:
+    """Adds one line to a file of results, and sees it onto the disk."""
+    plain = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row.items()}
+    with path.open("a", encoding="utf-8", newline="") as file:
+        csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(plain)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+if __name__ == "__main__":
+    main()
