@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.measure.lock import device_lock
+from anole.host.lock import device_lock
 from anole.measure.measurer import Measurer
 from anole.record import Config
 from anole.search.evaluators.fixed import Fixed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anole.measure import lock
+from anole.host import lock
 from anole.measure.limits import Limits
 from anole.measure.measurer import Measurer
 from anole.record import Status

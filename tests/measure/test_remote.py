@@ -32,8 +32,8 @@ from anole.targets.rpc.sessions import open_session
 from anole.targets.rpc.tracker import Tracker
 from anole.task import Conv2d, Task
 
+from ..host.holding import start_holding
 from .calling import CallingCpu
-from .holding import start_holding
 from .servers import HOST, START_S, Process, free_port, server, tracker
 
 TASK = Task(Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)), describe_cpu(threads=1), 1)

@@ -30,8 +30,8 @@ from anole.targets.rpc.address import Remote
 from anole.targets.rpc.tracker import count_servers
 from anole.task import Dense, Task
 
+from ..host.holding import start_holding
 from .calling import CallingCpu, KeepingCpu
-from .holding import start_holding
 from .servers import HOST, START_S, Process, free_port, server, tracker
 
 TASK = Task(Dense(1, 64, 64), describe_cpu(threads=1), 1)

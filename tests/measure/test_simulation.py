@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from anole.host.lock import device_lock
 from anole.measure.choice import measurer_of
-from anole.measure.lock import device_lock
 from anole.measure.simulation import Simulated
 from anole.measure.verified import Verified
 from anole.record import Status

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from anole.errors import AnoleError
-from anole.extract import guard
+from anole.host import guard
 
 _NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 

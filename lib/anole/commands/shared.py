@@ -17,8 +17,8 @@ from anole.commands.candidates import presets
 from anole.commands.group import owns_process
 from anole.documents import layout
 from anole.errors import SpecError, TargetError
-from anole.extract import guard
 from anole.files import read_regular
+from anole.host import guard
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -188,7 +188,7 @@ def spare_torch(model: ModelSpec) -> None:
 
 def without_torch() -> None:
     """Prevents TVM from importing torch, which takes most of TVM's import time."""
-    import_module("anole.measure.without_torch")
+    import_module("anole.host.without_torch")
 
 
 def _content(value: str) -> bytes | str:

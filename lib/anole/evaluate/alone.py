@@ -36,7 +36,7 @@ def start_deployed(folder: Path) -> Engine:
     """
     # Programs that only run a build have no torch, which TVM would import.
     if "torch" not in sys.modules:
-        import_module("anole.measure.without_torch")
+        import_module("anole.host.without_torch")
     try:
         model: Callable[..., list[NDArray[Any]]] = runpy.run_path(str(folder / "load.py"))["Model"]()
     except Exception as error:

@@ -23,7 +23,7 @@ from anole.errors import BuildError, MachineError, MeasureError
 from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import Engine
 from anole.evaluate.undisturbed import WaitMeter, latency_s, timed, undisturbed
-from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
+from anole.host.process import CallError, Worker
 
 _TURN_S, _LEAST_RUNS = 5e-3, 2
 """Least seconds and runs of a turn: neighbours change from one time slice to the next, which takes milliseconds."""
@@ -115,7 +115,7 @@ class PairTimer:
                 return worker.call(function, *arguments, timeout_s=_CALL_LIMIT_S)
         except MachineError:
             raise
-        except (MeasureError, CallFailed, WorkerDied, WorkerTimeout) as error:
+        except (MeasureError, CallError) as error:
             raise BuildError(f"{self._where}: cannot be compared: {error}") from error
 
 

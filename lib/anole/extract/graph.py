@@ -12,7 +12,6 @@ from tvm import ir, relax, tirx
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
-from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.passes.absorb_pads import pad_in_convolutions
 from anole.extract.passes.as_conv2d import make_images
@@ -25,6 +24,7 @@ from anole.extract.passes.merge_affine import merge_constants
 from anole.extract.passes.normalize_products import absorb_transpositions, is_transposed_product
 from anole.extract.passes.sink_permutations import sink_permutations
 from anole.extract.passes.subpixel import convolve_forward
+from anole.host.guard import step
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause, suggestion
 from anole.extract.decompose import RECURRENT, count_layers, decompose
 from anole.extract.fresh_import import import_fresh, sources_first
-from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.weights import Weights, draw_weights, only_structure, vary_constants
+from anole.host.guard import step
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec

@@ -1,1 +1,1 @@
-"""This machine: its processor, its cores, and the facts about it that records store."""
+"""This machine: its processor, cores and facts; the processes that Anole isolates on it, and its locks."""

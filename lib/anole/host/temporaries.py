@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -11,6 +10,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing import util
 from pathlib import Path
+
+from anole.host.lock import try_lock
 
 PREFIX = "anole-own-"
 """The names of these folders begin with this; a folder that its process does not hold locked is removed."""
@@ -120,11 +121,8 @@ def _locked(path: Path) -> int | None:
     """
     lock = os.open(path, _OPENING)
     try:
-        if os.fstat(lock).st_uid == os.geteuid():
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_uid == os.geteuid() and try_lock(lock):
             return lock
-    except BlockingIOError:
-        pass
     except OSError:
         os.close(lock)
         raise

@@ -66,7 +66,7 @@ class Runs(Protocol):
         """Runs rivals in turns on one device for some seconds and returns their measurements, in order.
 
         Raises:
-            CallFailed, WorkerDied, WorkerTimeout, DeviceLostError: they cannot be run together.
+            CallError, DeviceLostError: they cannot be run together.
             MeasureError: measuring is not possible at all, or no longer.
             TargetError: there is no such device.
         """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
+from anole.host.process import CallError, Worker, WorkerTimeout
 from anole.record import Config, Measurement, Status
 
 
@@ -118,7 +118,7 @@ class Builders:
         failure = None
         try:
             build_s = float(building.builder.result(timeout_s=0.0))
-        except (CallFailed, WorkerDied, WorkerTimeout) as error:
+        except CallError as error:
             build_s = time.perf_counter() - building.began_s
             status = Status.BUILD_TIMEOUT if isinstance(error, WorkerTimeout) else Status.BUILD_ERROR
             failure = Measurement(status, str(error), build_s=build_s)

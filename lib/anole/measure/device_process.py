@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
+from anole.host.process import CallFailed, CallTimedOut, Worker
 from anole.measure.site import Site
-from anole.measure.worker import CallFailed, CallTimedOut, Worker
 from anole.targets.base import Device
 
 
@@ -77,7 +77,7 @@ class DeviceProcess:
         """Waits for the submitted call and returns its result.
 
         Raises:
-            CallFailed, WorkerDied, WorkerTimeout: the call is at fault.
+            CallError: the call is at fault.
             MachineError: the machine is.
         """
         try:

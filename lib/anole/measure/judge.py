@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from anole.errors import DeviceLostError
+from anole.host.process import CallError, WorkerTimeout
 from anole.measure.artifacts import Artifacts
 from anole.measure.builders import Built
 from anole.measure.jobs import Timed
-from anole.measure.worker import CallFailed, WorkerDied, WorkerTimeout
 from anole.record import Measurement, Status
 from anole.search.ties import Compared
 
-FAILURES = (CallFailed, WorkerDied, WorkerTimeout, DeviceLostError)
+FAILURES = (CallError, DeviceLostError)
 """The exceptions of a run that fails through the candidate's own fault."""
 
 

@@ -13,8 +13,8 @@ from enum import Enum, auto
 from typing import Any
 
 from anole.errors import DeviceLostError, MachineError, TargetError
+from anole.host.process import START_TIMEOUT_S, CallError, CallFailed, CallTimedOut, Worker
 from anole.measure.limits import Limits, Patience
-from anole.measure.worker import START_TIMEOUT_S, CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 from anole.targets.base import Device
 from anole.targets.rpc.address import Remote, Server
 from anole.targets.rpc.tracker import Tracker, count_servers
@@ -234,7 +234,7 @@ class Lane:
     def _opened(self) -> None:
         try:
             self._receive()
-        except (CallFailed, WorkerDied, WorkerTimeout) as error:
+        except CallError as error:
             raise _silent(self.server, error) from error
         self._leave_queue()
         self._waits = self._patience.waits()
@@ -250,7 +250,7 @@ class Lane:
             # Damage that a kernel does to a device's context may last as long as the session.
             self._restart()
             return Ended(self.server, run_s, error=error)
-        except (DeviceLostError, WorkerDied, WorkerTimeout) as error:
+        except (DeviceLostError, CallError) as error:
             lost = error if isinstance(error, DeviceLostError) else _silent(self.server, error)
             self._places.rotate(-1)
             self._restart()

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Protocol, Self
 
+from anole.host.lock import device_lock, idle_device
 from anole.measure.likeness import Likeness
-from anole.measure.lock import device_lock, idle_device
 from anole.targets.base import Device, Place, Unit
 from anole.targets.rpc.address import Remote
 

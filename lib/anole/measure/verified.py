@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from typing import Self
 
 from anole.errors import MeasureError
-from anole.measure.faults import ran_out_of_memory
+from anole.host.faults import ran_out_of_memory
 from anole.measure.measurer import Measurer
 from anole.record import Config, Measurement, Status
 from anole.targets.base import Device
@@ -61,7 +61,7 @@ class Verified:
             with closing(self._measurer.measure(configs[n:])) as measured:
                 for measurement in measured:
                     n += 1
-                    if ran_out_of_memory(measurement):
+                    if ran_out_of_memory(measurement.error):
                         logger.warning("a candidate failed (%s); it is measured again, alone", measurement.error)
                         measured.close()
                         measurement = self._alone(configs[n - 1])

@@ -16,8 +16,8 @@ from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import build_engine
 from anole.evaluate.interleave import Pace, time_interleaved
 from anole.evaluate.kernel_times import time_kernels
+from anole.host.process import CallError, Worker
 from anole.measure.site import Site
-from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.targets.base import Device
 
 _FEWEST_RUNS = 5
@@ -90,7 +90,7 @@ class Stopwatch:
         with self._site.timing():
             try:
                 return self._worker.call(*call, timeout_s=_LIMIT_S)
-            except (CallFailed, WorkerDied, WorkerTimeout) as error:
+            except CallError as error:
                 raise BuildError(f"{folder}: cannot be timed: {error}") from error
 
 

@@ -19,7 +19,6 @@ from anole.evaluate.comparison import compare_outputs, draw_samples
 from anole.evaluate.looks import ALPHA, Patience, Ratio, Verdict, compare_rounds
 from anole.evaluate.network_runner import NetworkRunner
 from anole.evaluate.paired import PairTimer, Round
-from anole.measure.holder import working_on
 from anole.measure.site import site_of
 from anole.report.ratio_words import ratio_words
 from anole.report.tables import facts_of
@@ -144,7 +143,7 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
             return rounds[-1].log_ratio
 
         error = _refuse_difference(pair, timer.differ(draw_samples(pair.builds[0])), rules)
-        with working_on(f"the comparison of {pair}"), site.timing():
+        with site.timing():
             ratio = compare_rounds(take, rules.threshold, rules.patience, alpha)
     latencies_s = median(each.latencies_s[0] for each in rounds), median(each.latencies_s[1] for each in rounds)
     undisturbed = mean(each.undisturbed for each in rounds)

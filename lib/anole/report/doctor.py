@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from anole.errors import MachineError, MeasureError
+from anole.host.lock import lock_path
 from anole.host.machine import host_facts, software_versions
-from anole.measure.lock import lock_path
+from anole.host.process import CallError, Worker
 from anole.measure.site import site_of
-from anole.measure.worker import CallFailed, Worker, WorkerDied, WorkerTimeout
 from anole.report.tables import facts_of
 from anole.targets import all_kinds, get_device, get_kind
 from anole.words import significant
@@ -66,7 +66,7 @@ def _peak(description: Mapping[str, Any]) -> str:
         with Worker(partial(_start_peak, description), preload=target.preload, environment=environment) as worker:
             try:
                 gflops: float = worker.call(timeout_s=_TIMEOUT_S)
-            except (CallFailed, WorkerDied, WorkerTimeout) as error:
+            except CallError as error:
                 raise MeasureError(f"the peak cannot be measured: {error}") from error
     return f"{significant(gflops)} GFLOP/s of float32 multiply-adds"
 

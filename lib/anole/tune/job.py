@@ -14,12 +14,11 @@ import numpy as np
 from anole.documents.receipt import MeasuredConfig, TuningReceipt
 from anole.errors import MeasureError, TargetError
 from anole.host.machine import host_facts, software_versions
+from anole.host.process import prepare
 from anole.measure.choice import measurer_of
-from anole.measure.holder import working_on
 from anole.measure.simulation import Simulated
 from anole.measure.site import Site
 from anole.measure.verified import Verified
-from anole.measure.worker import prepare
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
@@ -223,10 +222,9 @@ class TaskTuning:
 
     @contextmanager
     def _telling_what_is_kept(self) -> Iterator[None]:
-        """Adds to an error of measuring where the next run continues, and tells others what is measured."""
+        """Adds to an error of measuring where the next run continues."""
         try:
-            with working_on(self.task.label):
-                yield
+            yield
         except MeasureError as error:
             raise type(error)(f"{error}; running again continues after {self.n_trials} trials") from error
 

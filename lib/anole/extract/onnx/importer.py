@@ -11,11 +11,11 @@ from anole.declared.onnx_files import external_files
 from anole.declared.protobuf import OnnxFileError
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
-from anole.extract.guard import step
 from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
 from anole.extract.onnx.limits import check_format, check_numbers, check_tensor, external_tensors
 from anole.extract.onnx.selection import select_part
+from anole.host.guard import step
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec

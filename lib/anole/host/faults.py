@@ -8,7 +8,6 @@ import shutil
 import tempfile
 
 from anole.errors import AnoleError, MachineError, cause
-from anole.record import Measurement
 
 KILLED = "the process was ended by SIGKILL"
 """What is told of a process that somebody else killed, as the system does when memory runs out."""
@@ -73,9 +72,9 @@ def full_disk() -> MachineError | None:
     return _error(f"{folder}: {os.strerror(errno.ENOSPC)}", _SPACE)
 
 
-def ran_out_of_memory(measurement: Measurement) -> bool:
-    """Returns whether a candidate failed as one does when the memory does not suffice for all that run at once."""
-    return measurement.error is not None and any(words in measurement.error for words in _OUT_OF_MEMORY)
+def ran_out_of_memory(error: str | None) -> bool:
+    """Returns whether a call failed as one does when the memory does not suffice for all that run at once."""
+    return error is not None and any(words in error for words in _OUT_OF_MEMORY)
 
 
 def _error(problem: str, cure: str | None) -> MachineError:

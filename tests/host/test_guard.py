@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from anole.extract.guard import LIMIT_NAME
+from anole.host.guard import LIMIT_NAME
 
 STAGE = """
 import ctypes, os, signal, sys, threading, time
 from anole.__main__ import main
 from anole.errors import ExtractError
-from anole.extract import guard
+from anole.host import guard
 
 @main.command()
 def stage():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from anole.errors import MeasureError
-from anole.measure import holder, lock
+from anole.host import lock
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +119,7 @@ def test_a_strict_umask_does_not_lock_other_users_out() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_users_lock_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
-        "import os; from anole.measure import lock; os.setuid(65534)\n"
+        "import os; from anole.host import lock; os.setuid(65534)\n"
         "with lock.device_lock('cpu'): print('held', flush=True)"
     )
     # Other users do not reach pytest's own folders.
@@ -139,8 +138,8 @@ def test_another_users_lock_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -
 def another_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Runs a process that holds the processor until its standard input is closed."""
     script = (
-        "import sys; from anole.measure import lock; from anole.measure.holder import working_on\n"
-        f"with working_on('dense 4->5'), lock.device_lock('cpu'{how}): print('held', flush=True); sys.stdin.read()"
+        "import sys; from anole.host import lock\n"
+        f"with lock.device_lock('cpu'{how}): print('held', flush=True); sys.stdin.read()"
     )
     pipe, environment = subprocess.PIPE, _with_library(tmp_path)
     with subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, env=environment) as other:
@@ -152,99 +151,46 @@ def another_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[b
             other.wait(30)
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Tells after a tenth of a second, and then every third of a second."""
-    monkeypatch.setattr(holder, "_TOLD_AFTER_S", 0.1)
-    monkeypatch.setattr(holder, "_TOLD_EVERY_S", 0.35)
-    monkeypatch.setattr(holder, "_told_at_s", {})
+def test_who_is_waited_for_is_told_once_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lock, "_TOLD_AFTER_S", 0.05)
+    monkeypatch.setattr(lock, "_told_at_s", {})
     caplog.set_level(logging.INFO)
-
-
-def wait_while(other: subprocess.Popen[bytes], seconds: float) -> None:
-    """Waits for the processor, which a process gives back after some seconds."""
-    assert other.stdin is not None
-    threading.Timer(seconds, other.stdin.close).start()
-    with lock.device_lock("cpu", shared=True):
-        pass
-
-
-def test_who_is_waited_for_is_told(tmp_path: Path, soon: None, caplog: pytest.LogCaptureFixture) -> None:
-    with another_holder(tmp_path) as other:
-        wait_while(other, 0.3)
-    (told,) = caplog.messages
-    since = r"\d\d:\d\d:\d\d"
-    assert re.match(rf"waiting for the device cpu: process {other.pid} for dense 4->5 since {since} \(", told)
-    assert f"({sys.executable} -c import sys;" in told and told.endswith(f"...) holds {lock.lock_path('cpu')}")
-    assert lock.lock_path("cpu").read_bytes() == b""
-
-
-@pytest.mark.guard
-def test_a_long_wait_is_told_again_and_two_short_ones_not_twice(
-    tmp_path: Path, soon: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    with another_holder(tmp_path) as other:
-        wait_while(other, 0.95)
-    first, *later = caplog.messages
-    assert (
-        "after" not in first
-        and 1 <= len(later) <= 3
-        and all(re.search(r", after \d+ s: process ", told) for told in later)
-    )
-    caplog.clear()
-    for _ in range(2):
+    for every_s, least, most in ((60.0, 1, 1), (60.0, 0, 0), (0.1, 2, 6)):
+        monkeypatch.setattr(lock, "_TOLD_EVERY_S", every_s)
+        caplog.clear()
         with another_holder(tmp_path) as other:
-            wait_while(other, 0.15)
-    assert len(caplog.messages) <= 2
+            assert other.stdin is not None
+            threading.Timer(0.5, other.stdin.close).start()
+            with lock.device_lock("cpu", shared=True):
+                pass
+        assert least <= len(caplog.messages) <= most
+        for told in caplog.messages:
+            assert told.startswith(f"waiting for the device cpu: process {other.pid} ({sys.executable} -c import sys;")
+            assert told.endswith(f"...) holds {lock.lock_path('cpu')}")
 
 
-def test_several_that_build_are_told_by_the_kernel(
-    tmp_path: Path, soon: None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_several_that_build_are_told_and_no_longer_when_they_are_gone(tmp_path: Path) -> None:
     with another_holder(tmp_path, ", shared=True") as one, another_holder(tmp_path, ", shared=True") as two:
-        told = holder._listed(lock.lock_path("cpu"))
+        told = lock._holders(lock.lock_path("cpu"))
     assert f"process {one.pid} (" in told and f"process {two.pid} (" in told
+    assert lock._holders(lock.lock_path("cpu")) == lock._holders(tmp_path / "none") == "another process"
 
 
-def test_what_a_killed_holder_noted_is_believed_no_longer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_is_in_the_file_stays(shared: bool) -> None:
     path = lock.lock_path("cpu")
-    with another_holder(tmp_path) as killed:
-        killed.kill()
-        killed.wait()
-    noted = holder.read_holder(path)
-    assert noted is not None and noted.pid == killed.pid and noted.work == "dense 4->5"
-    handle = lock._locked("cpu", fcntl.LOCK_EX)
-    assert f"process {os.getpid()} (" in holder._listed(path)
-    os.close(handle)
-    with lock.device_lock("cpu", shared=True):
-        assert path.read_bytes() == b""
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"another program's",
-        b'{"anole_holder":',
-        b'{"anole_holder": {"pid": 1}}',
-        b'{"anole_holder": {"pid": 1, "command": "", "work": "", "since": 1e300}}',
-        b'{"anole_holder": [1]}\xff',
-    ],
-)
-def test_what_is_no_note_is_no_error(content: bytes) -> None:
-    path = lock.lock_path("cpu")
-    path.write_bytes(content)
-    assert holder.read_holder(path) is None
-    with lock.device_lock("cpu"):
-        assert (holder.read_holder(path) is None) == content.startswith(b"another")
-        assert f"process {os.getpid()}" in holder._listed(path)
-    assert path.read_bytes() == (content if content.startswith(b"another") else b"")
+    path.write_bytes(b"another program's")
+    with lock.device_lock("cpu", shared=shared):
+        assert path.read_bytes() == b"another program's"
 
 
 def test_a_file_that_was_removed_while_it_was_waited_for_locks_nothing() -> None:
     path = lock.lock_path("cpu")
     with ThreadPoolExecutor() as pool:
         with lock.device_lock("cpu"):
-            waiting = pool.submit(lambda: lock._locked("cpu", fcntl.LOCK_EX))
+            waiting = pool.submit(lambda: lock._locked("cpu", shared=False))
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.3)
             path.unlink()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from anole.errors import BuildError, DeviceLostError, MachineError, MeasureError, TargetError
-from anole.measure.worker import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
+from anole.host.process import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 
 from .holding import start_holding
 
@@ -234,8 +234,8 @@ def test_dies_with_its_master(tmp_path: Path) -> None:
     script.write_text(
         "import os, signal, sys\n"
         f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-        "from tests.measure.test_worker import start_misbehaving\n"
-        "from anole.measure.worker import Worker\n"
+        "from tests.host.test_process import start_misbehaving\n"
+        "from anole.host.process import Worker\n"
         "if __name__ == '__main__':\n"
         "    worker = Worker(start_misbehaving)\n"
         "    open(sys.argv[1], 'w').write(str(worker.call('pid', timeout_s=30)))\n"
@@ -252,7 +252,7 @@ def test_the_server_imports_before_a_worker_is_asked_for(tmp_path: Path) -> None
     (tmp_path / "slow_module.py").write_text("open(__file__ + '.imported', 'w').close()")
     code = f"""
 import os, time
-from anole.measure.worker import prepare
+from anole.host.process import prepare
 
 prepare(["slow_module"])
 while not os.path.exists({str(tmp_path / "slow_module.py.imported")!r}):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.errors import DeviceLostError, MachineError, MeasureError, TargetError, cause
-from anole.measure.faults import KILLED, full_disk, machine_error, machine_error_in
+from anole.host.faults import KILLED, full_disk, machine_error, machine_error_in
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +30,15 @@ START_TIMEOUT_S = 120.0
 """How long a worker may take to start; the first one waits for the server's imports."""
 
 
-class WorkerDied(Exception):
+class CallError(Exception):
+    """A call came to nothing, through its own fault."""
+
+
+class WorkerDied(CallError):
     """The worker's process ended in mid-call; the message says how."""
 
 
-class WorkerTimeout(Exception):
+class WorkerTimeout(CallError):
     """A call exceeded its limit and was killed."""
 
 
@@ -42,7 +46,7 @@ class CallTimedOut(WorkerTimeout):
     """The called function itself reported that it took too long."""
 
 
-class CallFailed(Exception):
+class CallFailed(CallError):
     """The called function raised; the message is that of its exception."""
 
 
@@ -234,7 +238,7 @@ class Worker:
 def _context(preload: Sequence[str]) -> ForkServerContext:
     """Returns the context that starts processes; its server imports the given modules first."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["anole.measure.without_torch", *preload])
+    context.set_forkserver_preload(["anole.host.without_torch", *preload])
     return context
 
 

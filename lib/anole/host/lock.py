@@ -1,0 +1,182 @@
+"""Locks a device against all other processes, users and workflows of this machine."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from anole.errors import MeasureError
+
+logger = logging.getLogger(__name__)
+
+_FOLDER = "/tmp"
+"""The folder of the locks, the same for all users and for every TMPDIR; the variable ANOLE_LOCKS names another one."""
+
+_OPENING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""A symbolic link is not followed, and a pipe of that name does not block."""
+
+_LOOKS_S = 0.2
+
+_TOLD_AFTER_S, _TOLD_EVERY_S = 2.0, 60.0
+_MOST_TOLD = 3
+_MOST_CHARACTERS = 120
+
+_told_at_s: dict[str, float] = {}
+"""When the holders of each device were last told."""
+
+
+def lock_path(device: str) -> Path:
+    """Returns the lock file of a device, such as ``cpu``."""
+    return Path(os.environ.get("ANOLE_LOCKS") or _FOLDER) / f"anole-{device}.lock"
+
+
+@contextmanager
+def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
+    """Holds a device: exclusively, to time something on it, or shared with others that only build.
+
+    After two seconds of waiting, and then every minute, the log says which processes hold it.
+
+    Raises:
+        MeasureError: the lock file cannot be opened, or is no regular file.
+    """
+    handle = _locked(device, shared)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def idle_device(devices: Sequence[str]) -> Iterator[str]:
+    """Holds one of several devices exclusively, the first idle one, and yields its name; else as `device_lock`."""
+    with _telling_holders(devices):
+        while (found := _first_had(devices)) is None:
+            time.sleep(_LOOKS_S)
+    device, handle = found
+    try:
+        yield device
+    finally:
+        os.close(handle)
+
+
+def try_lock(handle: int, *, shared: bool = False) -> bool:
+    """Locks an open file or folder unless another process holds it; returns whether it did.
+
+    Raises:
+        OSError: the file system locks nothing.
+    """
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _first_had(devices: Sequence[str]) -> tuple[str, int] | None:
+    """Returns the first device that is idle, and its lock, which is held now."""
+    for device in devices:
+        handle = _open(device)
+        if try_lock(handle) and _is_current(device, handle):
+            return device, handle
+        os.close(handle)
+    return None
+
+
+def _locked(device: str, shared: bool) -> int:
+    """Waits for a lock and returns the handle that holds it."""
+    while True:
+        handle = _open(device)
+        try:
+            if not try_lock(handle, shared=shared):
+                with _telling_holders([device]):
+                    fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            if _is_current(device, handle):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _open(device: str) -> int:
+    path = lock_path(device)
+    try:
+        # Another user's file can be read and locked, but not opened with O_CREAT in a folder such as /tmp.
+        try:
+            handle = os.open(path, _OPENING)
+        except FileNotFoundError:
+            handle = os.open(path, _OPENING | os.O_CREAT, 0o644)
+    except OSError as error:
+        problem = "it is a symbolic link; remove it" if path.is_symlink() else str(error)
+        raise MeasureError(f"cannot lock the device {device}: {path}: {problem}") from error
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(handle)
+        raise MeasureError(f"cannot lock the device {device}: {path} is no regular file; remove it")
+    if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IROTH:
+        # A strict umask must not lock other users out for good.
+        with suppress(OSError):
+            os.fchmod(handle, 0o644)
+    return handle
+
+
+def _is_current(device: str, handle: int) -> bool:
+    """Returns whether the file is still in its place; somebody may have removed it while this process waited."""
+    try:
+        return os.path.samestat(os.stat(lock_path(device), follow_symlinks=False), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _telling_holders(devices: Sequence[str]) -> Iterator[None]:
+    """Tells who holds devices for as long as the block waits for one of them, each at most once a minute."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_TOLD_AFTER_S):
+            for device in devices:
+                now_s, path = time.monotonic(), lock_path(device)
+                if now_s >= _told_at_s.get(device, float("-inf")) + _TOLD_EVERY_S:
+                    _told_at_s[device] = now_s
+                    logger.info("waiting for the device %s: %s holds %s", device, _holders(path), path)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _holders(path: Path) -> str:
+    """Returns in words the processes that hold a lock, as far as the kernel tells: not those of another container."""
+    try:
+        found = path.stat(follow_symlinks=False)
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return "another process"
+    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    # For example: `1: FLOCK  ADVISORY  WRITE 6525 fe:00:2148721 0 EOF`; a waiting one has `->` after the number.
+    locks = [parts for parts in map(str.split, lines) if len(parts) > 5 and (parts[1], parts[5]) == ("FLOCK", file)]
+    pids = sorted(pid for parts in locks if (pid := int(parts[4])) > 0)
+    more = f" and {len(pids) - _MOST_TOLD} more" * (len(pids) > _MOST_TOLD)
+    return ", ".join(map(_described, pids[:_MOST_TOLD])) + more or "another process"
+
+
+def _described(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
+    except OSError:
+        words = ""
+    if len(words) > _MOST_CHARACTERS:
+        words = f"{words[: _MOST_CHARACTERS - 3]}..."
+    return f"process {pid}" + f" ({words})" * bool(words)
