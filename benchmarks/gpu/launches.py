@@ -16,6 +16,7 @@ from collections import Counter
 import numpy as np
 
 from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
@@ -41,7 +42,7 @@ def main() -> None:
         drawn = space.vectors(space.draw(SAMPLED, np.random.default_rng(0)))
         rejected = sum(space.rejections(drawn).values()) / SAMPLED
         configs = [space.config(vector) for vector in space.sample(arguments.configs, np.random.default_rng(1))]
-        with Measurer(task, Fixed(number=1, repeats=1)) as measurer:
+        with Measurer(task, MeasureOptions(Fixed(number=1, repeats=1))) as measurer:
             measured = list(measurer.measure(configs))
         counts = Counter(measurement.status for measurement in measured)
         error = next((measurement.error for measurement in measured if measurement.error), "")

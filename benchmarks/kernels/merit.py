@@ -18,6 +18,7 @@ import sys
 import numpy as np
 
 from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
 from anole.record import Config
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
@@ -74,7 +75,7 @@ def measure_layer(workload: Workload, n_configs: int) -> dict[str, list[float]]:
     # Spread the ways evenly over a turn, so that neighbours in time differ.
     turns = sorted((at / len(configs), way, at) for way, configs in chosen.items() for at in range(len(configs)))
     times_ms: dict[tuple[str, int], list[float]] = {(way, at): [] for _, way, at in turns}
-    with Measurer(Task(workload, description, target.template_version(workload)), Fixed()) as measurer:
+    with Measurer(Task(workload, description, target.template_version(workload)), MeasureOptions(Fixed())) as measurer:
         for _ in range(ROUNDS):
             measured = measurer.measure([chosen[way][at] for _, way, at in turns])
             for (_, way, at), found in zip(turns, measured, strict=True):

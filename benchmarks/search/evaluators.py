@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from anole.host.lock import device_lock
 from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
 from anole.record import Config
 from anole.search.evaluators.fixed import Fixed
 from anole.search.presets import read_tuner
@@ -87,7 +88,7 @@ def spread(task: Task, n: int) -> list[Config]:
     """Returns n configs of a random pool: the fastest n // 3, and others spread evenly over the remaining ranks."""
     space = get_target(task.target).space(task.workload)
     pool = [space.config(vector) for vector in space.sample(POOL, np.random.default_rng(0))]
-    with Measurer(task, Fixed()) as measurer:
+    with Measurer(task, MeasureOptions(Fixed())) as measurer:
         latencies_s = [measurement.latency_s for measurement in measurer.measure(pool)]
     working = [row for row, latency_s in enumerate(latencies_s) if latency_s is not None]
     ranking = sorted(working, key=lambda row: latencies_s[row] or np.inf)

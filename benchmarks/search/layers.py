@@ -13,9 +13,8 @@ from dataclasses import replace
 from functools import cache
 
 from anole.keys import canonical_json, content_key
-from anole.measure.choice import measurer_of
-from anole.measure.simulation import Simulated
-from anole.measure.verified import Verified
+from anole.measure.cautious import AnyMeasurer, CautiousMeasurer, measurer_of
+from anole.measure.options import MeasureOptions
 from anole.record import Config, Status, Trial
 from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
@@ -59,7 +58,7 @@ def run(job: Job) -> Sequence[Row]:
     logs: list[Mapping[str, float]] = []
     subject = Subject(target.space(task.workload), task.workload.flop, task.key)
     watch = Watch(lambda _, log: logs.append(log), trials.append)
-    with measurer_of(task, settings.evaluator) as measurer:
+    with measurer_of(task, MeasureOptions(settings.evaluator)) as measurer:
         began_s = time.perf_counter()
         tune_in_memory(subject, settings, measurer.measure, TRIALS, seed=int(seed), watch=watch)
         seconds = time.perf_counter() - began_s
@@ -80,13 +79,13 @@ def run(job: Job) -> Sequence[Row]:
     ]
 
 
-def _confirmed(measurer: Verified | Simulated, trials: Sequence[Trial], default: Config) -> Row:
+def _confirmed(measurer: AnyMeasurer, trials: Sequence[Trial], default: Config) -> Row:
     """Returns the latency at each checkpoint over that of the default config, and the latter."""
     fastest = incumbents([trial.measurement.latency_s or float("nan") for trial in trials])
     at = {n: int(fastest[min(n, len(trials)) - 1]) for n in CHECKPOINTS}
     found = {n: trials[place].config for n, place in at.items() if place >= 0}
     rivals = {canonical_json(dict(config)): config for config in (default, *found.values())}
-    assert isinstance(measurer, Verified)
+    assert isinstance(measurer, CautiousMeasurer)
     latencies_s = dict(zip(rivals, (each.latency_s for each in measurer.confirm(list(rivals.values()))), strict=True))
     base_s = latencies_s[canonical_json(dict(default))]
     ratios = {n: latencies_s[canonical_json(dict(config))] for n, config in found.items()}

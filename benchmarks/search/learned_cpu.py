@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
 from anole.space.space import Space, Vectors
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
@@ -94,7 +95,7 @@ class Layer:
         target = get_target(_description())
         task = Task(self.workload, _description(), target.template_version(self.workload))
         configs = [self.space.config(vector) for vector in vectors]
-        with Measurer(task, Fastest()) as measurer:
+        with Measurer(task, MeasureOptions(Fastest())) as measurer:
             return [each.latency_s or float("nan") for each in measurer.measure(configs)]
 
 

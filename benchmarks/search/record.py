@@ -19,6 +19,7 @@ import numpy as np
 
 from anole.host.machine import host_facts, software_versions
 from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
 from anole.search.roles import Timer, Timing
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
@@ -85,7 +86,11 @@ def main(name: str, n_passes: int = 1) -> None:
     measured = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     starts = [start for _ in range(n_passes) for start in range(0, len(indices), CHUNK)]
     total = n_passes * len(indices)
-    with Progress(name, total) as progress, Measurer(task, Fastest()) as measurer, path.open("a") as file:
+    with (
+        Progress(name, total) as progress,
+        Measurer(task, MeasureOptions(Fastest())) as measurer,
+        path.open("a") as file,
+    ):
         for start in starts[len(measured) :]:
             configs = [space.config(vector) for vector in space.vectors(indices[start : start + CHUNK])]
             measured.append([measurement.latency_s for measurement in measurer.measure(configs)])

@@ -26,6 +26,7 @@ import numpy as np
 from anole.files import document_text, write_atomically
 from anole.keys import canonical_json, content_key
 from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
 from anole.record import Config, Trial
 from anole.search.evaluators.fixed import Fixed
 from anole.search.settings import TunerSettings
@@ -116,7 +117,7 @@ def confirm(place: Place, layer: str, ends_s: float = float("inf")) -> None:
     if not missing:
         return
     yardstick = confirmed["yardstick"] or _fastest(runs)
-    with Measurer(place.task_of(layer), Fixed()) as measurer:
+    with Measurer(place.task_of(layer), MeasureOptions(Fixed())) as measurer:
         for first in range(0, len(missing), RIVALS):
             if time.monotonic() > ends_s:
                 return

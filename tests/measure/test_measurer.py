@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from anole.errors import MachineError
-from anole.measure.limits import Limits
 from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
 from anole.record import Config, Status
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed
@@ -100,13 +100,12 @@ def configs(task: Task) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def troubled(task: Task) -> Iterator[Measurer]:
-    limits, target = Limits(build_s=20.0, run_s=10.0), TroubledCpu(task.target)
-    with Measurer(task, Fixed(), target=target, n_builders=2, limits=limits) as measurer:
+    with Measurer(task, MeasureOptions(Fixed(), 2), target=TroubledCpu(task.target)) as measurer:
         yield measurer
 
 
 def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
-    with Measurer(task, Fixed(number=2, repeats=5)) as measurer:
+    with Measurer(task, MeasureOptions(Fixed(number=2, repeats=5))) as measurer:
         measured = list(measurer.measure(configs))
         confirmed = measurer.confirm(configs[:2], seconds_each=0.05)
     assert [measurement.status for measurement in measured] == [Status.OK] * 4
@@ -123,7 +122,7 @@ def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
 
 
 def test_the_evaluator_knows_the_fastest_so_far(task: Task, configs: list[dict[str, Any]]) -> None:
-    with Measurer(task, Telling()) as measurer:
+    with Measurer(task, MeasureOptions(Telling())) as measurer:
         measured = list(measurer.measure(configs[:3])) + list(measurer.measure(configs[3:]))
     latencies_s = [measurement.latency_s for measurement in measured if measurement.latency_s is not None]
     told_s = [measurement.latency_std_s for measurement in measured]
@@ -133,7 +132,7 @@ def test_the_evaluator_knows_the_fastest_so_far(task: Task, configs: list[dict[s
 @pytest.mark.guard
 def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: list[dict[str, Any]]) -> None:
     evaluator = AdaptiveEvaluator(micro_batch=2, slow_factor=2.0)
-    with Measurer(task, evaluator, n_builders=1, best_s=1e-9) as measurer:
+    with Measurer(task, MeasureOptions(evaluator, 1), best_s=1e-9) as measurer:
         (measured,) = measurer.measure(configs[:1])
     assert (measured.status, measured.repeats, measured.cv) == (Status.OK, 1, 0.0)
 
@@ -163,12 +162,12 @@ def test_a_failure_costs_one_trial(
 def test_without_a_folder_for_candidates_the_machine_is_at_fault(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
     with pytest.raises(MachineError, match=r"^no folder for candidates can be made: FileNotFoundError"):
-        Measurer(task, Fixed()).__enter__()
+        Measurer(task, MeasureOptions(Fixed())).__enter__()
 
 
 def test_what_is_right_is_said_by_the_target(task: Task, configs: list[dict[str, Any]]) -> None:
     strict = Task(task.workload, {**task.target, "max_relative_error": 1e-9}, 1)
-    with Measurer(strict, Fixed(), n_builders=1) as measurer:
+    with Measurer(strict, MeasureOptions(Fixed(), 1)) as measurer:
         (measured,) = measurer.measure(configs[:1])
     assert measured.status == Status.WRONG_ANSWER
     assert str(measured.error).endswith("at most 1e-09 is allowed")

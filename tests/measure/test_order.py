@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from anole.errors import MeasureError
 from anole.measure.builders import Built
-from anole.measure.overlap import Overlap
+from anole.measure.measurer import Overlap
 from anole.record import Config, Measurement, Status
 
 OK, FAILED = Status.OK, Status.BUILD_ERROR

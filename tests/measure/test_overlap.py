@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from anole.host import lock
-from anole.measure.limits import Limits
 from anole.measure.measurer import Measurer
+from anole.measure.options import Limits, MeasureOptions
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets.cpu.settings import describe_cpu
@@ -19,8 +19,7 @@ from anole.task import Dense, Task
 from .beside import BesideCpu
 
 TASK = Task(Dense(1, 8, 8), describe_cpu(threads=1), 1)
-ONCE = Fixed(number=1, repeats=1)
-ENOUGH = Limits(build_s=30.0, run_s=30.0)
+ONCE = MeasureOptions(Fixed(number=1, repeats=1), 2, Limits(build_s=30.0, run_s=30.0))
 
 AFTER_FIRST = {"build_after": "built c0"}
 """So that it is the first candidate that is run first: two builders may end in any order."""
@@ -31,7 +30,7 @@ def measurer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurer]:
     folder = tmp_path_factory.mktemp("locks")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(lock, "lock_path", lambda device: folder / f"{device}.lock")
-        with Measurer(TASK, ONCE, target=BesideCpu(TASK.target), n_builders=2, limits=ENOUGH) as measurer:
+        with Measurer(TASK, ONCE, target=BesideCpu(TASK.target)) as measurer:
             yield measurer
 
 
@@ -99,7 +98,7 @@ def test_each_takes_an_idle_device_and_keeps_it(measurer: Measurer, notes: Path,
     others = tmp_path / "others"
     others.touch()
     assert len(list(measurer.measure(configs(notes, 2)))) == 2
-    with Measurer(TASK, ONCE, target=BesideCpu(TASK.target), n_builders=1, limits=ENOUGH) as other:
+    with Measurer(TASK, ONCE, target=BesideCpu(TASK.target)) as other:
         assert len(list(other.measure(configs(others, 1)))) == 1
         assert len(list(measurer.measure(configs(notes, 1)))) == 1
     assert [{unit for unit, _ in ran(path).values()} for path in (notes, others)] == [{"0"}, {"1"}]

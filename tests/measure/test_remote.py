@@ -18,8 +18,8 @@ import pytest
 
 from anole.errors import DeviceLostError, MeasureError, TargetError
 from anole.measure.lane import Lane, State
-from anole.measure.limits import Limits, Patience
 from anole.measure.measurer import Measurer
+from anole.measure.options import Limits, MeasureOptions, Patience
 from anole.measure.site import Elsewhere
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
@@ -37,6 +37,7 @@ from .calling import CallingCpu
 from .servers import HOST, START_S, Process, free_port, server, tracker
 
 TASK = Task(Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)), describe_cpu(threads=1), 1)
+LIMITS = Limits()
 QUICK = Patience(first_s=0.2, longest_s=0.5, total_s=60.0)
 SHORT = Patience(first_s=0.1, longest_s=0.2, total_s=0.5)
 
@@ -86,11 +87,9 @@ def at(process: Process) -> Remote:
     return Remote(HOST, process.port)
 
 
-def measurer(remote: Remote, limits: Limits | None = None, patience: Patience = QUICK) -> Measurer:
-    target = CallingCpu(TASK.target)
-    return Measurer(
-        TASK, Fixed(number=2, repeats=3), target=target, site=Elsewhere(remote), limits=limits, patience=patience
-    )
+def measurer(remote: Remote, limits: Limits = LIMITS, patience: Patience = QUICK) -> Measurer:
+    options = MeasureOptions(Fixed(number=2, repeats=3), limits=limits, patience=patience)
+    return Measurer(TASK, options, target=CallingCpu(TASK.target), site=Elsewhere(remote))
 
 
 def threads_of(process: Process) -> list[int]:
@@ -153,7 +152,9 @@ def test_a_server_that_is_killed_and_started_again_costs_nothing(
 def test_a_process_gives_its_device_back_before_it_is_killed(tmp_path: Path) -> None:
     """TVM's server would stop listening if an answer were on its way to a process that is gone."""
     remote, note = Remote(HOST, free_port()), tmp_path / "note"
-    lane = Lane([remote], partial(start_holding, note), CallingCpu(TASK.target), Limits(), QUICK)
+    lane = Lane(
+        [remote], partial(start_holding, note), CallingCpu(TASK.target), MeasureOptions(Fixed(), patience=QUICK)
+    )
     while lane.state is not State.READY:
         lane.advance(wait(lane.connections, lane.left_s), may_queue=True)
     assert not note.exists()
@@ -192,7 +193,7 @@ def test_a_server_without_a_gpu_is_refused(single: Process) -> None:
 def test_a_server_of_other_threads_is_refused(single: Process, configs: list[dict[str, Any]]) -> None:
     task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
     with (
-        Measurer(task, Fixed(), site=Elsewhere(at(single))) as measuring,
+        Measurer(task, MeasureOptions(Fixed()), site=Elsewhere(at(single))) as measuring,
         pytest.raises(TargetError, match="with 1 of the target's 3 threads; start it with TVM_NUM_THREADS=3"),
     ):
         list(measuring.measure(configs[:1]))

@@ -18,8 +18,8 @@ import pytest
 from anole.errors import MeasureError
 from anole.measure.lane import Lane, State
 from anole.measure.likeness import Likeness
-from anole.measure.limits import Limits, Patience
 from anole.measure.measurer import Measurer
+from anole.measure.options import Limits, MeasureOptions, Patience
 from anole.measure.servers import places_of_lanes
 from anole.measure.site import Elsewhere
 from anole.record import Measurement, Status
@@ -129,8 +129,9 @@ def measurer(kept: Path) -> Callable[..., Measurer]:
     target = KeepingCpu({**TASK.target, "kept": str(kept)})
 
     def measurer(remote: Remote | Elsewhere, limits: Limits = LIMITS, patience: Patience = QUICK) -> Measurer:
-        site, evaluator = remote if isinstance(remote, Elsewhere) else Elsewhere(remote), Fixed(number=10, repeats=10)
-        return Measurer(TASK, evaluator, target=target, site=site, n_builders=2, limits=limits, patience=patience)
+        site = remote if isinstance(remote, Elsewhere) else Elsewhere(remote)
+        options = MeasureOptions(Fixed(number=10, repeats=10), 2, limits, patience)
+        return Measurer(TASK, options, target=target, site=site)
 
     return measurer
 
@@ -357,8 +358,8 @@ def test_the_same_kernel_runs_on_all_servers(
 @pytest.mark.guard
 def test_a_lane_opens_another_session_when_its_lease_is_over(tmp_path: Path) -> None:
     note = tmp_path / "note"
-    start, limits = partial(start_holding, note), Limits(lease_s=0.2)
-    lane = Lane([Remote(HOST, free_port())], start, CallingCpu(TASK.target), limits, QUICK)
+    start, options = partial(start_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), patience=QUICK)
+    lane = Lane([Remote(HOST, free_port())], start, CallingCpu(TASK.target), options)
     states: list[State] = []
     while states.count(State.READY) < 2:
         lane.advance(wait(lane.connections, lane.left_s), may_queue=True)

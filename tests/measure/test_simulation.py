@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from anole.host.lock import device_lock
-from anole.measure.choice import measurer_of
-from anole.measure.simulation import Simulated
-from anole.measure.verified import Verified
+from anole.measure.cautious import CautiousMeasurer, measurer_of
+from anole.measure.options import MeasureOptions
+from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets.cpu.settings import describe_cpu
@@ -21,6 +21,7 @@ from anole.task import Conv2d, Task
 WORKLOAD = Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1))
 TARGET = VtaTarget(describe_vta())
 TASK = Task(WORKLOAD, TARGET.description, 1)
+ONCE = MeasureOptions(Fixed())
 
 
 def configs() -> list[Any]:
@@ -29,12 +30,12 @@ def configs() -> list[Any]:
 
 
 def test_the_kind_of_target_decides_what_measures() -> None:
-    assert isinstance(measurer_of(TASK, Fixed()), Simulated)
-    assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), Fixed()), Verified)
+    assert isinstance(measurer_of(TASK, ONCE), SimulatedMeasurer)
+    assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), ONCE), CautiousMeasurer)
 
 
 def test_latencies_are_exact_and_in_order() -> None:
-    with measurer_of(TASK, Fixed(), 1e-6) as measurer:
+    with measurer_of(TASK, ONCE) as measurer:
         measured = list(measurer.measure(configs()))
         again = list(measurer.measure(configs()))
     assert len(measured) == len(configs()) > 4
@@ -55,7 +56,7 @@ def test_latencies_are_exact_and_in_order() -> None:
 )
 def test_what_cannot_be_run_is_rejected_with_its_reason(change: dict[str, int], reason: str) -> None:
     good = TARGET.default_config(WORKLOAD)
-    first, bad, last = Simulated(TASK, TARGET).measure([good, {**good, **change}, good])
+    first, bad, last = SimulatedMeasurer(TASK, TARGET).measure([good, {**good, **change}, good])
     assert (bad.status, bad.latency_s) == (Status.REJECTED, None) and reason in str(bad.error)
     assert first.latency_s == last.latency_s is not None
 
@@ -69,7 +70,7 @@ def test_each_is_known_as_soon_as_it_is_asked_for() -> None:
             return super().simulate(workload, config)
 
     two = configs()[:2]
-    measuring = iter(Simulated(TASK, Watched(TARGET.description)).measure(two))
+    measuring = iter(SimulatedMeasurer(TASK, Watched(TARGET.description)).measure(two))
     assert asked == []
     next(measuring)
     assert asked == two[:1]
@@ -77,6 +78,6 @@ def test_each_is_known_as_soon_as_it_is_asked_for() -> None:
 
 def test_a_simulation_needs_neither_the_device_nor_another_process() -> None:
     before = os.listdir("/proc/self/task")
-    with device_lock("vta"), device_lock("cpu"), measurer_of(TASK, Fixed()) as measurer:
+    with device_lock("vta"), device_lock("cpu"), measurer_of(TASK, ONCE) as measurer:
         assert next(iter(measurer.measure(configs()))).latency_s
         assert len(os.listdir("/proc/self/task")) == len(before)

@@ -16,7 +16,10 @@ from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifes
 from anole.documents.task import write_task
 from anole.errors import DocumentError, StoreError, TargetError
 from anole.host.processor import processor
+from anole.measure.options import MeasureOptions
+from anole.measure.site import Site
 from anole.merge.stage import merge_builds
+from anole.record import Trial
 from anole.search.presets import read_tuner
 from anole.store.shard import read_shard
 from anole.targets import get_target
@@ -154,8 +157,8 @@ def test_an_equal_budget_measures_nothing(project: Project, four: dict[str, Any]
 def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeypatch: pytest.MonkeyPatch) -> None:
     told_s = []
 
-    def measurer(task: Task, evaluator: object, best_s: float | None, *_: object) -> None:
-        told_s.append(best_s)
+    def measurer(task: Task, options: MeasureOptions, site: Site | None, fastest: Trial) -> None:
+        told_s.append(fastest.measurement.latency_s)
         raise InterruptedError
 
     monkeypatch.setattr("anole.tune.job.measurer_of", measurer)

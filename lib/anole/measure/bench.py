@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Container, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Protocol, Self
 
+from anole.host.process import CallFailed, CallTimedOut, Worker
 from anole.measure.builders import Built
-from anole.measure.device_process import DeviceProcess
-from anole.measure.jobs import start_running
-from anole.measure.judge import FAILURES, Judge
-from anole.measure.limits import Limits
+from anole.measure.calls import start_running
+from anole.measure.options import MeasureOptions
+from anole.measure.results import FAILURES, Results
 from anole.measure.site import Site
 from anole.record import Measurement
-from anole.search.roles import Evaluator
 from anole.targets.base import Device
 from anole.task import Workload
 
 
-class Runs(Protocol):
+class Bench(Protocol):
     """What runs built candidates: one device of this machine, or servers; a context manager that ends its processes."""
 
     def __enter__(self) -> Self:
@@ -78,38 +78,43 @@ class Runs(Protocol):
         """Finds out whether the devices are alike, by a candidate that worked, if there are several."""
 
 
-class Bench:
-    """Runs candidates of a workload in a process of its own; see `Runs`.
+class LocalBench:
+    """Runs candidates of a workload in a process of its own, which is replaced when it is lost; see `Bench`.
 
     Args:
-        site: the place where they run.
-        target: the target that runs them.
+        site: the place of the device.
+        target: the device's target.
         workload: the workload of the candidates.
-        evaluator: decides how often a kernel is run.
-        limits: time limits of a candidate.
-        judge: judges the candidates.
+        options: how they are measured.
+        results: receives what their runs return.
     """
 
     n_lanes = 1
 
     def __init__(
-        self, site: Site, target: Device, workload: Workload, evaluator: Evaluator, limits: Limits, judge: Judge
+        self, site: Site, target: Device, workload: Workload, options: MeasureOptions, results: Results
     ) -> None:
-        self._limits, self._judge = limits, judge
-        start = partial(start_running, target, workload, evaluator, target.max_relative_error)
-        self._process = DeviceProcess(site, target, start)
+        self._site, self._target = site, target
+        self._run_limit_s, self._results = options.limits.run_s, results
+        self._start = partial(start_running, target, workload, options.evaluator)
+        self._started: Worker | None = None
         self._candidate: Built | None = None
+        self._sent_s = self._limit_s = 0.0
 
     def __enter__(self) -> Self:
-        self._process.__enter__()
+        if self._site.is_disturbed:
+            self._worker.launch()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.end()
+        self._end()
 
-    def held(self, n: int) -> AbstractContextManager[None]:
+    @contextmanager
+    def held(self, n: int) -> Iterator[None]:
         """Holds the device exclusively."""
-        return self._process.held()
+        with self._site.timing():
+            self._worker.launch()
+            yield
 
     @property
     def has_room(self) -> bool:
@@ -119,17 +124,17 @@ class Bench:
     @property
     def connections(self) -> list[Any]:
         """The connection that becomes readable when the candidate has run."""
-        return [] if self.has_room else self._process.connections
+        return [] if self.has_room else [self._worker.connection]
 
     @property
     def left_s(self) -> float:
         """Seconds until the candidate's limit; infinite if none runs."""
-        return math.inf if self.has_room else self._process.left_s
+        return math.inf if self.has_room else max(0.0, self._limit_s - self._spent_s)
 
     def begin(self, candidate: Built) -> None:
         """Starts running a built candidate."""
         self._candidate = candidate
-        self._submit([candidate], None, self._limits.run_s)
+        self._submit([candidate], None, self._run_limit_s)
 
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
         """Returns the position and the measurement of the candidate, if it has ended or has passed its limit."""
@@ -143,15 +148,15 @@ class Bench:
         return [candidate.failure or self._run(candidate) for candidate in candidates]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Runs rivals in turns for some seconds and returns their measurements, in order; raises as `Runs.compare`."""
+        """Runs rivals in turns for some seconds and returns their measurements, in order; raises as `Bench.compare`."""
         able = [candidate for candidate in candidates if candidate.failure is None]
-        self._submit(able, seconds, seconds + self._limits.run_s * max(1, len(able)))
-        return self._judge.comparison(candidates, self._process.result(), self._process.spent_s)
+        self._submit(able, seconds, seconds + self._run_limit_s * max(1, len(able)))
+        return self._results.of_rivals(candidates, self._result(), self._spent_s)
 
     def abandon(self) -> None:
         """Abandons the running candidate."""
         if not self.has_room:
-            self._process.end()
+            self._end()
         self._candidate = None
 
     def compare_devices(self, candidate: Built | None) -> None:
@@ -165,11 +170,36 @@ class Bench:
         self._candidate = None
         outcome: Any
         try:
-            outcome = self._process.result()
+            outcome = self._result()
         except FAILURES as error:
             outcome = error
-        return self._judge.trial(candidate, outcome, self._process.spent_s)
+        return self._results.of_one(candidate, outcome, self._spent_s)
 
     def _submit(self, candidates: Sequence[Built], seconds: float | None, limit_s: float) -> None:
-        artifacts = [(str(candidate.artifact), dict(candidate.config)) for candidate in candidates]
-        self._process.submit(artifacts, self._judge.best_s, seconds, timeout_s=limit_s)
+        self._limit_s = limit_s
+        self._worker.submit([candidate.loadable for candidate in candidates], self._results.best_s, seconds)
+        self._sent_s = time.perf_counter()
+
+    def _result(self) -> Any:
+        try:
+            return self._worker.result(max(0.0, self._limit_s - self._spent_s))
+        except (CallFailed, CallTimedOut):
+            # Damage that a kernel does to a GPU context lasts as long as the process.
+            if not self._site.is_disturbed:
+                self._end()
+            raise
+
+    def _end(self) -> None:
+        if self._started is not None:
+            self._started.end()
+
+    @property
+    def _spent_s(self) -> float:
+        return time.perf_counter() - self._sent_s
+
+    @property
+    def _worker(self) -> Worker:
+        if self._started is None:
+            environment = {**self._target.environment(), **self._site.environment()}
+            self._started = Worker(self._start, preload=self._target.preload, environment=environment)
+        return self._started

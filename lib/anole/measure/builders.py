@@ -32,6 +32,11 @@ class Built:
     build_s: float
     failure: Measurement | None = None
 
+    @property
+    def loadable(self) -> tuple[str, dict[str, Any]]:
+        """What a process needs to load it."""
+        return str(self.artifact), dict(self.config)
+
 
 @dataclass(frozen=True)
 class _Building:

@@ -14,7 +14,7 @@ from typing import Any
 
 from anole.errors import DeviceLostError, MachineError, TargetError
 from anole.host.process import START_TIMEOUT_S, CallError, CallFailed, CallTimedOut, Worker
-from anole.measure.limits import Limits, Patience
+from anole.measure.options import MeasureOptions
 from anole.targets.base import Device
 from anole.targets.rpc.address import Remote, Server
 from anole.targets.rpc.tracker import Tracker, count_servers
@@ -72,8 +72,7 @@ class Lane:
         start: called in each process; returns the function that handles the calls. Its first argument, once, is the
             server to open a session with.
         target: the target of the candidates.
-        limits: limits of sessions and calls.
-        patience: how long to wait for a server that was lost.
+        options: how they are measured.
 
     Attributes:
         state: what it is doing.
@@ -88,10 +87,9 @@ class Lane:
         places: Sequence[Remote],
         start: Callable[[], Callable[..., Any]],
         target: Device,
-        limits: Limits,
-        patience: Patience,
+        options: MeasureOptions,
     ) -> None:
-        self._places, self._limits, self._patience = deque(places), limits, patience
+        self._places, self._limits, self._patience = deque(places), options.limits, options.patience
         self._worker = Worker(
             start,
             preload=target.preload,
@@ -101,7 +99,7 @@ class Lane:
         )
         self._tracker: Tracker | None = None
         self._is_told_busy = False
-        self._waits = patience.waits()
+        self._waits = self._patience.waits()
         self.server, self.wait_s = str(self._places[0]), 0.0
         self.failure: DeviceLostError | None = None
         self.failed_at = ""

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Generator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from anole.errors import MachineError, cause
 from anole.host.machine import available_cores
-from anole.measure.artifacts import Artifacts
-from anole.measure.bench import Bench, Runs
+from anole.measure.bench import Bench, LocalBench
 from anole.measure.builders import Builders, Built
-from anole.measure.jobs import start_building
-from anole.measure.judge import FAILURES, Judge
-from anole.measure.limits import Limits, Patience
-from anole.measure.overlap import Overlap
-from anole.measure.servers import Servers
+from anole.measure.calls import start_building
+from anole.measure.options import MeasureOptions
+from anole.measure.results import FAILURES, Results
+from anole.measure.servers import RemoteBench
 from anole.measure.site import Elsewhere, Site, site_of
 from anole.record import Config, Measurement
-from anole.search.roles import Evaluator
 from anole.targets import get_device
 from anole.targets.base import Device
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
+
+_AHEAD = 2
+_LONGEST_WAIT_S = 60.0
 
 
 class Measurer:
@@ -34,12 +37,9 @@ class Measurer:
 
     Args:
         task: the task.
-        evaluator: decides how often a kernel is run.
-        target: builds and runs the candidates; the task's target when None.
+        options: how candidates are measured.
         site: where candidates run, entered and left by the caller; an own site on this machine when None.
-        n_builders: how many candidates are built at once.
-        limits: the limits of a candidate.
-        patience: how long to wait for remote devices while there is none.
+        target: builds and runs the candidates; the task's target when None.
         best_s: the least latency measured before, in seconds; None if there is none.
 
     Raises:
@@ -49,22 +49,18 @@ class Measurer:
     def __init__(
         self,
         task: Task,
-        evaluator: Evaluator,
+        options: MeasureOptions,
         *,
-        target: Device | None = None,
         site: Site | None = None,
-        n_builders: int | None = None,
-        limits: Limits | None = None,
-        patience: Patience | None = None,
+        target: Device | None = None,
         best_s: float | None = None,
     ) -> None:
-        self._workload, self._limits = task.workload, limits or Limits()
+        self._workload, self._options = task.workload, options
         self._target = target or get_device(task.target)
         self._site, self._is_own_site = site or site_of(self._target), site is None
-        self._n_builders = n_builders or _default_builders(self._site, self._target)
-        self._evaluator, self._patience = evaluator, patience or Patience()
-        self._artifacts = Artifacts()
-        self._bench = self._runs(Judge(self._target.max_relative_error, best_s, self._artifacts))
+        self._n_builders = options.n_builders or _default_builders(self._site, self._target)
+        self._results = Results(self._target.max_relative_error, best_s)
+        self._bench = self._bench_of(self._site)
 
     def __enter__(self) -> Measurer:
         with ExitStack() as stack:
@@ -76,7 +72,7 @@ class Measurer:
                 stack.enter_context(self._site)
             stack.enter_context(self._bench)
             building = partial(start_building, self._target, self._workload)
-            pool = Builders(self._n_builders, building, self._target.preload, self._limits.build_s, folder)
+            pool = Builders(self._n_builders, building, self._target.preload, self._options.limits.build_s, folder)
             self._builders = stack.enter_context(pool)
             self._stack = stack.pop_all()
         return self
@@ -96,7 +92,7 @@ class Measurer:
             return
         with self._bench.held(len(configs)):
             yield from Overlap(self._builders, self._bench, configs)
-            self._bench.compare_devices(self._artifacts.fastest)
+            self._bench.compare_devices(self._results.fastest)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
         """Measures rivals together, in turns, so that the machine's state affects all of them alike.
@@ -123,21 +119,12 @@ class Measurer:
 
     def beside(self, task: Task) -> Measurer:
         """Returns a measurer of another task for the same target, at the same site; enter it while this one is idle."""
-        return Measurer(
-            task,
-            self._evaluator,
-            target=self._target,
-            site=self._site,
-            n_builders=1,
-            limits=self._limits,
-            patience=self._patience,
-        )
+        return Measurer(task, replace(self._options, n_builders=1), site=self._site, target=self._target)
 
-    def _runs(self, judge: Judge) -> Runs:
-        site, target = self._site, self._target
-        if not isinstance(site, Elsewhere):
-            return Bench(site, target, self._workload, self._evaluator, self._limits, judge)
-        return Servers(site, target, self._workload, self._evaluator, self._limits, self._patience, judge)
+    def _bench_of(self, site: Site) -> Bench:
+        if isinstance(site, Elsewhere):
+            return RemoteBench(site, self._target, self._workload, self._options, self._results)
+        return LocalBench(site, self._target, self._workload, self._options, self._results)
 
     def _measure_by_turns(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Alternates between building and timing, which never overlap."""
@@ -151,13 +138,63 @@ class Measurer:
 
     def _rebuilt(self, configs: Sequence[Config]) -> list[Built]:
         """Returns the kept builds of candidates, and builds the others."""
-        kept = [self._artifacts.find(config) for config in configs]
+        kept = [self._results.find(config) for config in configs]
         others = iter(self._build_all([config for config, built in zip(configs, kept, strict=True) if built is None]))
         return [built or next(others) for built in kept]
 
     def _build_all(self, configs: Sequence[Config]) -> list[Built]:
         with self._site.building():
             return self._builders.build_all(configs)
+
+
+class Overlap:
+    """Yields the measurements of configs in order, each as soon as it is known; for devices that no build disturbs.
+
+    Candidates run as soon as they are built, so that no device waits while one is ready. At most twice as many
+    candidates as there are builders are built ahead of the devices, or more, so that there is one for each device.
+
+    Args:
+        builders: build the candidates.
+        bench: runs the candidates.
+        configs: the configs to measure.
+    """
+
+    def __init__(self, builders: Builders, bench: Bench, configs: Sequence[Config]) -> None:
+        self._builders, self._bench, self._n = builders, bench, len(configs)
+        self._waiting = deque(enumerate(configs))
+        self._ready: dict[int, Built] = {}
+        self._known: dict[int, Measurement] = {}
+
+    def __iter__(self) -> Iterator[Measurement]:
+        try:
+            self._feed()
+            for position in range(self._n):
+                while position not in self._known:
+                    self._advance()
+                yield self._known.pop(position)
+        finally:
+            self._builders.abandon()
+            self._bench.abandon()
+
+    def _advance(self) -> None:
+        """Waits for the first builder or run to end, takes its result, and gives idle ones new work."""
+        left_s = min(self._builders.left_s, self._bench.left_s, _LONGEST_WAIT_S)
+        readable = wait([*self._builders.connections, *self._bench.connections], left_s)
+        for candidate in self._builders.collect(readable):
+            if candidate.failure is None:
+                self._ready[candidate.position] = candidate
+            else:
+                self._known[candidate.position] = candidate.failure
+        self._known.update(self._bench.collect(readable))
+        self._feed()
+
+    def _feed(self) -> None:
+        builders = self._builders
+        most = max(_AHEAD * builders.n, builders.n + self._bench.n_lanes)
+        while self._waiting and builders.n_busy < builders.n and builders.n_busy + len(self._ready) < most:
+            builders.begin(*self._waiting.popleft())
+        while self._ready and self._bench.has_room:
+            self._bench.begin(self._ready.pop(min(self._ready)))
 
 
 def _default_builders(site: Site, target: Device) -> int:

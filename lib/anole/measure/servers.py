@@ -14,13 +14,12 @@ from typing import Any, Self
 
 from anole.errors import DeviceLostError, MeasureError
 from anole.measure.builders import Built
-from anole.measure.jobs import Timed, start_running_elsewhere
-from anole.measure.judge import Judge
+from anole.measure.calls import Timed, start_running_elsewhere
 from anole.measure.lane import Ended, Lane, State
-from anole.measure.limits import Limits, Patience
+from anole.measure.options import MeasureOptions
+from anole.measure.results import Results
 from anole.measure.site import Elsewhere
 from anole.record import Measurement
-from anole.search.roles import Evaluator
 from anole.targets.base import Device
 from anole.targets.rpc.address import Remote
 from anole.targets.rpc.tracker import count_servers
@@ -36,7 +35,7 @@ _COMPARED_S = 0.1
 
 
 @dataclass
-class _Job:
+class _Call:
     """Candidates that run together in one call, and how often a server was lost meanwhile."""
 
     candidates: Sequence[Built]
@@ -44,8 +43,8 @@ class _Job:
     losses: int = 0
 
 
-class Servers:
-    """Runs candidates of a workload on servers; see `anole.measure.bench.Runs`.
+class RemoteBench:
+    """Runs candidates of a workload on servers; see `anole.measure.bench.Bench`.
 
     What ran on a server that is lost runs again on another one, or on the same one when it is back. What loses its
     server several times is assumed to crash it.
@@ -54,29 +53,19 @@ class Servers:
         site: the tracker or the servers, and what is known of them.
         target: the target that runs the candidates.
         workload: the workload of the candidates.
-        evaluator: decides how often a kernel is run.
-        limits: time limits of candidates and sessions.
-        patience: how long to wait for servers while there is none.
-        judge: judges the candidates.
+        options: how they are measured.
+        results: receives what their runs return.
     """
 
     def __init__(
-        self,
-        site: Elsewhere,
-        target: Device,
-        workload: Workload,
-        evaluator: Evaluator,
-        limits: Limits,
-        patience: Patience,
-        judge: Judge,
+        self, site: Elsewhere, target: Device, workload: Workload, options: MeasureOptions, results: Results
     ) -> None:
-        self._site, self._target, self._judge = site, target, judge
-        self._limits, self._patience = limits, patience
+        self._site, self._target, self._options, self._results = site, target, options, results
         self._start: Callable[[], Callable[..., Any]] = partial(
-            start_running_elsewhere, target, workload, evaluator, target.max_relative_error, limits.session_s
+            start_running_elsewhere, target, workload, options.evaluator, options.limits.session_s
         )
         self._lanes: list[Lane] = []
-        self._waiting, self._running = deque[_Job](), dict[Lane, _Job]()
+        self._waiting, self._running = deque[_Call](), dict[Lane, _Call]()
         self._told: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -91,7 +80,7 @@ class Servers:
         self._told.clear()
         self._site.absent.discard(str(self._site.remote))
         self._lanes = [
-            Lane(places, self._start, self._target, self._limits, self._patience)
+            Lane(places, self._start, self._target, self._options)
             for places in places_of_lanes(self._site.remote, n, self._site.absent)
         ]
         try:
@@ -122,7 +111,7 @@ class Servers:
 
     def begin(self, candidate: Built) -> None:
         """Starts running a built candidate."""
-        self._waiting.append(_Job([candidate]))
+        self._waiting.append(_Call([candidate]))
         self._dispatch()
 
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
@@ -133,7 +122,7 @@ class Servers:
             TargetError: a server has no such device.
         """
         done = self._advance(readable)
-        return [(job.candidates[0].position, self._trial(job.candidates[0], ended)) for job, ended in done]
+        return [(call.candidates[0].position, self._measurement(call.candidates[0], ended)) for call, ended in done]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
         """Runs candidates one after another and returns their measurements, all from one server where they worked."""
@@ -142,7 +131,7 @@ class Servers:
         left, last = able, ""
         for _ in range(_MOST_PASSES):
             for at in left:
-                found[at] = self._run(_Job([candidates[at]]))
+                found[at] = self._run(_Call([candidates[at]]))
                 last = found[at].server if found[at].error is None else last
             # A failure ends its session, and a tracker lends any server next.
             left = [at for at in able if found[at].error is None and found[at].server != last]
@@ -150,14 +139,14 @@ class Servers:
                 break
         else:
             logger.warning("the rivals ran on several servers, so their latencies may not compare")
-        return [candidate.failure or self._trial(candidate, found[at]) for at, candidate in enumerate(candidates)]
+        return [candidate.failure or self._measurement(candidate, found[at]) for at, candidate in enumerate(candidates)]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
         """Runs rivals in turns for some seconds on one server and returns their measurements, in order."""
-        ended = self._run(_Job([candidate for candidate in candidates if candidate.failure is None], seconds))
+        ended = self._run(_Call([candidate for candidate in candidates if candidate.failure is None], seconds))
         if ended.error is not None:
             raise ended.error
-        return self._judge.comparison(candidates, ended.value, ended.run_s)
+        return self._results.of_rivals(candidates, ended.value, ended.run_s)
 
     def abandon(self) -> None:
         """Abandons what runs."""
@@ -174,7 +163,7 @@ class Servers:
         if candidate is None or not self._site.likeness.wants(frozenset(ready)):
             return
         for lane in ready.values():
-            self._submit(lane, _Job([candidate], _COMPARED_S))
+            self._submit(lane, _Call([candidate], _COMPARED_S))
         latencies_s: dict[str, float] = {}
         while self._running:
             for _, ended in self._advance(self._wait()):
@@ -186,12 +175,12 @@ class Servers:
             self._waiting.clear()
         self._site.likeness.add(latencies_s)
 
-    def _trial(self, candidate: Built, ended: Ended) -> Measurement:
-        return self._judge.trial(candidate, ended.value if ended.error is None else ended.error, ended.run_s)
+    def _measurement(self, candidate: Built, ended: Ended) -> Measurement:
+        return self._results.of_one(candidate, ended.value if ended.error is None else ended.error, ended.run_s)
 
-    def _run(self, job: _Job) -> Ended:
-        """Runs a job while nothing else runs, and returns how it ended."""
-        self._waiting.append(job)
+    def _run(self, call: _Call) -> Ended:
+        """Runs a call while nothing else runs, and returns how it ended."""
+        self._waiting.append(call)
         self._dispatch()
         while not (ended := self._advance(self._wait())):
             pass
@@ -200,9 +189,9 @@ class Servers:
     def _wait(self) -> list[Any]:
         return wait(self.connections, min(self.left_s, _LONGEST_WAIT_S))
 
-    def _advance(self, readable: Container[Any]) -> list[tuple[_Job, Ended]]:
-        """Lets each lane go on, and returns the jobs that have ended for good."""
-        done: list[tuple[_Job, Ended]] = []
+    def _advance(self, readable: Container[Any]) -> list[tuple[_Call, Ended]]:
+        """Lets each lane go on, and returns the calls that have ended for good."""
+        done: list[tuple[_Call, Ended]] = []
         for lane in self._lanes:
             tried = lane.failure
             others = [other for other in self._lanes if other is not lane]
@@ -219,19 +208,19 @@ class Servers:
         self._dispatch()
         return done
 
-    def _again(self, lane: Lane, ended: Ended, others: Sequence[Lane]) -> list[tuple[_Job, Ended]]:
-        """Lets a job run again that lost its server; returns the job if it did so too often."""
-        job = self._running.pop(lane)
-        job.losses += 1
-        if job.losses == _MOST_LOSSES:
-            error = DeviceLostError(f"its device was lost {job.losses} times while it ran: {ended.error}")
-            return [(job, Ended(ended.server, ended.run_s, error=error))]
+    def _again(self, lane: Lane, ended: Ended, others: Sequence[Lane]) -> list[tuple[_Call, Ended]]:
+        """Lets a call run again that lost its server; returns it if it did so too often."""
+        call = self._running.pop(lane)
+        call.losses += 1
+        if call.losses == _MOST_LOSSES:
+            error = DeviceLostError(f"its device was lost {call.losses} times while it ran: {ended.error}")
+            return [(call, Ended(ended.server, ended.run_s, error=error))]
         goes_on = any(map(_has_session, others))
         what = "another server runs its candidate" if goes_on else "running the candidate again"
         logger.warning("%s: %s; %s", ended.server, ended.error, what)
         if goes_on:
             self._site.absent.add(ended.server)
-        self._waiting.appendleft(job)
+        self._waiting.appendleft(call)
         return []
 
     def _tell_absent(self, lane: Lane, others: Sequence[Lane]) -> None:
@@ -241,7 +230,7 @@ class Servers:
             MeasureError: no lane has one, and all of them have given up.
         """
         if all(each.state is State.GONE for each in self._lanes):
-            raise MeasureError(f"{lane.failure}; gave up after {self._patience.total_s:g} s") from lane.failure
+            raise MeasureError(f"{lane.failure}; gave up after {self._options.patience.total_s:g} s") from lane.failure
         if any(map(_has_session, others)):
             if lane.failed_at not in self._site.absent:
                 logger.warning("%s; the other servers go on without it", lane.failure)
@@ -257,10 +246,10 @@ class Servers:
             if self._waiting and lane.is_ready and self._submit(lane, self._waiting[0]):
                 self._waiting.popleft()
 
-    def _submit(self, lane: Lane, job: _Job) -> bool:
-        artifacts = [(str(candidate.artifact), dict(candidate.config)) for candidate in job.candidates]
-        if is_taken := lane.submit(artifacts, self._judge.best_s, job.seconds):
-            self._running[lane] = job
+    def _submit(self, lane: Lane, call: _Call) -> bool:
+        loadables = [candidate.loadable for candidate in call.candidates]
+        if is_taken := lane.submit(loadables, self._results.best_s, call.seconds):
+            self._running[lane] = call
         return is_taken
 
     def _give_back(self) -> None:

@@ -11,7 +11,7 @@ from anole.targets.base import Simulator
 from anole.task import Task
 
 
-class Simulated:
+class SimulatedMeasurer:
     """Measures candidates of one task on a simulator.
 
     Args:
@@ -22,7 +22,7 @@ class Simulated:
     def __init__(self, task: Task, target: Simulator) -> None:
         self._workload, self._target = task.workload, target
 
-    def __enter__(self) -> Simulated:
+    def __enter__(self) -> SimulatedMeasurer:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -15,10 +15,9 @@ from anole.documents.receipt import MeasuredConfig, TuningReceipt
 from anole.errors import MeasureError, TargetError
 from anole.host.machine import host_facts, software_versions
 from anole.host.process import prepare
-from anole.measure.choice import measurer_of
-from anole.measure.simulation import Simulated
+from anole.measure.cautious import AnyMeasurer, measurer_of
+from anole.measure.simulation import SimulatedMeasurer
 from anole.measure.site import Site
-from anole.measure.verified import Verified
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
@@ -30,9 +29,9 @@ from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.task import Task
+from anole.tune.measurers import Measurers
 from anole.tune.options import TuneOptions
 from anole.tune.transfer import find_sources, read_prior
-from anole.tune.workers import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class TaskTuning:
     Args:
         task: the task to tune.
         options: how to tune it.
-        workers: the worker processes of all tasks that are tuned together.
+        measurers: the open measurers of all tasks that are tuned together.
         weight: how often the model runs the task.
         limit: number of trials of the shard that count at most; all of them when None.
         site: where candidates run; None where they are simulated.
@@ -66,7 +65,7 @@ class TaskTuning:
         self,
         task: Task,
         options: TuneOptions,
-        workers: Workers,
+        measurers: Measurers,
         *,
         weight: int = 1,
         limit: int | None = None,
@@ -76,7 +75,7 @@ class TaskTuning:
         self.task, self.weight = task, weight
         self._options, self._settings, self._limit = options, options.settings, limit
         self._target, self._site = get_target(task.target), site
-        self._workers, self._told = workers, watch
+        self._measurers, self._told = measurers, watch
         self._stack = ExitStack()
         self._search: Search | None = None
 
@@ -263,20 +262,15 @@ class TaskTuning:
 
     def _confirm(self, configs: Sequence[Config]) -> Iterable[Measurement]:
         measurer = self._measurer()
-        assert not isinstance(measurer, Simulated), "what is simulated is not confirmed"
+        assert not isinstance(measurer, SimulatedMeasurer), "what is simulated is not confirmed"
         return measurer.confirm(configs)
 
-    def _measurer(self) -> Verified | Simulated:
-        n_builders = self._options.n_builders
-        return self._workers.measurer(
-            self.task.key,
-            lambda: measurer_of(self.task, self._settings.evaluator, *self._fastest(), self._site, n_builders),
-        )
+    def _measurer(self) -> AnyMeasurer:
+        def start() -> AnyMeasurer:
+            best = next(iter(fastest(self.trials or self._recorded, lambda *_: 1.0)), None)
+            return measurer_of(self.task, self._options.measuring, self._site, best)
 
-    def _fastest(self) -> tuple[float | None, Config | None]:
-        """Returns the latency and the config of the fastest trial; None for both if none has worked."""
-        found = fastest(self.trials or self._recorded, lambda *_: 1.0)
-        return (found[0].measurement.latency_s, found[0].config) if found else (None, None)
+        return self._measurers.of(self.task.key, start)
 
 
 def _facts_of(space: Space) -> SpaceFacts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from anole.measure.options import MeasureOptions
 from anole.search.settings import TunerSettings
 from anole.targets.rpc.address import Remote
 
@@ -19,8 +20,7 @@ class TuneOptions:
         n_trials: the budget, which includes the trials that are recorded already.
         shards_dir: the folder of all shards.
         remote: the other machine that runs candidates; this machine when None.
-        n_builders: how many candidates are built at once; None for one for each of the target's threads where building
-            disturbs measurements, and else for one for each core.
+        n_builders: see `MeasureOptions`.
     """
 
     settings: TunerSettings
@@ -29,3 +29,8 @@ class TuneOptions:
     shards_dir: Path
     remote: Remote | None = None
     n_builders: int | None = None
+
+    @property
+    def measuring(self) -> MeasureOptions:
+        """How candidates are measured."""
+        return MeasureOptions(self.settings.evaluator, self.n_builders)

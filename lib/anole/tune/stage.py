@@ -19,9 +19,9 @@ from anole.targets.base import Place
 from anole.targets.rpc.address import Remote
 from anole.task import Task
 from anole.tune.job import SUSPECT, TaskTuning
+from anole.tune.measurers import Measurers
 from anole.tune.options import TuneOptions
 from anole.tune.progress import Progress
-from anole.tune.workers import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -93,10 +93,10 @@ def _tunings(
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(label, options.n_trials))
         site = _enter_site(stack, next(iter(weights)), options.remote) if weights else None
-        workers = stack.enter_context(Workers())
+        measurers = stack.enter_context(Measurers())
         watch = Watch(trial=lambda _: progress.update(*_overall(tunings)))
         for task, weight in weights.items():
-            tuning = TaskTuning(task, options, workers, weight=weight, limit=limit, site=site, watch=watch)
+            tuning = TaskTuning(task, options, measurers, weight=weight, limit=limit, site=site, watch=watch)
             tunings.append(stack.enter_context(tuning))
         progress.update(*_overall(tunings))
         yield tunings

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError, TargetError
-from anole.measure.simulation import Simulated
+from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Status, Trial, utc_now
 from anole.search.confirm import fastest
 from anole.search.roles import History
@@ -190,7 +190,7 @@ def test_an_open_search_for_hardware_has_every_block_and_rejects_some_with_a_rea
     assert space.knobs[0].values == (1, 2, 4, 8) and space.size == 4 * make(hardware="search").space(CONV).size
     vectors = space.sample(40, np.random.default_rng(0))
     configs = [space.config(vector) for vector in vectors]
-    measured = list(Simulated(Task(CONV, target.description, 2), target).measure(configs))
+    measured = list(SimulatedMeasurer(Task(CONV, target.description, 2), target).measure(configs))
     assert {each.status for each in measured} == {Status.OK, Status.REJECTED}
     assert all(each.error for each in measured if each.status is Status.REJECTED)
     assert np.isfinite(space.discounts(vectors)).all()
@@ -222,7 +222,7 @@ def test_a_search_is_told_of_speeds_after_the_penalty():
     space, rng = target.space(CONV), np.random.default_rng(0)
     vectors = space.sample(30, rng)
     configs = [space.config(vector) for vector in vectors]
-    measured = list(Simulated(Task(CONV, target.description, 2), target).measure(configs))
+    measured = list(SimulatedMeasurer(Task(CONV, target.description, 2), target).measure(configs))
     history = History(space, CONV.flop)
     history.add(vectors, measured)
     penalties = np.array([target.bounds.penalty_of(target.geometry_of(config)) for config in configs])

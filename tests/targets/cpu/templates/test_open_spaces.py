@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from anole.measure.limits import Limits
 from anole.measure.measurer import Measurer
+from anole.measure.options import Limits, MeasureOptions
 from anole.record import Config, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.search.presets import PRESETS
@@ -178,7 +178,8 @@ def test_a_candidate_is_right_or_fails_with_a_reason(workload: Workload) -> None
     task = Task(workload, OPEN.description, OPEN.template_version(workload))
     too_much = {**OPEN.default_config(workload), "tile_y": [1, 1, OPEN.space(workload).knobs[1].values[0][2]]}
     configs = [*drawn(workload, 30, 0), too_much]
-    with Measurer(task, Fixed(number=1, repeats=3), limits=Limits(build_s=5.0, run_s=5.0)) as measurer:
+    options = MeasureOptions(Fixed(number=1, repeats=3), limits=Limits(build_s=5.0, run_s=5.0))
+    with Measurer(task, options) as measurer:
         measured = list(measurer.measure(configs))
     assert len(measured) == len(configs)
     for measurement in measured:

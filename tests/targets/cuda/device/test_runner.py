@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from anole.errors import TargetError
-from anole.measure.limits import Limits
 from anole.measure.measurer import Measurer
+from anole.measure.options import Limits, MeasureOptions
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets.cuda.device.builder import source
@@ -32,8 +32,8 @@ def target() -> CudaTarget:
 
 @pytest.fixture
 def measurer(target: CudaTarget) -> Iterator[Measurer]:
-    limits = Limits(build_s=120.0, run_s=60.0)
-    with Measurer(Task(WORKLOAD, target.description, 1), Fixed(), target=target, limits=limits) as measurer:
+    options = MeasureOptions(Fixed(), limits=Limits(build_s=120.0, run_s=60.0))
+    with Measurer(Task(WORKLOAD, target.description, 1), options, target=target) as measurer:
         yield measurer
 
 

@@ -1,8 +1,10 @@
+"""Which measurers stay open, and that all are closed."""
+
 from __future__ import annotations
 
 import pytest
 
-from anole.tune.workers import Workers
+from anole.tune.measurers import Measurers
 
 
 class Measurer:
@@ -24,27 +26,27 @@ def events():
     return []
 
 
-def use(workers, name, events):
-    return workers.measurer(name, lambda: Measurer(name, events))
+def use(measurers, name, events):
+    return measurers.of(name, lambda: Measurer(name, events))
 
 
 def test_a_measurer_is_started_once_and_ended_with_the_others(events):
-    with Workers() as workers:
-        first = use(workers, "a", events)
-        assert use(workers, "a", events) is first and events == ["+a"]
-        use(workers, "b", events)
+    with Measurers() as measurers:
+        first = use(measurers, "a", events)
+        assert use(measurers, "a", events) is first and events == ["+a"]
+        use(measurers, "b", events)
     assert events == ["+a", "+b", "-a", "-b"]
 
 
 def test_of_many_only_those_that_were_at_work_last_stay(events):
-    with Workers() as workers:
+    with Measurers() as measurers:
         for name in "abcdefgh":
-            use(workers, name, events)
-        use(workers, "a", events)
+            use(measurers, name, events)
+        use(measurers, "a", events)
         assert len(events) == 8
-        use(workers, "i", events)
+        use(measurers, "i", events)
         assert events[8:] == ["-b", "+i"]
-        use(workers, "b", events)
+        use(measurers, "b", events)
         assert events[10:] == ["-c", "+b"]
     assert sorted(events[12:]) == sorted(f"-{name}" for name in "adefghib")
 
@@ -53,8 +55,8 @@ def test_one_that_cannot_start_is_not_kept(events):
     def fail():
         raise OSError("no room")
 
-    with Workers() as workers:
+    with Measurers() as measurers:
         with pytest.raises(OSError, match="no room"):
-            workers.measurer("a", fail)
-        use(workers, "a", events)
+            measurers.of("a", fail)
+        use(measurers, "a", events)
     assert events == ["+a", "-a"]

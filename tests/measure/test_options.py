@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anole.measure.limits import Patience
+from anole.measure.options import Patience
 
 
 def test_waits_grow_up_to_the_longest_until_they_are_spent() -> None:

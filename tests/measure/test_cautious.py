@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from anole.errors import MachineError, MeasureError
-from anole.measure.limits import Limits
+from anole.measure.cautious import CautiousMeasurer
 from anole.measure.measurer import Measurer
+from anole.measure.options import Limits, MeasureOptions
 from anole.measure.site import Elsewhere
-from anole.measure.verified import Verified
 from anole.record import Config, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
@@ -41,7 +41,7 @@ def faults(tmp_path: Path) -> Path:
 class Measuring:
     """A verified measurer of a faulty processor and what it built."""
 
-    def __init__(self, faults: Path, measurer: Verified) -> None:
+    def __init__(self, faults: Path, measurer: CautiousMeasurer) -> None:
         self._faults, self.measurer, self.yielded = faults, measurer, list[Status]()
 
     def measure(self, configs: list[Config]) -> list[Status]:
@@ -75,8 +75,9 @@ def measuring(faults: Path, target: FaultyCpu) -> Iterator[Measuring]:
 
 
 def _measuring(faults: Path, target: FaultyCpu, known: Config | None, **where: Any) -> Iterator[Measuring]:
-    measurer = Measurer(TASK, Fixed(1, 1), target=target, n_builders=1, limits=Limits(build_s=10.0), **where)
-    with Verified(measurer, TASK, target, known) as verified:
+    options = MeasureOptions(Fixed(1, 1), 1, Limits(build_s=10.0))
+    measurer = Measurer(TASK, options, target=target, **where)
+    with CautiousMeasurer(measurer, TASK, target, known) as verified:
         yield Measuring(faults, verified)
 
 

@@ -10,8 +10,12 @@ from typing import Self
 from anole.errors import MeasureError
 from anole.host.faults import ran_out_of_memory
 from anole.measure.measurer import Measurer
-from anole.record import Config, Measurement, Status
-from anole.targets.base import Device
+from anole.measure.options import MeasureOptions
+from anole.measure.simulation import SimulatedMeasurer
+from anole.measure.site import Site
+from anole.record import Config, Measurement, Status, Trial
+from anole.targets import get_target
+from anole.targets.base import Device, Place
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 
 logger = logging.getLogger(__name__)
@@ -20,7 +24,25 @@ _MOST_HELD = 8
 """Failures in a row that are held back before the machine is checked; twice as many after each check in a row."""
 
 
-class Verified:
+def measurer_of(
+    task: Task, options: MeasureOptions, site: Site | None = None, fastest: Trial | None = None
+) -> AnyMeasurer:
+    """Returns what measures a task's candidates, by the kind of its target.
+
+    Args:
+        task: the task.
+        options: how candidates are measured; not used by simulators.
+        site: where candidates run; a site on this machine when None.
+        fastest: the fastest trial that was measured before; None if there is none.
+    """
+    target = get_target(task.target)
+    if target.place is Place.SIMULATOR:
+        return SimulatedMeasurer(task, target)
+    best_s, known = (fastest.measurement.latency_s, fastest.config) if fastest is not None else (None, None)
+    return CautiousMeasurer(Measurer(task, options, site=site, best_s=best_s), task, target, known)
+
+
+class CautiousMeasurer:
     """Measures candidates of one task, and never yields a failure that may be the machine's.
 
     Failures are held back until a later candidate works. If none does, a config that should work is measured: the
@@ -73,7 +95,7 @@ class Verified:
                     held.append(measurement)
                     if len(held) == most or n == len(configs):
                         measured.close()
-                        self._verify(held)
+                        self._check_machine(held)
                         yield from held
                         held, most = [], 2 * most
 
@@ -86,7 +108,7 @@ class Verified:
         """
         measured = self._measurer.confirm(configs, seconds_each)
         if measured and all(measurement.status is not Status.OK for measurement in measured):
-            self._verify(measured)
+            self._check_machine(measured)
         return measured
 
     def _alone(self, config: Config) -> Measurement:
@@ -94,7 +116,7 @@ class Verified:
         (measurement,) = self._measurer.measure([config])
         return measurement
 
-    def _verify(self, failures: Sequence[Measurement]) -> None:
+    def _check_machine(self, failures: Sequence[Measurement]) -> None:
         """Measures a config that should work.
 
         Raises:
@@ -128,6 +150,10 @@ class Verified:
     def _failure(self, config: Config) -> Measurement | None:
         measurement = self._alone(config)
         return None if measurement.status is Status.OK else measurement
+
+
+AnyMeasurer = CautiousMeasurer | SimulatedMeasurer
+"""What measures a task's candidates, by the kind of its target."""
 
 
 def _tiny(target: Device, dtype: str) -> Task:

@@ -1,44 +1,33 @@
-"""The worker processes of tasks that are tuned together; only a few tasks' processes are alive at a time."""
+"""The measurers of tasks that are tuned together; only a few tasks' processes are alive at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
+from contextlib import ExitStack
 from typing import Self
 
-from anole.measure.simulation import Simulated
-from anole.measure.verified import Verified
+from anole.measure.cautious import AnyMeasurer
 
 _MOST_OPEN = 8
 
 
-class Workers:
+class Measurers:
     """Keeps the most recently used measurers open, and closes the others until they are needed again.
 
     A context manager; leaving it closes all of them.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[ExitStack, Verified | Simulated]] = {}
+        self._open: dict[str, tuple[ExitStack, AnyMeasurer]] = {}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._keep(0)
 
-    def measurer(
-        self, task_key: str, start: Callable[[], AbstractContextManager[Verified | Simulated]]
-    ) -> Verified | Simulated:
-        """Returns the open measurer of a task, and starts one if the task has none.
-
-        Args:
-            task_key: the task's key.
-            start: makes a measurer of the task, which is not entered yet.
-        """
+    def of(self, task_key: str, start: Callable[[], AnyMeasurer]) -> AnyMeasurer:
+        """Returns the open measurer of a task; if it has none, enters one that `start` makes."""
         opened = self._open.pop(task_key, None)
         if opened is None:
             self._keep(_MOST_OPEN - 1)

@@ -1,9 +1,11 @@
-"""Time limits of candidates, and how long to wait for a lost device."""
+"""How candidates are measured: how often they run, how many are built at once, and how long all of that may take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from anole.search.roles import Evaluator
 
 
 @dataclass(frozen=True)
@@ -50,3 +52,21 @@ class Patience:
             yield wait_s
             left_s -= wait_s
             wait_s *= 2
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """How candidates of a task are measured.
+
+    Attributes:
+        evaluator: decides how often a kernel is run.
+        n_builders: how many candidates are built at once; None for one for each of the target's threads where building
+            disturbs measurements, and else for one for each core.
+        limits: limits of candidates and sessions.
+        patience: how long to wait for remote devices while there is none.
+    """
+
+    evaluator: Evaluator
+    n_builders: int | None = None
+    limits: Limits = Limits()
+    patience: Patience = Patience()

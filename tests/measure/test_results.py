@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.measure.artifacts import Artifacts
 from anole.measure.builders import Built
+from anole.measure.results import Results
 
 
 def built(folder: Path, name: int) -> Built:
@@ -22,23 +22,23 @@ def built(folder: Path, name: int) -> Built:
 def test_the_fastest_are_kept_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, latencies_s: list[float | None], most: int
 ) -> None:
-    folder, artifacts = tmp_path_factory.mktemp("artifacts"), Artifacts(most)
+    folder, results = tmp_path_factory.mktemp("artifacts"), Results(1e-4, most=most)
     candidates = [built(folder, name) for name in range(len(latencies_s))]
     for candidate, latency_s in zip(candidates, latencies_s, strict=True):
-        artifacts.take(candidate, latency_s)
+        results.keep(candidate, latency_s)
     working = [
         (latency_s, candidate) for latency_s, candidate in zip(latencies_s, candidates, strict=True) if latency_s
     ]
     fastest = [candidate for _, candidate in sorted(working, key=lambda pair: pair[0])[:most]]
     assert set(folder.iterdir()) == {candidate.artifact for candidate in fastest}
     assert [candidate in fastest for candidate in candidates] == [
-        artifacts.find(candidate.config) is candidate for candidate in candidates
+        results.find(candidate.config) is candidate for candidate in candidates
     ]
 
 
 def test_one_that_runs_again_is_still_there(tmp_path: Path) -> None:
-    artifacts, candidate = Artifacts(), built(tmp_path, 0)
-    artifacts.take(candidate, 1e-3)
-    artifacts.take(candidate, None)
-    assert artifacts.find({"name": 0}) is candidate and candidate.artifact.exists()
-    assert artifacts.find({"name": 1}) is None
+    results, candidate = Results(1e-4), built(tmp_path, 0)
+    results.keep(candidate, 1e-3)
+    results.keep(candidate, None)
+    assert results.find({"name": 0}) is candidate and candidate.artifact.exists()
+    assert results.find({"name": 1}) is None

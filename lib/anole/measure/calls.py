@@ -1,4 +1,4 @@
-"""The jobs of the worker processes: building a candidate, and checking and timing it."""
+"""What workers do when they are called: build a candidate, or check and time one or several."""
 
 from __future__ import annotations
 
@@ -51,36 +51,19 @@ def start_building(target: Device, workload: Workload) -> Callable[[Config, str]
     return build
 
 
-def start_running(
-    target: Device,
-    workload: Workload,
-    evaluator: Evaluator,
-    tolerance: float,
-) -> Callable[..., list[Timed]]:
-    """Returns the function that runs candidates of a workload in this process, once or against each other.
-
-    Args:
-        target: the target that runs them.
-        workload: the workload of the candidates.
-        evaluator: decides how often a kernel is run.
-        tolerance: largest relative error of a candidate that is timed.
-    """
+def start_running(target: Device, workload: Workload, evaluator: Evaluator) -> Callable[..., list[Timed]]:
+    """Returns the function that runs candidates of a workload in this process, once or against each other."""
     # An idle BLAS thread spins on a core for longer than most kernels run.
     threadpool_limits(1, user_api="blas")
-    return _running(target.runner(workload), evaluator, tolerance)
+    return _running(target.runner(workload), evaluator, target.max_relative_error)
 
 
 def start_running_elsewhere(
-    target: Device, workload: Workload, evaluator: Evaluator, tolerance: float, session_s: float
+    target: Device, workload: Workload, evaluator: Evaluator, session_s: float
 ) -> Callable[..., list[Timed]]:
     """Returns the same function for a remote device; its first argument, once, is the server to open a session with.
 
-    Args:
-        target: the target that runs them.
-        workload: the workload of the candidates.
-        evaluator: decides how often a kernel is run.
-        tolerance: largest relative error of a candidate that is timed.
-        session_s: seconds after which the server ends the session.
+    The server ends the session after `session_s` seconds.
     """
     threadpool_limits(1, user_api="blas")
     run: Callable[..., list[Timed]] | None = None
@@ -91,7 +74,8 @@ def start_running_elsewhere(
         nonlocal run
         if run is not None:
             return run(first, *others)
-        run = _running(target.remote_runner(workload, open_session(first, session_s)), evaluator, tolerance)
+        runner = target.remote_runner(workload, open_session(first, session_s))
+        run = _running(runner, evaluator, target.max_relative_error)
         return []
 
     return handle

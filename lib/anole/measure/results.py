@@ -1,0 +1,103 @@
+"""What runs have found: measurements, the least latency, and the artifacts of the fastest candidates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from heapq import heappush, heappushpop
+from itertools import count
+
+from anole.errors import DeviceLostError
+from anole.host.process import CallError, WorkerTimeout
+from anole.keys import canonical_json
+from anole.measure.builders import Built
+from anole.measure.calls import Timed
+from anole.record import Config, Measurement, Status
+from anole.search.ties import Compared
+
+FAILURES = (CallError, DeviceLostError)
+"""The exceptions of a run that fails through the candidate's own fault."""
+
+_MOST = 64
+"""The most candidates that can be confirmed."""
+
+
+class Results:
+    """Makes measurements of what runs of one task's candidates returned.
+
+    It keeps the artifacts of the fastest, so that confirming them needs no second build, and removes all others.
+
+    Args:
+        tolerance: largest relative error of a right answer.
+        best_s: least latency measured before, in seconds; None if there is none.
+        most: number of artifacts to keep.
+
+    Attributes:
+        best_s: least latency so far.
+    """
+
+    def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MOST) -> None:
+        self._tolerance, self.best_s = tolerance, best_s
+        self._most, self._numbers = most, count()
+        self._kept: dict[str, Built] = {}
+        self._slowest_first: list[tuple[float, int, str]] = []
+
+    def of_one(self, candidate: Built, outcome: Sequence[Timed] | Exception, run_s: float) -> Measurement:
+        """Returns the measurement of a candidate that ran alone.
+
+        Args:
+            candidate: the candidate.
+            outcome: what its run returned, or one of `FAILURES`.
+            run_s: wall-clock seconds of its run.
+        """
+        if isinstance(outcome, Exception):
+            status = Status.RUN_TIMEOUT if isinstance(outcome, WorkerTimeout) else Status.RUN_ERROR
+            measurement = Measurement(status, str(outcome), build_s=candidate.build_s, run_s=run_s)
+        else:
+            (timed,) = outcome
+            measurement = self._measured(candidate, timed, run_s)
+        self.keep(candidate, measurement.latency_s)
+        return measurement
+
+    def of_rivals(self, candidates: Sequence[Built], outcome: Sequence[Timed], run_s: float) -> list[Measurement]:
+        """Returns the measurements of rivals that took turns, in order; those that were not built failed."""
+        timed, each_s = iter(outcome), run_s / max(1, len(outcome))
+        return [candidate.failure or self._compared(candidate, next(timed), each_s) for candidate in candidates]
+
+    def keep(self, candidate: Built, latency_s: float | None) -> None:
+        """Keeps a candidate's artifact as long as it is among the fastest; that of a failed one is removed."""
+        name = canonical_json(dict(candidate.config))
+        if name in self._kept:
+            return
+        if latency_s is None:
+            candidate.artifact.unlink(missing_ok=True)
+            return
+        self._kept[name] = candidate
+        entry = (-latency_s, next(self._numbers), name)
+        if len(self._slowest_first) < self._most:
+            heappush(self._slowest_first, entry)
+        else:
+            slowest = heappushpop(self._slowest_first, entry)[-1]
+            self._kept.pop(slowest).artifact.unlink(missing_ok=True)
+
+    @property
+    def fastest(self) -> Built | None:
+        """The built candidate that ran fastest; None if none has worked."""
+        return self._kept[max(self._slowest_first)[-1]] if self._slowest_first else None
+
+    def find(self, config: Config) -> Built | None:
+        """Returns the built candidate of a config, or None if its artifact is not kept."""
+        return self._kept.get(canonical_json(dict(config)))
+
+    def _compared(self, candidate: Built, timed: Timed, run_s: float) -> Compared:
+        return Compared(**vars(self._measured(candidate, timed, run_s)), least_ratio=timed.least_ratio)
+
+    def _measured(self, candidate: Built, timed: Timed, run_s: float) -> Measurement:
+        error = timed.relative_error if math.isfinite(timed.relative_error) else None
+        measured = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s, relative_error=error)
+        if timed.timing is None:
+            reason = f"relative error {timed.relative_error:.3g}; at most {self._tolerance:g} is allowed"
+            return replace(measured, status=Status.WRONG_ANSWER, error=reason)
+        self.best_s = min(timed.timing.latency_s, self.best_s or math.inf)
+        return replace(measured, **asdict(timed.timing))
