@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ class FaultyCpu(CpuTarget):
                 raise ValueError("no such schedule")
             case "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "build crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "build hang":
+                time.sleep(600)
             case "killed once" if "killed" not in faults:
                 (folder / "killed").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -66,7 +71,23 @@ class _Runner:
         folder = self._folder
         if (folder / "nothing runs").exists():
             raise RuntimeError("no device")
-        if config.get("fails") == "killed run once" and not (folder / "killed run").exists():
-            (folder / "killed run").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self._runner.load(artifact, {k: v for k, v in config.items() if k not in ("fails", "name")})
+        match config.get("fails"):
+            case "killed run once" if not (folder / "killed run").exists():
+                (folder / "killed run").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "run crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "run hang":
+                time.sleep(600)
+        kernel = self._runner.load(artifact, {k: v for k, v in config.items() if k not in ("fails", "name")})
+        return _Wrong(kernel) if config.get("fails") == "wrong" else kernel
+
+
+class _Wrong:
+    """A kernel that says of itself that it is wrong."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def relative_error(self) -> float:
+        return 1.0 + float(self._kernel.relative_error())

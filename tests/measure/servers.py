@@ -8,13 +8,21 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 
+from anole.measure.options import Limits, Patience
+from anole.targets.rpc.address import Remote
+
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 START_S = 60.0
+
+LIMITS = Limits(connect_s=START_S)
+QUICK = Patience(first_s=0.1, longest_s=0.5, total_s=60.0)
+SHORT = Patience(first_s=0.1, longest_s=0.2, total_s=0.5)
 
 
 class Process:
@@ -90,6 +98,12 @@ def server(folder: Path, tracker_port: int | None = None, key: str = "") -> Proc
     (folder / "sitecustomize.py").write_text("import multiprocessing\nmultiprocessing.set_start_method('fork')\n")
     known = ["--tracker", f"{HOST}:{tracker_port}", "--key", key] if tracker_port is not None else []
     return Process(folder, "tvm.exec.rpc_server", "--host", HOST, "--port", "{port}", "--port-end", "65535", *known)
+
+
+def at(processes: Sequence[Process]) -> Remote:
+    """Returns where servers are that are asked without a tracker."""
+    (_, first), *others = [(HOST, process.port) for process in processes]
+    return Remote(HOST, first, others=tuple(others))
 
 
 def free_port() -> int:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,63 +12,18 @@ import pytest
 from anole.errors import MachineError
 from anole.measure.measurer import Measurer
 from anole.measure.options import MeasureOptions
-from anole.record import Config, Status
+from anole.record import Status
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed
 from anole.search.roles import Timer, Timing
 from anole.search.ties import Compared
 from anole.targets import get_target
-from anole.targets.base import Timeable
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cpu.target import CpuTarget
-from anole.task import Conv2d, Task, Workload
+from anole.task import Conv2d, Task
+
+from .faulty import FaultyCpu
 
 WORKLOAD = Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1))
-
-
-class TroubledCpu(CpuTarget):
-    """The real CPU, but for candidates whose config asks for trouble."""
-
-    def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        match config.get("trouble"):
-            case "build error":
-                raise ValueError("no such schedule")
-            case "build crash":
-                os.kill(os.getpid(), signal.SIGSEGV)
-            case "build hang":
-                time.sleep(600)
-        super().build(workload, _without_trouble(config), artifact)
-
-    def runner(self, workload: Workload) -> Any:
-        return _TroubledRunner(super().runner(workload))
-
-
-class _TroubledRunner:
-    def __init__(self, runner: Any) -> None:
-        self._runner = runner
-
-    def load(self, artifact: Path, config: Config) -> Timeable:
-        match config.get("trouble"):
-            case "run crash":
-                os.kill(os.getpid(), signal.SIGSEGV)
-            case "run hang":
-                time.sleep(600)
-            case "wrong":
-                return _Wrong(self._runner.load(artifact, _without_trouble(config)))
-        return self._runner.load(artifact, _without_trouble(config))
-
-
-class _Wrong:
-    """A kernel that says of itself that it is wrong."""
-
-    def __init__(self, kernel: Timeable) -> None:
-        self._kernel = kernel
-
-    def relative_error(self) -> float:
-        return 1.0 + self._kernel.relative_error()
-
-    def __call__(self, number: int) -> float:
-        return self._kernel(number)
 
 
 @dataclass(frozen=True)
@@ -81,10 +32,6 @@ class Telling:
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
         return Timing(timer(1), best_s or 0.0, 0.0, 1)
-
-
-def _without_trouble(config: Mapping[str, Any]) -> Config:
-    return {name: value for name, value in config.items() if name != "trouble"}
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +46,9 @@ def configs(task: Task) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def troubled(task: Task) -> Iterator[Measurer]:
-    with Measurer(task, MeasureOptions(Fixed(), 2), target=TroubledCpu(task.target)) as measurer:
+def troubled(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurer]:
+    target = FaultyCpu({**task.target, "faults": str(tmp_path_factory.mktemp("faults"))})
+    with Measurer(task, MeasureOptions(Fixed(), 2), target=target) as measurer:
         yield measurer
 
 
@@ -141,7 +89,7 @@ def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: lis
 @pytest.mark.parametrize(
     ("trouble", "status", "error"),
     [
-        ("build error", Status.BUILD_ERROR, "ValueError: no such schedule"),
+        ("always", Status.BUILD_ERROR, "ValueError: no such schedule"),
         ("build crash", Status.BUILD_ERROR, "SIGSEGV"),
         ("build hang", Status.BUILD_TIMEOUT, "killed after 20"),
         ("run crash", Status.RUN_ERROR, "SIGSEGV"),
@@ -153,7 +101,7 @@ def test_a_failure_costs_one_trial(
     troubled: Measurer, configs: list[dict[str, Any]], trouble: str, status: Status, error: str
 ) -> None:
     first, second, third, _ = configs
-    measured = list(troubled.measure([first, {**second, "trouble": trouble}, third]))
+    measured = list(troubled.measure([first, {**second, "fails": trouble}, third]))
     assert [measurement.status for measurement in measured] == [Status.OK, status, Status.OK]
     assert error in str(measured[1].error)
     assert measured[1].latency_s is None
@@ -176,7 +124,7 @@ def test_what_is_right_is_said_by_the_target(task: Task, configs: list[dict[str,
 
 @pytest.mark.guard
 def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer, configs: list[dict[str, Any]]) -> None:
-    confirmed = troubled.confirm([configs[0], {**configs[1], "trouble": "run crash"}], seconds_each=0.05)
+    confirmed = troubled.confirm([configs[0], {**configs[1], "fails": "run crash"}], seconds_each=0.05)
     assert [measurement.status for measurement in confirmed] == [Status.OK, Status.RUN_ERROR]
 
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
-from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from anole.errors import DeviceLostError, MeasureError, TargetError
-from anole.measure.lane import Lane, State
 from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions, Patience
 from anole.measure.site import Elsewhere
@@ -29,17 +24,12 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.device.runner import find_gpu
 from anole.targets.rpc.address import Remote, Server
 from anole.targets.rpc.sessions import open_session
-from anole.targets.rpc.tracker import Tracker
 from anole.task import Conv2d, Task
 
-from ..host.holding import start_holding
 from .calling import CallingCpu
-from .servers import HOST, START_S, Process, free_port, server, tracker
+from .servers import HOST, LIMITS, QUICK, SHORT, START_S, Process, at, free_port, server
 
 TASK = Task(Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)), describe_cpu(threads=1), 1)
-LIMITS = Limits()
-QUICK = Patience(first_s=0.2, longest_s=0.5, total_s=60.0)
-SHORT = Patience(first_s=0.1, longest_s=0.2, total_s=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -67,26 +57,6 @@ def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     process.kill()
 
 
-@pytest.fixture(scope="module")
-def tracked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
-    """A tracker with a server of the key `zen`."""
-    pytest.importorskip("tornado", reason="TVM's tracker needs tornado, which requirements.lock holds")
-    folder = tmp_path_factory.mktemp("tracked")
-    central = tracker(folder)
-    central.start()
-    process = server(folder, central.port, "zen")
-    process.start()
-    remote = Remote(HOST, central.port, "zen")
-    _open_patiently(remote)
-    yield remote
-    process.kill()
-    central.kill()
-
-
-def at(process: Process) -> Remote:
-    return Remote(HOST, process.port)
-
-
 def measurer(remote: Remote, limits: Limits = LIMITS, patience: Patience = QUICK) -> Measurer:
     options = MeasureOptions(Fixed(number=2, repeats=3), limits=limits, patience=patience)
     return Measurer(TASK, options, target=CallingCpu(TASK.target), site=Elsewhere(remote))
@@ -110,7 +80,7 @@ def test_a_server_listens_to_its_own_machine_unless_a_host_is_given(lent: Proces
 
 
 def test_measures_and_confirms_as_on_this_machine(single: Process, configs: list[dict[str, Any]]) -> None:
-    with measurer(at(single)) as measuring:
+    with measurer(at([single])) as measuring:
         measured = list(measuring.measure(configs))
         confirmed = measuring.confirm(configs[:2], seconds_each=0.05)
     assert statuses(measured) == [Status.OK] * 4
@@ -125,7 +95,7 @@ def test_measures_and_confirms_as_on_this_machine(single: Process, configs: list
 @pytest.mark.guard
 def test_a_wrong_answer_and_a_hang_cost_one_trial_each(single: Process, configs: list[dict[str, Any]]) -> None:
     first, second, third, fourth = configs
-    with measurer(at(single), Limits(run_s=1.0, lease_s=0.5)) as measuring:
+    with measurer(at([single]), Limits(run_s=1.0, lease_s=0.5)) as measuring:
         measured = list(measuring.measure([first, {**second, "calls": "getpid"}, {**third, "calls": "pause"}, fourth]))
     assert statuses(measured) == [Status.OK, Status.WRONG_ANSWER, Status.RUN_TIMEOUT, Status.OK]
     assert measured[1].error == "relative error nan; at most 0.0001 is allowed"
@@ -136,7 +106,7 @@ def test_a_wrong_answer_and_a_hang_cost_one_trial_each(single: Process, configs:
 def test_a_server_that_is_killed_and_started_again_costs_nothing(
     single: Process, configs: list[dict[str, Any]]
 ) -> None:
-    with measurer(at(single)) as measuring:
+    with measurer(at([single])) as measuring:
         results = measuring.measure(configs)
         first = next(results)
         single.kill()
@@ -146,20 +116,6 @@ def test_a_server_that_is_killed_and_started_again_costs_nothing(
     restart.join()
     assert statuses(measured) == [Status.OK] * 4
     assert all(measurement.latency_s is not None and measurement.latency_s < 1e-2 for measurement in measured)
-
-
-@pytest.mark.guard
-def test_a_process_gives_its_device_back_before_it_is_killed(tmp_path: Path) -> None:
-    """TVM's server would stop listening if an answer were on its way to a process that is gone."""
-    remote, note = Remote(HOST, free_port()), tmp_path / "note"
-    lane = Lane(
-        [remote], partial(start_holding, note), CallingCpu(TASK.target), MeasureOptions(Fixed(), patience=QUICK)
-    )
-    while lane.state is not State.READY:
-        lane.advance(wait(lane.connections, lane.left_s), may_queue=True)
-    assert not note.exists()
-    lane.end()
-    assert note.exists()
 
 
 @pytest.mark.guard
@@ -186,14 +142,14 @@ def test_a_server_that_is_deaf_ends_it(configs: list[dict[str, Any]]) -> None:
 @pytest.mark.guard
 def test_a_server_without_a_gpu_is_refused(single: Process) -> None:
     with pytest.raises(TargetError, match="cuda sm_90: TVM finds no GPU where candidates are to run"):
-        find_gpu("sm_90", _open_patiently(at(single)))
+        find_gpu("sm_90", _open_patiently(single))
 
 
 @pytest.mark.guard
 def test_a_server_of_other_threads_is_refused(single: Process, configs: list[dict[str, Any]]) -> None:
     task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
     with (
-        Measurer(task, MeasureOptions(Fixed()), site=Elsewhere(at(single))) as measuring,
+        Measurer(task, MeasureOptions(Fixed()), site=Elsewhere(at([single]))) as measuring,
         pytest.raises(TargetError, match="with 1 of the target's 3 threads; start it with TVM_NUM_THREADS=3"),
     ):
         list(measuring.measure(configs[:1]))
@@ -201,7 +157,7 @@ def test_a_server_of_other_threads_is_refused(single: Process, configs: list[dic
 
 @pytest.mark.guard
 def test_a_crash_costs_one_trial(lent: Process, configs: list[dict[str, Any]]) -> None:
-    with measurer(at(lent)) as measuring:
+    with measurer(at([lent])) as measuring:
         measured = list(measuring.measure([configs[0], {**configs[1], "calls": "abort"}, configs[2]]))
     assert statuses(measured) == [Status.OK, Status.RUN_ERROR, Status.OK]
     assert str(measured[1].error).startswith("its device was lost 3 times while it ran: the connection")
@@ -219,51 +175,12 @@ def test_a_server_stays_on_the_processors_that_it_may_use(lent: Process) -> None
     assert {frozenset(os.sched_getaffinity(thread)) for thread in threads_of(lent)} == {frozenset({own})}
 
 
-@pytest.mark.guard
-def test_one_that_is_in_use_is_waited_for(
-    tracked: Remote, configs: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
-) -> None:
-    held = [_open_patiently(tracked)]
-
-    def told() -> bool:
-        return bool(re.search("all servers of the key 'zen' at the tracker .* are in use; waiting", caplog.text))
-
-    def leave_when_told() -> None:
-        ends_s = time.monotonic() + START_S
-        while not told() and time.monotonic() < ends_s:
-            time.sleep(0.1)
-        held.clear()
-
-    leaving = threading.Thread(target=leave_when_told)
-    leaving.start()
-    with caplog.at_level("INFO"), measurer(tracked, Limits(connect_s=2 * START_S), SHORT) as measuring:
-        assert statuses(list(measuring.measure(configs[:1]))) == [Status.OK]
-    leaving.join()
-    assert told()
-
-
-@pytest.mark.guard
-def test_a_key_that_nobody_has_is_said(tracked: Remote) -> None:
-    remote = Remote(tracked.host, tracked.port, "h200")
-    with pytest.raises(DeviceLostError, match="has no server of the key 'h200'; it has zen"):
-        Tracker(remote).count()
-
-
-def _open_patiently(remote: Remote) -> Any:
-    """Opens a session as soon as the tracker knows the server, after it listens, and its last client has left."""
+def _open_patiently(process: Process) -> Any:
+    """Opens a session as soon as the last client of a server has left."""
     ends_s = time.monotonic() + START_S
     while True:
         try:
-            return open_session(_server_of(remote), 60.0)
+            return open_session(Server(HOST, process.port), 60.0)
         except DeviceLostError:
             assert time.monotonic() < ends_s
             time.sleep(0.1)
-
-
-def _server_of(remote: Remote) -> Server:
-    if remote.key is None:
-        return Server(remote.host, remote.port)
-    tracker = Tracker(remote)
-    tracker.count()
-    tracker.request()
-    return tracker.granted()

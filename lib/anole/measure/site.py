@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Protocol, Self
+from typing import Self
 
 from anole.host.lock import device_lock, idle_device
 from anole.measure.likeness import Likeness
@@ -12,33 +12,34 @@ from anole.targets.base import Device, Place, Unit
 from anole.targets.rpc.address import Remote
 
 
-class Site(Protocol):
+class Site:
     """A place where candidates run; a context manager that releases what it holds.
 
     Attributes:
         is_disturbed: whether building candidates disturbs those that are timed.
+        remote: the remote devices; None on this machine.
     """
 
-    is_disturbed: bool
-
-    @property
-    def remote(self) -> Remote | None:
-        """The remote devices; None on this machine."""
+    is_disturbed = False
+    remote: Remote | None = None
 
     def __enter__(self) -> Self:
-        """Returns the site; it acquires devices only when they are needed."""
+        return self
 
     def __exit__(self, *_: object) -> None:
-        """Releases what the site holds."""
+        pass
 
     def building(self) -> AbstractContextManager[None]:
-        """Returns a context that holds the locks needed to build candidates."""
+        """Returns a context that holds the locks needed to build candidates: none, if no device notices."""
+        return nullcontext()
 
     def timing(self) -> AbstractContextManager[None]:
         """Returns a context that holds the device exclusively; waits while another process has it."""
+        return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
         """Returns the environment variables that make only this device visible to a process."""
+        return {}
 
 
 def site_of(target: Device, remote: Remote | None = None) -> Site:
@@ -48,20 +49,13 @@ def site_of(target: Device, remote: Remote | None = None) -> Site:
     return ProcessorSite(target) if target.place is Place.PROCESSOR else OneOfSeveral(target)
 
 
-class ProcessorSite:
+class ProcessorSite(Site):
     """The processor of this machine; timing excludes building, and holds the lock only while it lasts."""
 
     is_disturbed = True
-    remote: Remote | None = None
 
     def __init__(self, target: Device) -> None:
         (self._unit,) = target.units()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def building(self) -> AbstractContextManager[None]:
         """Locks out timing, but not other builds."""
@@ -72,41 +66,31 @@ class ProcessorSite:
         return device_lock(self._unit.name)
 
     def environment(self) -> Mapping[str, str]:
-        """Returns the processor's variables: none."""
+        """Returns the processor's variables."""
         return self._unit.environment
 
 
-class OneOfSeveral:
+class OneOfSeveral(Site):
     """The first idle one of several devices of this machine, which is held until the site is left.
 
-    `timing` and `environment` raise TargetError if there is no such device.
+    `timing` and `environment` claim a device at the first call, and raise TargetError if there is none.
     """
-
-    is_disturbed = False
-    remote: Remote | None = None
 
     def __init__(self, target: Device) -> None:
         self._target, self._held = target, ExitStack()
         self._unit: Unit | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._held.close()
         self._unit = None
 
-    def building(self) -> AbstractContextManager[None]:
-        """Holds nothing: the device does not notice."""
-        return nullcontext()
-
     def timing(self) -> AbstractContextManager[None]:
-        """Claims a device at the first call."""
+        """Holds nothing more than the site does."""
         self._claimed()
         return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
-        """Returns the variables that hide all other devices; claims a device at the first call."""
+        """Returns the variables that hide all other devices."""
         return self._claimed().environment
 
     def _claimed(self) -> Unit:
@@ -116,35 +100,17 @@ class OneOfSeveral:
         return self._unit
 
 
-class Elsewhere:
-    """Devices of other machines, behind servers that serve one client at a time.
+class Elsewhere(Site):
+    """Devices of other machines, behind servers that serve one client at a time; sessions hold the devices.
 
     Attributes:
         likeness: what is known of whether the servers are alike, over all tasks that are measured there.
         absent: what was told to be absent, and has not come back since.
     """
 
-    is_disturbed = False
+    remote: Remote
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
         self.likeness = Likeness()
         self.absent: set[str] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def building(self) -> AbstractContextManager[None]:
-        """Holds nothing: the devices do not notice."""
-        return nullcontext()
-
-    def timing(self) -> AbstractContextManager[None]:
-        """Holds nothing: sessions hold the devices."""
-        return nullcontext()
-
-    def environment(self) -> Mapping[str, str]:
-        """Returns no variables: servers have their own environment."""
-        return {}

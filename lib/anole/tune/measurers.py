@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Self
 
 from anole.measure.cautious import AnyMeasurer
@@ -18,7 +17,7 @@ class Measurers:
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[ExitStack, AnyMeasurer]] = {}
+        self._open: dict[str, AnyMeasurer] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -31,13 +30,12 @@ class Measurers:
         opened = self._open.pop(task_key, None)
         if opened is None:
             self._keep(_MOST_OPEN - 1)
-            stack = ExitStack()
-            opened = stack, stack.enter_context(start())
+            opened = start()
+            opened.__enter__()
         self._open[task_key] = opened
-        return opened[1]
+        return opened
 
     def _keep(self, n: int) -> None:
         """Closes all measurers except the n most recently used ones."""
         while len(self._open) > n:
-            stack, _ = self._open.pop(next(iter(self._open)))
-            stack.close()
+            self._open.pop(next(iter(self._open))).__exit__()
