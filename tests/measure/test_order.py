@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Container
 from multiprocessing import Pipe
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -70,16 +69,6 @@ class DrawnBuilders(Drawn):
 
 
 class DrawnLanes(Drawn):
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    @contextmanager
-    def held(self, n: int) -> Iterator[None]:
-        yield
-
     @property
     def has_room(self) -> bool:
         return len(self._running) < self.n_lanes and self._chance.random() < 0.7
@@ -97,17 +86,8 @@ class DrawnLanes(Drawn):
             for candidate in self._some(self._running)
         ]
 
-    def run_each(self, candidates: Any) -> list[Measurement]:
-        raise AssertionError("nothing runs alone")
-
-    def compare(self, candidates: Any, seconds: float) -> list[Measurement]:
-        raise AssertionError("nothing is compared")
-
     def abandon(self) -> None:
         self._running.clear()
-
-    def compare_devices(self, candidate: Built | None) -> None:
-        pass
 
 
 def overlapped(seed: int, n: int, failing: set[int]) -> tuple[DrawnLanes, Overlap]:

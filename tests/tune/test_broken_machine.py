@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,29 +62,6 @@ def test_without_a_compiler_nothing_is_recorded_and_with_one_it_goes_on(task: Pa
     assert statuses(task) == [] and not (tmp_path / "receipt.json").exists()
     assert tune(task).returncode == 0
     assert statuses(task) == [Status.OK] * 4
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 96 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    made = mount and subprocess.run([mount, "-t", "tmpfs", "-o", "size=96k", "tmpfs", folder], capture_output=True)
-    if not made or made.returncode:
-        pytest.skip("a small disk needs the right to mount one")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-@pytest.mark.guard
-@pytest.mark.parametrize("left_bytes", [pytest.param(8 << 10, marks=pytest.mark.slow), 24 << 10])
-def test_on_a_full_disk_no_failure_is_recorded(task: Path, small_disk: Path, left_bytes: int) -> None:
-    (small_disk / "filler").write_bytes(bytes((96 << 10) - left_bytes))
-    said = tune(task, TMPDIR=str(small_disk))
-    assert said.returncode == 2 and "No space left on device" in said.stderr, said.stderr
-    assert set(statuses(task)) <= {Status.OK}
-    (small_disk / "filler").unlink()
 
 
 def forge(task: Path, template: Path, statuses: list[Status]) -> Path:
