@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from anole.measure.options import Limits, Patience
+from anole.measure.options import Limits, Retries
 from anole.targets.rpc.address import Remote
 
 ROOT = Path(__file__).parents[2]
@@ -21,8 +21,8 @@ HOST = "127.0.0.1"
 START_S = 60.0
 
 LIMITS = Limits(connect_s=START_S)
-QUICK = Patience(first_s=0.1, longest_s=0.5, total_s=60.0)
-SHORT = Patience(first_s=0.1, longest_s=0.2, total_s=0.5)
+QUICK = Retries(first_s=0.1, longest_s=0.5, total_s=60.0)
+SHORT = Retries(first_s=0.1, longest_s=0.2, total_s=0.5)
 
 
 class Process:

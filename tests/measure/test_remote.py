@@ -14,7 +14,7 @@ import pytest
 
 from anole.errors import DeviceLostError, MeasureError, TargetError
 from anole.measure.measurer import Measurer
-from anole.measure.options import Limits, MeasureOptions, Patience
+from anole.measure.options import Limits, MeasureOptions, Retries
 from anole.measure.site import Elsewhere
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
@@ -57,8 +57,8 @@ def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     process.kill()
 
 
-def measurer(remote: Remote, limits: Limits = LIMITS, patience: Patience = QUICK) -> Measurer:
-    options = MeasureOptions(Fixed(number=2, repeats=3), limits=limits, patience=patience)
+def measurer(remote: Remote, limits: Limits = LIMITS, retries: Retries = QUICK) -> Measurer:
+    options = MeasureOptions(Fixed(number=2, repeats=3), limits=limits, retries=retries)
     return Measurer(TASK, options, target=CallingCpu(TASK.target), site=Elsewhere(remote))
 
 
@@ -122,7 +122,7 @@ def test_a_server_that_is_killed_and_started_again_costs_nothing(
 def test_a_server_that_stays_away_ends_it(configs: list[dict[str, Any]]) -> None:
     remote = Remote(HOST, free_port())
     with (
-        measurer(remote, patience=SHORT) as measuring,
+        measurer(remote, retries=SHORT) as measuring,
         pytest.raises(MeasureError, match=f"the RPC server {HOST}:{remote.port} cannot be reached: .*; gave up after"),
     ):
         list(measuring.measure(configs))
@@ -133,7 +133,7 @@ def test_a_server_that_is_deaf_ends_it(configs: list[dict[str, Any]]) -> None:
     with socket.create_server((HOST, 0)) as deaf:
         remote = Remote(HOST, deaf.getsockname()[1])
         with (
-            measurer(remote, Limits(connect_s=1.0), Patience(0.1, 0.1, 0.1)) as measuring,
+            measurer(remote, Limits(connect_s=1.0), Retries(0.1, 0.1, 0.1)) as measuring,
             pytest.raises(MeasureError, match=r"gives no answer: .*; gave up after 0.1 s"),
         ):
             list(measuring.measure(configs[:1]))

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from anole.errors import DeviceLostError, MeasureError
-from anole.measure.lane import Lane, State
+from anole.measure.lane import Lane, LaneState
 from anole.measure.likeness import Likeness
 from anole.measure.measurer import Measurer
-from anole.measure.options import Limits, MeasureOptions, Patience
+from anole.measure.options import Limits, MeasureOptions, Retries
 from anole.measure.servers import places_of_lanes
 from anole.measure.site import Elsewhere
 from anole.record import Measurement, Status
@@ -122,9 +122,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def measurer(kept: Path) -> Callable[..., Measurer]:
     target = KeepingCpu({**TASK.target, "kept": str(kept)})
 
-    def measurer(remote: Remote | Elsewhere, limits: Limits = LIMITS, patience: Patience = QUICK) -> Measurer:
+    def measurer(remote: Remote | Elsewhere, limits: Limits = LIMITS, retries: Retries = QUICK) -> Measurer:
         site = remote if isinstance(remote, Elsewhere) else Elsewhere(remote)
-        options = MeasureOptions(Fixed(number=10, repeats=10), 2, limits, patience)
+        options = MeasureOptions(Fixed(number=10, repeats=10), 2, limits, retries)
         return Measurer(TASK, options, target=target, site=site)
 
     return measurer
@@ -269,7 +269,7 @@ def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
 def test_when_all_servers_are_gone_it_ends_as_with_one(
     measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
 ) -> None:
-    with measurer(of(central), patience=SHORT) as measuring:
+    with measurer(of(central), retries=SHORT) as measuring:
         results = measuring.measure(configs * 1000)
         next(results)
         kill(tracked)
@@ -390,15 +390,15 @@ def test_the_same_kernel_runs_on_all_servers(
 @pytest.mark.guard
 def test_a_lane_gives_its_session_back_and_opens_another_one_when_its_lease_is_over(tmp_path: Path) -> None:
     note = tmp_path / "note"
-    start, options = partial(start_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), patience=QUICK)
+    start, options = partial(start_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), retries=QUICK)
     lane = Lane([Remote(HOST, free_port())], start, CallingCpu(TASK.target), options)
-    states: list[State] = []
-    while states.count(State.READY) < 2:
+    states: list[LaneState] = []
+    while states.count(LaneState.READY) < 2:
         lane.advance(wait(lane.connections, lane.left_s), may_queue=True)
         states += [lane.state] if states[-1:] != [lane.state] else []
         # TVM's server would stop listening if an answer were on its way to a process that is gone.
-        assert note.exists() is (State.READY in states[:-1])
-    assert states[-4:] == [State.WAITING, State.STARTING, State.OPENING, State.READY]
+        assert note.exists() is (LaneState.READY in states[:-1])
+    assert states[-4:] == [LaneState.WAITING, LaneState.STARTING, LaneState.OPENING, LaneState.READY]
     note.unlink()
     lane.end()
     assert note.exists()

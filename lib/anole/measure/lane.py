@@ -31,7 +31,7 @@ _REPLACED_AFTER = 1 << 40
 """Calls of a process: as many as its session allows."""
 
 
-class State(Enum):
+class LaneState(Enum):
     """What a lane is doing."""
 
     WAITING = auto()
@@ -89,7 +89,7 @@ class Lane:
         target: Device,
         options: MeasureOptions,
     ) -> None:
-        self._places, self._limits, self._patience = deque(places), options.limits, options.patience
+        self._places, self._limits, self._retries = deque(places), options.limits, options.retries
         self._worker = Worker(
             start,
             preload=target.preload,
@@ -99,7 +99,7 @@ class Lane:
         )
         self._tracker: Tracker | None = None
         self._is_told_busy = False
-        self._waits = self._patience.waits()
+        self._waits = self._retries.waits()
         self.server, self.wait_s = str(self._places[0]), 0.0
         self.failure: DeviceLostError | None = None
         self.failed_at = ""
@@ -108,9 +108,9 @@ class Lane:
     @property
     def connections(self) -> list[Any]:
         """What becomes readable when the lane can go on."""
-        if self.state is State.ASKING and self._tracker is not None:
+        if self.state is LaneState.ASKING and self._tracker is not None:
             return [self._tracker.connection]
-        has_news = self.state in (State.STARTING, State.OPENING, State.READY, State.RUNNING)
+        has_news = self.state in (LaneState.STARTING, LaneState.OPENING, LaneState.READY, LaneState.RUNNING)
         return [self._worker.connection] if has_news else []
 
     @property
@@ -121,12 +121,12 @@ class Lane:
     @property
     def holds(self) -> bool:
         """Whether it has a server, or is in the tracker's queue for one."""
-        return self.state in (State.ASKING, State.OPENING, State.READY, State.RUNNING)
+        return self.state in (LaneState.ASKING, LaneState.OPENING, LaneState.READY, LaneState.RUNNING)
 
     @property
     def is_ready(self) -> bool:
         """Whether it takes a call: it has a session with enough time left."""
-        return self.state is State.READY and self.left_s > 0
+        return self.state is LaneState.READY and self.left_s > 0
 
     def submit(self, *arguments: Any) -> bool:
         """Submits a call, for which the lane must be ready; returns whether its session took it."""
@@ -137,7 +137,7 @@ class Lane:
             self._restart()
             return False
         # A server enforces a call's limit itself; this limit only detects that the server is silent.
-        self._be(State.RUNNING, self._limits.session_s + _SILENCE_S)
+        self._be(LaneState.RUNNING, self._limits.session_s + _SILENCE_S)
         self._sent_s = time.perf_counter()
         return True
 
@@ -169,25 +169,25 @@ class Lane:
         """Gives the server back, or the place in the tracker's queue."""
         self._leave_queue()
         self._worker.end()
-        self._be(State.GONE, math.inf)
+        self._be(LaneState.GONE, math.inf)
 
     def _step(self, may_queue: bool) -> Ended | None:
         match self.state:
-            case State.WAITING:
+            case LaneState.WAITING:
                 self._worker.launch()
-                self._be(State.STARTING, START_TIMEOUT_S)
-            case State.STARTING:
+                self._be(LaneState.STARTING, START_TIMEOUT_S)
+            case LaneState.STARTING:
                 self._worker.await_ready(0.0)
                 self._find(may_queue)
-            case State.LOOKING:
+            case LaneState.LOOKING:
                 self._find(may_queue)
-            case State.ASKING:
+            case LaneState.ASKING:
                 self._ask_on()
-            case State.OPENING:
+            case LaneState.OPENING:
                 self._opened()
-            case State.READY:
+            case LaneState.READY:
                 self._restart()
-            case State.RUNNING:
+            case LaneState.RUNNING:
                 return self._ended()
         return None
 
@@ -201,15 +201,15 @@ class Lane:
         self._tracker = Tracker(place)
         _, n_free = self._tracker.count()
         if not n_free and not may_queue:
-            self._be(State.LOOKING, _BUSY_LOOKS_S)
+            self._be(LaneState.LOOKING, _BUSY_LOOKS_S)
             return
         if not n_free:
-            self._waits = self._patience.waits()
+            self._waits = self._retries.waits()
             if not self._is_told_busy:
                 logger.info("all servers of the key %r at %s are in use; waiting for one", place.key, place)
             self._is_told_busy = True
         self._tracker.request()
-        self._be(State.ASKING, _LOOKS_S)
+        self._be(LaneState.ASKING, _LOOKS_S)
 
     def _ask_on(self) -> None:
         """Takes the server that the tracker has granted, or makes sure that there still is one to wait for."""
@@ -219,7 +219,7 @@ class Lane:
             self._open(server)
             return
         count_servers(self._places[0])
-        self._be(State.ASKING, _LOOKS_S)
+        self._be(LaneState.ASKING, _LOOKS_S)
 
     def _open(self, server: Server) -> None:
         self.server = f"the RPC server {server}"
@@ -227,7 +227,7 @@ class Lane:
             self._worker.submit(server)
         except OSError as error:
             raise _silent(self.server, error) from error
-        self._be(State.OPENING, self._limits.connect_s)
+        self._be(LaneState.OPENING, self._limits.connect_s)
 
     def _opened(self) -> None:
         try:
@@ -235,9 +235,9 @@ class Lane:
         except CallError as error:
             raise _silent(self.server, error) from error
         self._leave_queue()
-        self._waits = self._patience.waits()
+        self._waits = self._retries.waits()
         self.failure, self._is_told_busy = None, False
-        self._be(State.READY, self._limits.lease_s)
+        self._be(LaneState.READY, self._limits.lease_s)
         self._lease_ends_s = self._ends_s
 
     def _ended(self) -> Ended:
@@ -253,7 +253,7 @@ class Lane:
             self._places.rotate(-1)
             self._restart()
             return Ended(self.server, run_s, error=lost)
-        self._be(State.READY, max(0.0, self._lease_ends_s - time.perf_counter()))
+        self._be(LaneState.READY, max(0.0, self._lease_ends_s - time.perf_counter()))
         return Ended(self.server, run_s, value)
 
     def _receive(self) -> Any:
@@ -270,7 +270,7 @@ class Lane:
         self._places.rotate(-1)
         wait_s = next(self._waits, None)
         if wait_s is None:
-            self._be(State.GONE, math.inf)
+            self._be(LaneState.GONE, math.inf)
         else:
             self.wait_s = wait_s
             self._wait(wait_s)
@@ -290,9 +290,9 @@ class Lane:
             self._tracker = None
 
     def _wait(self, seconds: float) -> None:
-        self._be(State.WAITING, seconds)
+        self._be(LaneState.WAITING, seconds)
 
-    def _be(self, state: State, seconds: float) -> None:
+    def _be(self, state: LaneState, seconds: float) -> None:
         self.state, self._ends_s = state, time.perf_counter() + seconds
 
 

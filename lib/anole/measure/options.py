@@ -31,7 +31,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Patience:
+class Retries:
     """Waits between attempts, each twice as long as the one before.
 
     Attributes:
@@ -63,10 +63,10 @@ class MeasureOptions:
         n_builders: how many candidates are built at once; None for one for each of the target's threads where building
             disturbs measurements, and else for one for each core.
         limits: limits of candidates and sessions.
-        patience: how long to wait for remote devices while there is none.
+        retries: how long to wait for remote devices while there is none.
     """
 
     evaluator: Evaluator
     n_builders: int | None = None
     limits: Limits = Limits()
-    patience: Patience = Patience()
+    retries: Retries = Retries()

@@ -15,7 +15,7 @@ from typing import Any, Self
 from anole.errors import DeviceLostError, MeasureError
 from anole.measure.builders import Built
 from anole.measure.calls import Timed, start_running_elsewhere
-from anole.measure.lane import Ended, Lane, State
+from anole.measure.lane import Ended, Lane, LaneState
 from anole.measure.options import MeasureOptions
 from anole.measure.results import Results
 from anole.measure.site import Elsewhere
@@ -229,13 +229,13 @@ class RemoteBench:
         Raises:
             MeasureError: no lane has one, and all of them have given up.
         """
-        if all(each.state is State.GONE for each in self._lanes):
-            raise MeasureError(f"{lane.failure}; gave up after {self._options.patience.total_s:g} s") from lane.failure
+        if all(each.state is LaneState.GONE for each in self._lanes):
+            raise MeasureError(f"{lane.failure}; gave up after {self._options.retries.total_s:g} s") from lane.failure
         if any(map(_has_session, others)):
             if lane.failed_at not in self._site.absent:
                 logger.warning("%s; the other servers go on without it", lane.failure)
             self._site.absent.add(lane.failed_at)
-        elif lane.state is not State.GONE:
+        elif lane.state is not LaneState.GONE:
             told = f"{lane.failure}; trying again in {lane.wait_s:g} s"
             if told not in self._told:
                 logger.warning("%s", told)
@@ -283,4 +283,4 @@ def places_of_lanes(remote: Remote, n: int, absent: Container[str] = ()) -> list
 
 
 def _has_session(lane: Lane) -> bool:
-    return lane.state in (State.READY, State.RUNNING)
+    return lane.state in (LaneState.READY, LaneState.RUNNING)
