@@ -117,9 +117,9 @@ def test_no_stage_outlives_its_guard(number: signal.Signals) -> None:
     assert not Path(f"/proc/{stage}").exists()
 
 
-def test_a_factory_that_ends_the_process_is_an_error_of_its_model(project: Path) -> None:
-    (project / "nets.py").write_text("import os\ndef ends():\n    os._exit(0)\n")
-    (project / "models.yaml").write_text(
+def test_a_factory_that_ends_the_process_is_an_error_of_its_model(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text("import os\ndef ends():\n    os._exit(0)\n")
+    (tmp_path / "models.yaml").write_text(
         "models: {net: {source: 'torch:nets:ends', inputs: {x: [1, 4]}}}\n"
         "targets: {cpu: {kind: cpu}}\nbuilds: [{model: net, target: cpu}]\n"
     )
@@ -128,7 +128,8 @@ def test_a_factory_that_ends_the_process_is_an_error_of_its_model(project: Path)
         capture_output=True,
         text=True,
         check=False,
+        cwd=tmp_path,
     )
     assert done.returncode == 2
     assert done.stderr == "anole: model net: the factory nets:ends ended the process with status 0\n"
-    assert not (project / "work").exists()
+    assert not (tmp_path / "work").exists()
