@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import Self
 
 from anole.errors import MeasureError
@@ -63,13 +63,11 @@ class CautiousMeasurer:
         self._default_fails = False
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(self._measurer)
-            self._stack = stack.pop_all()
+        self._measurer.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._measurer.__exit__()
 
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
         """Measures configs and yields their measurements in order, each as soon as it is believed.
