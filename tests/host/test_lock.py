@@ -164,8 +164,9 @@ def test_who_is_waited_for_is_told_once_a_while(
                 pass
         assert least <= len(caplog.messages) <= most
         for told in caplog.messages:
-            assert told.startswith(f"waiting for the device cpu: process {other.pid} ({sys.executable} -c import sys;")
-            assert told.endswith(f"...) holds {lock.lock_path('cpu')}")
+            command = f"{Path(sys.executable).name} -c import sys; from anole.host import lock with"
+            assert told.startswith(f"waiting for the device cpu: process {other.pid} ({command}")
+            assert told.endswith(f") holds {lock.lock_path('cpu')}")
 
 
 def test_several_that_build_are_told_and_no_longer_when_they_are_gone(tmp_path: Path) -> None:

@@ -174,9 +174,10 @@ def _holders(path: Path) -> str:
 
 def _described(pid: int) -> str:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
+        program, *arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
-        words = ""
-    if len(words) > _MOST_CHARACTERS:
-        words = f"{words[: _MOST_CHARACTERS - 3]}..."
-    return f"process {pid}" + f" ({words})" * bool(words)
+        program, arguments = "", []
+    command = " ".join(" ".join([Path(program).name, *arguments]).split())
+    if len(command) > _MOST_CHARACTERS:
+        command = f"{command[: _MOST_CHARACTERS - 3]}..."
+    return f"process {pid}" + f" ({command})" * bool(command)
