@@ -159,7 +159,7 @@ def test_who_is_waited_for_is_told_once_a_while(
         caplog.clear()
         with another_holder(tmp_path) as other:
             assert other.stdin is not None
-            threading.Timer(0.5, other.stdin.close).start()
+            threading.Timer(0.3, other.stdin.close).start()
             with lock.device_lock("cpu", shared=True):
                 pass
         assert least <= len(caplog.messages) <= most
