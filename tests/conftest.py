@@ -16,9 +16,9 @@ from hypothesis import is_hypothesis_test, settings
 
 from anole.documents.build import Build
 from anole.documents.receipt import Receipts
-from anole.testing.emulated_gpu.machine import absence
-from anole.testing.emulated_gpu.worker import EmulatedGpu
 from anole.testing.formulas import Formula, bowl, handful, rivals
+from tests.kit.emulated_gpu.machine import absence
+from tests.kit.emulated_gpu.worker import EmulatedGpu
 
 from .tiny_builds import build_tiny
 
@@ -51,7 +51,7 @@ _LONGEST = (
 Two that wait for the same preparation are apart from each other.
 """
 
-_GUARDS = ("benchmarks", "faults", "fuzz", "testing/emulated_gpu")
+_GUARDS = ("benchmarks", "faults", "fuzz", "kit/emulated_gpu")
 """Folders whose tests all guard the project beyond its promises."""
 
 

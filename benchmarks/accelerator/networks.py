@@ -17,11 +17,11 @@ from anole.keys import content_key
 from anole.search.loop import TUNER_VERSION
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.design import BLOCK
-from anole.testing.tables import Table, read_table, replay
 from benchmarks.accelerator.tables import DESCRIPTION, TABLES, networks
 from benchmarks.search.experiment import Experiment, Job, Row
 from benchmarks.search.intervals import Rows
 from benchmarks.search.variants import TABLE_VARIANTS, tuner_of
+from tests.kit.tables import Table, read_table, replay
 
 TRIALS, SEEDS = 128, 20
 VARIANTS = ("random", "autotvm", "SA+greedy batch 16", "chameleon", "dcoc", "anole cold")

@@ -39,7 +39,7 @@ from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.targets.vta.templates.design import BUFFERS, PROGRAM, hardware_config, programs_of
 from anole.task import Conv2d, Workload
-from anole.testing.tables import Table
+from tests.kit.tables import Table
 
 TABLES = Path(__file__).parents[1] / "tables/vta"
 NETWORKS = TABLES.with_name("vta_networks.csv")
@@ -199,7 +199,7 @@ def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
 
 
 def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
-    """Simulates all configs of a layer on VTA's own buffers; returns what `anole.testing.tables` reads."""
+    """Simulates all configs of a layer on VTA's own buffers; returns what `tests.kit.tables` reads."""
     began_s = time.perf_counter()
     target = VtaTarget(DESCRIPTION)
     space = target.space(layer).restricted(OWN_BUFFERS)

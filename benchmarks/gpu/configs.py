@@ -32,8 +32,8 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.targets.shared.algorithm_names import WINOGRAD
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from anole.testing.emulated_gpu.programs import candidate_error
-from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
+from tests.kit.emulated_gpu.programs import candidate_error
+from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 

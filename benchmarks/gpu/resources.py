@@ -33,7 +33,7 @@ from anole.targets.cuda.templates.roofline import Kernel
 from anole.targets.cuda.templates.winograd_space import winograd_kernels
 from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from anole.testing.gpu_resources import resources
+from tests.kit.gpu_resources import resources
 
 SAME = (1, 1, 1, 1)
 WORKLOADS: Mapping[str, Workload] = {

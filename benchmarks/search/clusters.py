@@ -20,10 +20,10 @@ from anole.search.roles import Candidates, History, Sampler
 from anole.search.sample.adaptive_sampler import k_means
 from anole.search.settings import Part
 from anole.space.space import Space, Vectors
-from anole.testing.tables import Table, replay
 from benchmarks.accelerator.tables import buffer_table, buffer_tables
 from benchmarks.search.experiment import Experiment, Job, Row
 from benchmarks.search.variants import tuner_of
+from tests.kit.tables import Table, replay
 
 EXPLORERS = ("SA+AS", "PPO+AS")
 SEEDS, ITERATIONS, CANDIDATES, CLUSTERS = 10, 8, 512, 16

@@ -20,11 +20,11 @@ from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
-from anole.testing.quality import batch_sizes
-from anole.testing.tables import Replay, Table, opened, replay
 from benchmarks.accelerator.tables import buffer_table, buffer_tables
 from benchmarks.search.experiment import Experiment, Job, Row
 from benchmarks.search.variants import TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
+from tests.kit.quality import batch_sizes
+from tests.kit.tables import Replay, Table, opened, replay
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
 SPACES: Mapping[str, Sequence[str]] = {

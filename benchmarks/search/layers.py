@@ -23,9 +23,9 @@ from anole.search.watch import Watch
 from anole.targets import get_target
 from anole.task import Task
 from anole.testing.in_memory import tune_in_memory
-from anole.testing.quality import batch_sizes, incumbents, shares
 from benchmarks.search.experiment import Experiment, Job, Row
 from benchmarks.search.variants import Place, tuner_of
+from tests.kit.quality import batch_sizes, incumbents, shares
 
 NAMES = ("L8", "L7", "L6", "L2")
 """Layers of which a trial takes less than a second in open spaces, too."""

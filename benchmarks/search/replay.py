@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from anole.testing.quality import Curve, batch_sizes, incumbents, log_gap, shares
-from anole.testing.tables import Replay, Table, read_table, replay
 from benchmarks.search.variants import VARIANTS, chosen, sized_as, tuner_of
+from tests.kit.quality import Curve, batch_sizes, incumbents, log_gap, shares
+from tests.kit.tables import Replay, Table, read_table, replay
 
 TABLES = Path(__file__).parents[1] / "tables"
 CHECKPOINTS = (64, 96, 128, 192, 256)

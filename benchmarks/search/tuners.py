@@ -31,10 +31,10 @@ from anole.record import Config, Trial
 from anole.search.evaluators.fixed import Fixed
 from anole.search.settings import TunerSettings
 from anole.store.content import ShardContent, read_shard
-from anole.testing.quality import batch_sizes, incumbents
 from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_task
 from benchmarks.search.variants import BASELINE, VARIANTS, Place, add_place, chosen, chosen_layers, sized_as, tuner_of
+from tests.kit.quality import batch_sizes, incumbents
 
 FIRST_TRIAL = 16
 RIVALS = 15

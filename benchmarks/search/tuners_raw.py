@@ -16,9 +16,9 @@ from anole.keys import canonical_json
 from anole.search.loop import TUNER_VERSION
 from anole.store.content import ShardContent
 from anole.task import Task
-from anole.testing.quality import incumbents
 from benchmarks.search.tuners import latencies_s, read_confirmations, runs_of, settings_of
 from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place
+from tests.kit.quality import incumbents
 
 RUN = ("layer", "variant", "seed")
 TRIAL = ("number", "iteration", "elapsed_s", "latency_s", "status", "cv", "repeats", "build_s", "run_s", "ratio")

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.presets import PRESETS
-from anole.testing.quality import Curve, incumbents, quartiles
 from benchmarks.search.panels import panels
 from benchmarks.search.tuners_raw import ITERATIONS, RUN, TRIALS, Rows, Runs, by_run, export, number, read, shown, write
 from benchmarks.search.variants import BASELINE, KNOWN_LAYERS, VARIANTS, Place, add_place
+from tests.kit.quality import Curve, incumbents, quartiles
 
 BUDGET = 192
 """Number of trials that count in every run by default; longer runs of the baseline are the reference."""

@@ -14,8 +14,8 @@ from anole.search.presets import PRESETS, read_tuner
 from anole.search.settings import TunerSettings
 from anole.targets import get_target
 from anole.task import Conv2d, Task
-from anole.testing.controls import SizedAmongBest, SizedGreedy
 from benchmarks.search.gaussian_process import GaussianProcess
+from tests.kit.controls import SizedAmongBest, SizedGreedy
 
 SAME = (1, 1, 1, 1)
 LAYERS = {

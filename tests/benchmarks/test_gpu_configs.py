@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from anole.space import ALGORITHM
-from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
 from benchmarks.gpu import configs as gpu_configs
 from benchmarks.gpu.configs import FIXED, LARGE, TARGET, draw, judge
+from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 
 def test_every_template_takes_turns_with_valid_configs_of_fixed_and_random_layers() -> None:

@@ -10,8 +10,8 @@ from anole.record import Status
 from anole.search.presets import read_tuner
 from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d
-from anole.testing.tables import replay
 from benchmarks.accelerator import tables as vta_tables
+from tests.kit.tables import replay
 
 TINY = Conv2d(2, 4, 2, 16, 24, (1, 1))
 TARGET = VtaTarget(vta_tables.DESCRIPTION)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from anole.testing.emulated_gpu.machine import absence, environment
 from benchmarks.search.tuners_raw import TRIALS, read
+from tests.kit.emulated_gpu.machine import absence, environment
 
 WHOLE = "benchmarks.gpu.whole"
 

@@ -18,8 +18,8 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd import WinogradTemplate
 from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
 from anole.task import Conv2d, Workload
-from anole.testing.emulated_gpu.programs import network_results
-from anole.testing.emulated_gpu.worker import EmulatedGpu
+from tests.kit.emulated_gpu.programs import network_results
+from tests.kit.emulated_gpu.worker import EmulatedGpu
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 

@@ -17,8 +17,8 @@ from anole.search.watch import Watch
 from anole.space import Space, option_knob
 from anole.testing.formulas import Formula, bowl, islands
 from anole.testing.in_memory import tune_in_memory
-from anole.testing.oracle import Oracle
-from anole.testing.quality import batch_sizes, shares
+from tests.kit.oracle import Oracle
+from tests.kit.quality import batch_sizes, shares
 
 
 def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:

@@ -20,8 +20,8 @@ from anole.search.state import Subject
 from anole.search.watch import Watch
 from anole.testing.formulas import Formula, bowl, ridge
 from anole.testing.in_memory import tune_in_memory
-from anole.testing.oracle import Oracle
-from anole.testing.quality import log_gap
+from tests.kit.oracle import Oracle
+from tests.kit.quality import log_gap
 
 EXPLORERS: Mapping[str, Mapping[str, Any]] = {
     "release": {"n_trials": 32, "explorer": {"n_steps": 250}},

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anole.testing.emulated_gpu.machine import absence, environment
+from tests.kit.emulated_gpu.machine import absence, environment
 
 pytestmark = [
     pytest.mark.workflow,

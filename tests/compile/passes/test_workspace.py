@@ -9,8 +9,8 @@ from tvm import relax, s_tir, te, tirx
 
 from anole.compile.passes.workspace import lift_workspaces
 from anole.targets.cuda.settings import describe_cuda
-from anole.testing.emulated_gpu.programs import network_results
-from anole.testing.emulated_gpu.worker import EmulatedGpu
+from tests.kit.emulated_gpu.programs import network_results
+from tests.kit.emulated_gpu.worker import EmulatedGpu
 
 SIZE = 8
 

@@ -22,8 +22,8 @@ from anole.targets.cuda.device.runtime import source_only
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.shared.recurrence import GATES, Activation, Recurrence, recurrence_from_json, recurrence_of
 from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_kernel
-from anole.testing.emulated_gpu.programs import function_results
-from anole.testing.emulated_gpu.worker import EmulatedGpu
+from tests.kit.emulated_gpu.programs import function_results
+from tests.kit.emulated_gpu.worker import EmulatedGpu
 
 from ...examples import examples
 

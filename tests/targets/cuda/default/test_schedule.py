@@ -9,8 +9,8 @@ from tvm import te, tirx
 
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
-from anole.testing.emulated_gpu.programs import function_results
-from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
+from tests.kit.emulated_gpu.programs import function_results
+from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 

@@ -15,8 +15,8 @@ from anole.record import Config
 from anole.targets.cuda.device.builder import cuda_target
 from anole.targets.shared.kernel import define
 from anole.task import Dense
-from anole.testing.emulated_gpu.programs import candidate_error
-from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
+from tests.kit.emulated_gpu.programs import candidate_error
+from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from ....examples import examples
 from .workloads import TARGET

@@ -20,8 +20,8 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates import open_spaces
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Task, Workload
-from anole.testing.emulated_gpu.programs import candidate_error
-from anole.testing.emulated_gpu.worker import EmulatedGpu
+from tests.kit.emulated_gpu.programs import candidate_error
+from tests.kit.emulated_gpu.worker import EmulatedGpu
 
 from ....examples import examples
 from .workloads import LIMITS, ONE_OF_EACH, TARGET, workloads

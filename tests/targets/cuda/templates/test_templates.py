@@ -16,9 +16,9 @@ from anole.space import ALGORITHM
 from anole.targets.cuda.device.builder import source
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Workload
-from anole.testing.emulated_gpu.programs import candidate_error
-from anole.testing.emulated_gpu.worker import EmulatedGpu
-from anole.testing.gpu_resources import resources
+from tests.kit.emulated_gpu.programs import candidate_error
+from tests.kit.emulated_gpu.worker import EmulatedGpu
+from tests.kit.gpu_resources import resources
 
 from ....examples import examples
 from .workloads import ONE_OF_EACH, TARGET, workloads

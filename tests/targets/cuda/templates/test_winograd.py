@@ -18,9 +18,9 @@ from anole.targets.cuda.templates.winograd import WinogradTemplate
 from anole.targets.cuda.templates.winograd_space import THREADS, output_tiles, winograd_space
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
-from anole.testing.emulated_gpu.programs import candidate_error
-from anole.testing.emulated_gpu.worker import EmulatedGpu
-from anole.testing.gpu_resources import resources
+from tests.kit.emulated_gpu.programs import candidate_error
+from tests.kit.emulated_gpu.worker import EmulatedGpu
+from tests.kit.gpu_resources import resources
 
 from ....examples import examples
 from .kernels import kernels_of, source_of

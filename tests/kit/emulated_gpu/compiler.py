@@ -1,8 +1,8 @@
 """The compiler of the emulated GPU: CUDA C++, as TVM generates it, into a shared library of checked kernels.
 
-    python -m anole.testing.emulated_gpu.compiler kernels.cu kernels.so /usr/local/cuda/include
+    python tests/kit/emulated_gpu/compiler.py kernels.cu kernels.so /usr/local/cuda/include
 
-It is a program of its own, since `anole.targets.cuda.device.runtime` starts it in place of NVRTC.
+It is a program of its own, since `anole.targets.cuda.device.runtime` starts it in place of NVRTC, from any folder.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.testing.quality import Curve, incumbents, log_gap, quartiles
+from tests.kit.quality import Curve, incumbents, log_gap, quartiles
 
 NAN, INF = math.nan, math.inf
 CURVE = Curve(np.array([1.0, 2.0, 4.0, 8.0]), np.array([NAN, 0.5, 0.9, 0.8]))

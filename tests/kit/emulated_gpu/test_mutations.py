@@ -12,8 +12,8 @@ from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from anole.testing.emulated_gpu.programs import Edit, candidate_error
-from anole.testing.emulated_gpu.worker import EmulatedGpu, EmulationError
+from tests.kit.emulated_gpu.programs import Edit, candidate_error
+from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 ROLLED = {"auto_unroll_max_step": 0, "unroll_explicit": 0}

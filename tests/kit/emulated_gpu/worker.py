@@ -14,7 +14,7 @@ from threading import Timer
 from typing import Any, Self, TypeVar
 
 from anole.errors import AnoleError
-from anole.testing.emulated_gpu.machine import environment
+from tests.kit.emulated_gpu.machine import environment
 
 Result = TypeVar("Result")
 
@@ -79,9 +79,11 @@ class EmulatedGpu:
         self._process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", "from anole.testing.emulated_gpu.worker import serve; serve()"]
+        command = [sys.executable, "-c", "from tests.kit.emulated_gpu.worker import serve; serve()"]
+        # It finds the modules that this process finds.
+        variables = {**self._environment, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen(
-            command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
 
 

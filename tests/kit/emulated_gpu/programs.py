@@ -24,7 +24,7 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.shared.kernel import define
 from anole.targets.shared.reference import Example
 from anole.task import Workload
-from anole.testing.emulated_gpu.compiler import compile_kernels
+from tests.kit.emulated_gpu.compiler import compile_kernels
 
 Arrays = Sequence[NDArray[Any]]
 

@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 
 from anole.errors import MachineError
 from anole.targets.cuda.device.toolchain import compiler_environment
-from anole.testing.emulated_gpu.compiler import DEVICE
+from tests.kit.emulated_gpu import compiler
+from tests.kit.emulated_gpu.compiler import DEVICE
 
 MODEL = "Emulated GPU"
 """The name of the GPU's model."""
@@ -91,8 +92,8 @@ def _build(folder: Path) -> None:
     parts = (str(DEVICE / "runtime.cpp"), "-x", "c++", str(folder / "others.c"), "-x", "none", str(folder / _CUDA))
     _run(["g++", *flags, *parts, *named, "-o", str(folder / _RUNTIME)])
     (folder / "bin").mkdir()
-    compiler = shlex.join([sys.executable, "-m", "anole.testing.emulated_gpu.compiler"])
-    _script(folder / "bin" / "compile-emulated", f'exec {compiler} "$1" "$2" {shlex.quote(str(include))}')
+    compile_emulated = shlex.join([sys.executable, compiler.__file__])
+    _script(folder / "bin" / "compile-emulated", f'exec {compile_emulated} "$1" "$2" {shlex.quote(str(include))}')
     asked = 'version=${ANOLE_EMULATED_ARCH#sm_}; echo "${version%?}.${version#${version%?}}, 0, GPU-emulated, ' + MODEL
     _script(folder / "bin" / "nvidia-smi", f'{asked}"')
 

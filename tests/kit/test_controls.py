@@ -11,11 +11,11 @@ from anole.search.presets import read_tuner
 from anole.search.roles import Candidates, History
 from anole.search.state import Subject
 from anole.search.watch import Watch
-from anole.testing.controls import SizedAmongBest, SizedGreedy
 from anole.testing.formulas import bowl
 from anole.testing.in_memory import tune_in_memory
-from anole.testing.quality import batch_sizes
 from anole.testing.sampler_contract import SamplerContract
+from tests.kit.controls import SizedAmongBest, SizedGreedy
+from tests.kit.quality import batch_sizes
 
 
 class TestSamplers(SamplerContract):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from anole.errors import MachineError
-from anole.testing.emulated_gpu.machine import environment, run
+from tests.kit.emulated_gpu.machine import environment, run
 
 
 def main() -> None:
     """Runs the command of the arguments and exits with its status."""
     if len(sys.argv) < 2:
-        sys.exit("usage: python -m anole.testing.emulated_gpu COMMAND [ARGUMENTS]")
+        sys.exit("usage: python -m tests.kit.emulated_gpu COMMAND [ARGUMENTS]")
     try:
         variables = environment()
     except MachineError as error:

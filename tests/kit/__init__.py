@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: an emulated GPU, recorded tables, and measures of and controls for searches."""
