@@ -79,15 +79,7 @@ class Bench(Protocol):
 
 
 class LocalBench:
-    """Runs candidates of a workload in a process of its own, which is replaced when it is lost; see `Bench`.
-
-    Args:
-        site: the place of the device.
-        target: the device's target.
-        workload: the workload of the candidates.
-        options: how they are measured.
-        results: receives what their runs return.
-    """
+    """Runs candidates of a workload in a process of its own, which is replaced when it is lost; see `Bench`."""
 
     n_lanes = 1
 

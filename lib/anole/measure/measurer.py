@@ -152,11 +152,6 @@ class Overlap:
 
     Candidates run as soon as they are built, so that no device waits while one is ready. At most twice as many
     candidates as there are builders are built ahead of the devices, or more, so that there is one for each device.
-
-    Args:
-        builders: build the candidates.
-        bench: runs the candidates.
-        configs: the configs to measure.
     """
 
     def __init__(self, builders: Builders, bench: Bench, configs: Sequence[Config]) -> None:

@@ -48,13 +48,6 @@ class RemoteBench:
 
     What ran on a server that is lost runs again on another one, or on the same one when it is back. What loses its
     server several times is assumed to crash it.
-
-    Args:
-        site: the tracker or the servers, and what is known of them.
-        target: the target that runs the candidates.
-        workload: the workload of the candidates.
-        options: how they are measured.
-        results: receives what their runs return.
     """
 
     def __init__(

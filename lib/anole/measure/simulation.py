@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 from anole.errors import ConfigError
 from anole.record import Config, Measurement, Status
@@ -12,17 +13,12 @@ from anole.task import Task
 
 
 class SimulatedMeasurer:
-    """Measures candidates of one task on a simulator.
-
-    Args:
-        task: the task whose candidates are measured.
-        target: the target that simulates them.
-    """
+    """Measures candidates of one task on a simulator."""
 
     def __init__(self, task: Task, target: Simulator) -> None:
         self._workload, self._target = task.workload, target
 
-    def __enter__(self) -> SimulatedMeasurer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
