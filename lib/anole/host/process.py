@@ -145,7 +145,7 @@ class Worker:
         except _FAULTS_OF_THE_DEVICE:
             self.kill()
             raise
-        except (CallFailed, WorkerDied, WorkerTimeout) as error:
+        except CallError as error:
             self.kill()
             raise MeasureError(f"a worker process did not start: {error}") from error
         self._ready = True
