@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anole.measure.likeness import Likeness
+from anole.measure.site import Likeness
 
 BOTH = frozenset({"a", "b"})
 

@@ -18,11 +18,10 @@ import pytest
 
 from anole.errors import DeviceLostError, MeasureError
 from anole.measure.lane import Lane, LaneState
-from anole.measure.likeness import Likeness
 from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions, Retries
 from anole.measure.servers import places_of_lanes
-from anole.measure.site import Elsewhere
+from anole.measure.site import Elsewhere, Likeness
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
