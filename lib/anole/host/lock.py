@@ -167,7 +167,8 @@ def _holders(path: Path) -> str:
     file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     # For example: `1: FLOCK  ADVISORY  WRITE 6525 fe:00:2148721 0 EOF`; a waiting one has `->` after the number.
     locks = [parts for parts in map(str.split, lines) if len(parts) > 5 and (parts[1], parts[5]) == ("FLOCK", file)]
-    pids = sorted(pid for parts in locks if (pid := int(parts[4])) > 0)
+    # This process may have got it just now; the kernel gives no number for one of another container.
+    pids = sorted(pid for parts in locks if (pid := int(parts[4])) > 0 and pid != os.getpid())
     more = f" and {len(pids) - _MOST_TOLD} more" * (len(pids) > _MOST_TOLD)
     return ", ".join(map(_described, pids[:_MOST_TOLD])) + more or "another process"
 
