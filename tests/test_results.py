@@ -251,8 +251,7 @@ def test_what_a_user_pays_is_what_the_files_say() -> None:
 
 
 def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
-    from benchmarks.search.intervals import log_ratios
-    from benchmarks.search.significance import effect
+    from benchmarks.search.evidence import effect, log_ratios
 
     found = rows("search/tables.csv", space="constrained")
 

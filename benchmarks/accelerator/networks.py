@@ -13,13 +13,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.keys import content_key
 from anole.search.loop import TUNER_VERSION
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.design import BLOCK
-from benchmarks.accelerator.tables import DESCRIPTION, TABLES, networks
-from benchmarks.search.experiment import Experiment, Job, Row
-from benchmarks.search.intervals import Rows
+from benchmarks.accelerator.tables import DESCRIPTION, TABLES, gaps_of, networks
+from benchmarks.search.evidence import Rows
+from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import TABLE_VARIANTS, tuner_of
 from tests.kit.tables import Table, read_table, replay
 
@@ -44,9 +43,7 @@ def run(job: Job) -> Sequence[Row]:
     layer, variant, seed, _ = job
     table = _table(layer)
     found = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, int(seed))
-    rows = table.rows([trial.config for trial in found.trials])
-    costs_s = np.nan_to_num(table.costs_s, nan=np.inf, posinf=np.inf)
-    gaps = np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1
+    rows, gaps = table.rows([trial.config for trial in found.trials]), gaps_of(table, found)
     figures = {f"gap_at_{n}": f"{gaps[min(n, len(gaps)) - 1]:.5f}" for n in CHECKPOINTS}
     return [{"trials": len(rows), **figures, "blocks_us": json.dumps(_best_by_block(table, rows))}]
 
@@ -145,5 +142,4 @@ def _table(layer: str) -> Table:
 def _version(layer: str, variant: str) -> str:
     """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
     table = (TABLES / f"{layer}.json").read_bytes().hex()
-    settings = tuner_of(variant, variants=TABLE_VARIANTS)
-    return content_key([table, settings.to_json(), TUNER_VERSION, TRIALS])[:12]
+    return version_of(table, tuner_of(variant, variants=TABLE_VARIANTS).to_json(), TUNER_VERSION, TRIALS)

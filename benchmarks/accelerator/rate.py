@@ -8,11 +8,10 @@ the hardware searched as well. Seconds are those of one core.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -23,21 +22,27 @@ from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import EPILOGUE, design_of, whole_blocks
 from benchmarks.accelerator.tables import layers_of
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
+
+COLUMNS = ("layer", "hardware", "instructions", "cycles", "lower_s", "simulate_s", "count_s")
 
 
 def main() -> None:
     """Prints the lines, and the medians to standard error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=40, help="number of configs of each layer and mode")
-    arguments = parser.parse_args()
-    writer = csv.writer(sys.stdout)
-    writer.writerow(["layer", "hardware", "instructions", "cycles", "lower_s", "simulate_s", "count_s"])
+    print_rows(COLUMNS, measure(parser.parse_args().configs))
+
+
+def measure(n_configs: int) -> Iterator[dict[str, object]]:
+    """Yields the row of each program; the medians are printed after those of each mode."""
     layers = [layer for layer, _ in layers_of("resnet18") if layer.kernel != (1, 1) or layer.height > 1]
     for hardware in ("fixed", "search"):
         target, seconds = VtaTarget(describe_vta(hardware=hardware)), []
         for layer in layers:
             space = target.space(layer)
-            for vector in space.sample(arguments.configs, np.random.default_rng(0)):
+            for vector in space.sample(n_configs, np.random.default_rng(0)):
                 config = space.config(vector)
                 design = design_of(layer, target.geometry, config)
                 try:
@@ -54,9 +59,8 @@ def main() -> None:
                 counted_s = time.perf_counter()
                 taken_s = (lowered_s - began_s, simulated_s - lowered_s, counted_s - simulated_s)
                 seconds.append(taken_s[-1])
-                writer.writerow(
-                    [layer.label, hardware, len(program.instructions), cycles, *(f"{each_s:.6f}" for each_s in taken_s)]
-                )
+                values = (layer.label, hardware, len(program.instructions), cycles, *(f"{s:.6f}" for s in taken_s))
+                yield dict(zip(COLUMNS, values, strict=True))
         median_ms = 1e3 * statistics.median(seconds)
         print(f"{hardware}: {len(seconds)} programs, {median_ms:.1f} ms each in the median", file=sys.stderr)
 

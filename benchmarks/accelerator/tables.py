@@ -10,7 +10,6 @@ is simulated once.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
@@ -19,6 +18,7 @@ import lzma
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from multiprocessing import get_context
@@ -39,7 +39,9 @@ from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.targets.vta.templates.design import BUFFERS, PROGRAM, hardware_config, programs_of
 from anole.task import Conv2d, Workload
-from tests.kit.tables import Table
+from benchmarks.common.arguments import described, log_progress
+from benchmarks.common.rows import read_rows
+from tests.kit.tables import Replay, Table
 
 TABLES = Path(__file__).parents[1] / "tables/vta"
 NETWORKS = TABLES.with_name("vta_networks.csv")
@@ -54,46 +56,34 @@ DESCRIPTION = describe_vta(hardware="search")
 OWN_BUFFERS = {name: [value] for name, value in hardware_config(DEFAULT).items() if name in BUFFERS}
 """The restriction of a space to VTA's own buffers, as in DCOC's Table 2."""
 
-_SAME = (1, 1, 1, 1)
-LAYERS = (
-    # ResNet-18, ResNet-50 and VGG-16 at batch 1, and ResNet-18 at batch 4. Layers that are left out have fewer than
-    # 100,000 valid configs.
-    Conv2d(4, 56, 56, 64, 64, (3, 3), padding=_SAME),
-    Conv2d(1, 56, 56, 64, 64, (3, 3), padding=_SAME),
-    Conv2d(1, 28, 28, 128, 128, (3, 3), padding=_SAME),
-    Conv2d(1, 56, 56, 64, 128, (3, 3), (2, 2), _SAME),
-    Conv2d(4, 28, 28, 128, 256, (3, 3), (2, 2), _SAME),
-    Conv2d(1, 56, 56, 64, 128, (1, 1), (2, 2)),
-    Conv2d(4, 28, 28, 128, 256, (1, 1), (2, 2)),
-    Conv2d(1, 28, 28, 512, 128, (1, 1)),
-    Conv2d(1, 56, 56, 64, 256, (1, 1)),
-    Conv2d(4, 56, 56, 64, 128, (3, 3), (2, 2), _SAME),
-    Conv2d(4, 14, 14, 256, 256, (3, 3), padding=_SAME),
-    Conv2d(4, 28, 28, 128, 128, (3, 3), padding=_SAME),
-    Conv2d(4, 56, 56, 64, 128, (1, 1), (2, 2)),
-    Conv2d(1, 28, 28, 256, 512, (3, 3), padding=_SAME),
-    Conv2d(1, 112, 112, 64, 128, (3, 3), padding=_SAME),
+LAYERS = tuple(
+    Conv2d(batch, size, size, inputs, outputs, (kernel, kernel), (stride, stride), (kernel // 2,) * 4)
+    for batch, size, inputs, outputs, kernel, stride in (
+        *((4, 56, 64, 64, 3, 1), (1, 56, 64, 64, 3, 1), (1, 28, 128, 128, 3, 1), (1, 56, 64, 128, 3, 2)),
+        *((4, 28, 128, 256, 3, 2), (1, 56, 64, 128, 1, 2), (4, 28, 128, 256, 1, 2), (1, 28, 512, 128, 1, 1)),
+        *((1, 56, 64, 256, 1, 1), (4, 56, 64, 128, 3, 2), (4, 14, 256, 256, 3, 1), (4, 28, 128, 128, 3, 1)),
+        *((4, 56, 64, 128, 1, 2), (1, 28, 256, 512, 3, 1), (1, 112, 64, 128, 3, 1)),
+    )
 )
-"""Layers whose spaces have 100,000 valid configs or more, in the order in which they are simulated."""
+"""Layers of ResNet-18, ResNet-50 and VGG-16 whose spaces have 100,000 valid configs or more, as they are simulated."""
 
 _CHUNK = 16
-logger = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Writes the missing tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--models", default="", help=f"comma-separated, from {', '.join(MODELS)}")
     parser.add_argument("--processes", type=int, default=available_cores())
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    models = [name for name in arguments.models.split(",") if name]
+    given = parser.parse_args()
+    log_progress()
+    models = [name for name in given.models.split(",") if name]
     found = {model: layers_of(model) for model in models}
     if models:
         counts = {**networks(), **{model: {_name(layer): n for layer, n in own} for model, own in found.items()}}
         lines = (f"{model},{layer},{n}\n" for model, own in counts.items() for layer, n in own.items())
         write_atomically(NETWORKS, "network,layer,count\n" + "".join(lines))
-    with ProcessPoolExecutor(arguments.processes, get_context("fork")) as pool:
+    with ProcessPoolExecutor(given.processes, get_context("fork")) as pool:
         for layer in dict.fromkeys(layer for layers in found.values() for layer, _ in layers):
             if not (path := table_path(layer)).exists():
                 write_atomically(path, json.dumps(_table(layer, pool)) + "\n")
@@ -120,10 +110,21 @@ def layers_of(model: str) -> list[tuple[Conv2d, int]]:
 def networks() -> dict[str, dict[str, int]]:
     """Returns how often each layer, by the name of its table, occurs in each network that has tables."""
     found: dict[str, dict[str, int]] = {}
-    if NETWORKS.exists():
-        for row in csv.DictReader(io.StringIO(NETWORKS.read_text(encoding="utf-8"))):
-            found.setdefault(row["network"], {})[row["layer"]] = int(row["count"])
+    for row in read_rows(NETWORKS):
+        found.setdefault(row["network"], {})[row["layer"]] = int(row["count"])
     return found
+
+
+def costs_of(table: Table) -> NDArray[np.float64]:
+    """Returns the cost in seconds of every config of a table, shape (n,); infinity for failures."""
+    return np.nan_to_num(table.costs_s, nan=np.inf, posinf=np.inf)
+
+
+def gaps_of(table: Table, found: Replay) -> NDArray[np.float64]:
+    """Returns, after each trial, by how much more than the optimum the best one so far costs, shape (n_trials,)."""
+    costs_s = costs_of(table)
+    rows = table.rows([trial.config for trial in found.trials])
+    return np.asarray(np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1)
 
 
 def table_path(layer: Conv2d) -> Path:
@@ -223,7 +224,7 @@ Simulated = tuple[int | None, float]
 def _log(layer: Conv2d, found: Sequence[Simulated], what: str, began_s: float) -> None:
     each_ms = 1e3 * sum(each_s for _, each_s in found) / len(found)
     elapsed_s = time.perf_counter() - began_s
-    logger.info("%s: %s; %.0f s, %.1f ms each on one core", layer.label, what, elapsed_s, each_ms)
+    logging.info("%s: %s; %.0f s, %.1f ms each on one core", layer.label, what, elapsed_s, each_ms)
 
 
 def _simulated(layer: Workload, configs: list[dict[str, Any]], pool: ProcessPoolExecutor) -> Iterator[Simulated]:
@@ -236,10 +237,8 @@ def _simulate_all(layer: Workload, configs: list[dict[str, Any]]) -> list[Simula
     target, found = VtaTarget(DESCRIPTION), list[Simulated]()
     for config in configs:
         began_s, cycles = time.perf_counter(), None
-        try:
+        with suppress(ConfigError):
             cycles = target.cycles(layer, config)
-        except ConfigError:
-            pass
         found.append((cycles, time.perf_counter() - began_s))
     return found
 

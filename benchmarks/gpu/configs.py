@@ -1,26 +1,23 @@
 """Executes random valid CUDA configs on the emulated GPU, as CSV.
 
-    python -m benchmarks.gpu.configs --configs 100 --minutes 30 --counts counts.csv > rows.csv
+    python -m benchmarks.gpu.configs --configs 100 --minutes 30 > rows.csv
     python -m benchmarks.gpu.configs --large --configs 20 > large.csv
 
 Templates take turns. Half of the configs are of a fixed layer, half of random small ones; with --large, all are of a
 layer of a known network. A row says whether a config is right, wrong, racy or invalid. The counts by template are
-printed last, to standard error, and written to a file of their own.
+printed last, to standard error.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import itertools
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from math import nan
-from pathlib import Path
 
 import numpy as np
 
@@ -32,6 +29,9 @@ from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.targets.shared.algorithm_names import WINOGRAD
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from benchmarks.common.arguments import chosen, described
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import conv2d
 from tests.kit.emulated_gpu.programs import candidate_error
 from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
@@ -61,13 +61,11 @@ _FAULTS = {
 }
 """Words of the device's messages, by what they mean."""
 
-_PADDED = (1, 1, 1, 1)
-
 FIXED: Mapping[str, Workload] = {
-    "conv2d": Conv2d(1, 7, 7, 16, 32, (3, 3), padding=_PADDED),
-    "grouped": Conv2d(1, 7, 7, 16, 32, (3, 3), padding=_PADDED, groups=4),
-    "depthwise": Conv2d(1, 14, 14, 32, 32, (3, 3), padding=_PADDED, groups=32),
-    "winograd": Conv2d(1, 8, 8, 16, 32, (3, 3), padding=_PADDED),
+    "conv2d": conv2d(7, 16, 32),
+    "grouped": conv2d(7, 16, 32, groups=4),
+    "depthwise": conv2d(14, 32, 32, groups=32),
+    "winograd": conv2d(8, 16, 32),
     "gemm": Dense(64, 48, 40),
     "gemv": Dense(1, 128, 40),
     "batch_matmul": BatchMatmul(3, 32, 16, 40),
@@ -76,10 +74,10 @@ FIXED: Mapping[str, Workload] = {
 """A layer of every template."""
 
 LARGE: Mapping[str, Workload] = {
-    "conv2d": Conv2d(1, 56, 56, 64, 64, (3, 3), padding=_PADDED),
-    "grouped": Conv2d(1, 28, 28, 256, 256, (3, 3), padding=_PADDED, groups=32),
-    "depthwise": Conv2d(1, 112, 112, 32, 32, (3, 3), padding=_PADDED, groups=32),
-    "winograd": Conv2d(1, 28, 28, 128, 128, (3, 3), padding=_PADDED),
+    "conv2d": conv2d(56, 64, 64),
+    "grouped": conv2d(28, 256, 256, groups=32),
+    "depthwise": conv2d(112, 32, 32, groups=32),
+    "winograd": conv2d(28, 128, 128),
     "gemm": Dense(128, 768, 3072),
     "gemv": Dense(1, 512, 1000),
     "batch_matmul": BatchMatmul(12, 128, 128, 64),
@@ -88,38 +86,39 @@ LARGE: Mapping[str, Workload] = {
 """Layers of ResNet-18, ResNeXt-50, MobileNet v2 and a Transformer encoder of 128 tokens."""
 
 
+COLUMNS = ("template", "workload", "config", "error", "outcome", "seconds", "detail")
+
+
 def main() -> None:
     """Prints a line for each config, and the counts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--templates", default=",".join(FIXED), help="comma-separated; all by default")
+    parser = described(__doc__)
+    parser.add_argument("--templates", default="", help="comma-separated; all by default")
     parser.add_argument("--configs", type=int, default=100, help="number of configs of each template")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no config begins after so many minutes")
     parser.add_argument("--large", action="store_true", help="layers of known networks, in place of small ones")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--counts", type=Path, help="file of the counts, as CSV")
-    arguments = parser.parse_args()
-    until_s = time.monotonic() + 60 * arguments.minutes
-    counts: Counter[tuple[str, Outcome]] = Counter()
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["template", "workload", "config", "error", "outcome", "seconds", "detail"])
-    drawn = draw(arguments.templates.split(","), arguments.configs, arguments.seed, large=arguments.large)
+    given = parser.parse_args()
+    drawn = draw(chosen(given.templates, FIXED), given.configs, given.seed, large=given.large)
+    counts = Counter[tuple[str, Outcome]]()
+    print_rows(COLUMNS, execute(drawn, time.monotonic() + 60 * given.minutes, counts))
+    kinds = dict.fromkeys(kind for kind, _ in counts)
+    rows = ([kind, *(counts[kind, outcome] for outcome in Outcome)] for kind in kinds)
+    for row in (["template", *Outcome], *rows):
+        print("  ".join(f"{cell:>12}" for cell in row), file=sys.stderr)
+
+
+def execute(
+    drawn: Iterator[tuple[str, Workload, Config]], until_s: float, counts: Counter[tuple[str, Outcome]]
+) -> Iterator[dict[str, object]]:
+    """Yields the row of each config, and counts what became of them."""
     with EmulatedGpu() as gpu:
         for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, drawn):
             began_s = time.perf_counter()
             outcome, error, detail = judge(gpu, workload, config)
-            seconds = f"{time.perf_counter() - began_s:.3f}"
-            told = detail.split("\n", 1)[0]
-            writer.writerow([kind, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, told])
-            sys.stdout.flush()
+            seconds, told = f"{time.perf_counter() - began_s:.3f}", detail.split("\n", 1)[0]
+            values = (kind, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, told)
+            yield dict(zip(COLUMNS, values, strict=True))
             counts[kind, outcome] += 1
-    rows = [
-        [kind, *(counts[kind, outcome] for outcome in Outcome)] for kind in dict.fromkeys(kind for kind, _ in counts)
-    ]
-    for row in (header := ["template", *Outcome], *rows):
-        print("  ".join(f"{cell:>12}" for cell in row), file=sys.stderr)
-    if arguments.counts is not None:
-        with arguments.counts.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
 
 def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome, float, str]:
@@ -132,7 +131,9 @@ def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome
     return (Outcome.RIGHT if error < MOST_ERROR else Outcome.WRONG), error, ""
 
 
-def draw(kinds: list[str], configs: int, seed: int, *, large: bool = False) -> Iterator[tuple[str, Workload, Config]]:
+def draw(
+    kinds: Sequence[str], configs: int, seed: int, *, large: bool = False
+) -> Iterator[tuple[str, Workload, Config]]:
     """Yields templates in turns, each with a workload and a random valid config of it."""
     for turn, kind in itertools.product(range(configs), kinds):
         rng = np.random.default_rng([seed, turn, *kind.encode()])

@@ -11,10 +11,7 @@ GPU is a name of `GPUS`. `rules` are the rules of thumb that ranked configs befo
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
@@ -35,6 +32,8 @@ from anole.targets.cuda.templates.staged import Operand, Reduction, staged_kerne
 from anole.targets.cuda.templates.windows import PADDING, convolution_bytes, window_reads, windows
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.task import Conv2d
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows, read_rows
 
 LIMITS = BlockLimits()
 GPUS: Mapping[str, Multiprocessor] = {
@@ -49,21 +48,19 @@ DRAWN, FEW = 2000, 5
 
 def main() -> None:
     """Prints a line for each layer."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("what", choices=("tophub", "logs"))
     parser.add_argument("sources", nargs="+", help="a CSV file of best configs; or logs, each with its GPU")
-    arguments = parser.parse_args()
-    compare = of_best if arguments.what == "tophub" else of_logs
-    rows = [row for source in arguments.sources for row in compare(source)]
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    given = parser.parse_args()
+    compare = of_best if given.what == "tophub" else of_logs
+    rows = [row for source in given.sources for row in compare(source)]
+    print_rows(list(rows[0]), rows)
 
 
 def of_best(source: str) -> Iterable[dict[str, object]]:
     """Yields, for each layer, where its best known config lies in the model's ranking of random valid ones."""
     gpu = GPUS["V100"]
-    for row in csv.DictReader(Path(source).read_text().splitlines()):
+    for row in read_rows(Path(source)):
         workload = Conv2d(
             *(1, int(row["height"]), int(row["width"]), int(row["in_channels"]), int(row["out_channels"])),
             (*map(int, row["kernel"].split()),),

@@ -9,11 +9,8 @@ them. The columns `model_*` are what the merit of a CUDA space counts with, befo
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -32,17 +29,19 @@ from anole.targets.cuda.templates.gemv_space import gemv_kernel
 from anole.targets.cuda.templates.roofline import Kernel
 from anole.targets.cuda.templates.winograd_space import winograd_kernels
 from anole.targets.shared.kernel import define
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Dense, Workload
+from benchmarks.common.arguments import described, listed
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import conv2d
 from tests.kit.gpu_resources import resources
 
-SAME = (1, 1, 1, 1)
 WORKLOADS: Mapping[str, Workload] = {
-    "conv2d": Conv2d(1, 28, 28, 128, 256, (3, 3), strides=(2, 2), padding=SAME),
-    "pointwise": Conv2d(1, 14, 14, 256, 1024, (1, 1)),
-    "grouped": Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME, groups=4),
-    "depthwise": Conv2d(1, 56, 56, 96, 96, (3, 3), padding=SAME, groups=96),
-    "direct": Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
-    "winograd": Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
+    "conv2d": conv2d(28, 128, 256, stride=2),
+    "pointwise": conv2d(14, 256, 1024, 1),
+    "grouped": conv2d(28, 128, 128, groups=4),
+    "depthwise": conv2d(56, 96, 96, groups=96),
+    "direct": conv2d(28, 128, 128),
+    "winograd": conv2d(28, 128, 128),
     "gemm": Dense(128, 768, 768),
     "gemv": Dense(1, 512, 1000),
     "batch_matmul": BatchMatmul(12, 128, 64, 128),
@@ -57,18 +56,20 @@ COLUMNS = (
 
 def main() -> None:
     """Prints a line for each candidate and architecture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=8, help="number of configs of each template and architecture")
-    parser.add_argument("--architectures", default=",".join(ARCHITECTURES))
-    arguments = parser.parse_args()
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for number, arch in enumerate(arguments.architectures.split(",")):
+    parser.add_argument("--architectures", type=listed(), default=ARCHITECTURES, help="comma-separated")
+    given = parser.parse_args()
+    print_rows(COLUMNS, compare_all(given.architectures, given.configs))
+
+
+def compare_all(architectures: Sequence[str], n_configs: int) -> Iterator[dict[str, object]]:
+    """Yields the rows of all templates on all architectures."""
+    for number, arch in enumerate(architectures):
         target = CudaTarget(describe_cuda(arch))
         for template in WORKLOADS:
-            for config in draw(target, template, arguments.configs, seed=number):
-                writer.writerow({"template": template, "arch": arch, **compare(target, template, config)})
-            sys.stdout.flush()
+            for config in draw(target, template, n_configs, seed=number):
+                yield {"template": template, "arch": arch, **compare(target, template, config)}
 
 
 def draw(target: CudaTarget, template: str, n: int, seed: int) -> list[Config]:
@@ -92,13 +93,10 @@ def compare(target: CudaTarget, template: str, config: Config) -> dict[str, obje
     threads = int(kernel.threads[0])
     registers, shared_bytes = max(int(each.registers[0]) for each in kernels), int(kernel.shared_bytes[0])
     return {
-        "threads": threads,
-        "registers": found.registers,
-        "shared_bytes": found.shared_bytes,
-        "local_bytes": found.local_bytes,
+        **{"threads": threads, "registers": found.registers},
+        **{"shared_bytes": found.shared_bytes, "local_bytes": found.local_bytes},
         "occupancy": f"{found.occupancy(arch, threads):.3f}",
-        "model_registers": registers,
-        "model_shared_bytes": shared_bytes,
+        **{"model_registers": registers, "model_shared_bytes": shared_bytes},
         "model_occupancy": f"{occupancy(target.gpu, kernel):.3f}",
         "config": json.dumps(config, separators=(",", ":")),
     }

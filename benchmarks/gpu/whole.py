@@ -4,26 +4,29 @@
 
 Writes to the folder: ``doctor.txt`` and ``machine.json``, which describe the machine; ``launches.csv``, whether valid
 configs run; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1 against other engines, first with their default
-configs and later tuned; ``tuners*``, the search methods on two layers, in depth: a search in batches of 64 is a random
-one until its second batch, and tells nothing before it has had a few. Intermediate measurements are kept in ``work/``
-for the next call: a complete step is not repeated, and each call adds trials to the searches until they have all.
-With ``--self-test``, all of this is done with hardly any work, as on an emulated GPU.
+configs and later tuned; ``layers.csv``, the search methods on two layers, in depth: a search in batches of 64 is a
+random one until its second batch, and tells nothing before it has had a few. A complete step or search is not repeated
+by the next call, which finds the networks in ``work/``. With ``--self-test``, all of this is done with hardly any work,
+as on an emulated GPU.
 """
 
 from __future__ import annotations
 
-import argparse
+import csv
 import json
 import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from anole.compile.stage import compile_network
 from anole.declared.entries import TargetSpec
@@ -33,17 +36,24 @@ from anole.errors import AnoleError
 from anole.extract.stage import extract_model
 from anole.files import document_text
 from anole.host.machine import host_facts, software_versions
+from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
 from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline
+from anole.record import Status
+from anole.search.evaluators.fixed import Fixed
 from anole.search.presets import PRESETS
 from anole.targets import get_target
 from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_model
+from benchmarks.common.arguments import described, log_progress
+from benchmarks.search.variants import LAYERS, Place
 
 HOME = Path(__file__).resolve().parents[2]
 PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset != "dcoc")
-SHARES = {"tuners": 0.45, "networks": 0.4}
-"""Shares of the given time; the rest is for checking that valid configs run."""
+SAMPLED = 10_000
+SHARES = {"layers": 0.35, "networks": 0.4}
+"""Shares of the given time; the rest is for checking that valid configs run, and for the search that is not over."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +68,8 @@ class Plan:
         layers: layers on which the search methods are compared.
         variants: the search methods.
         trials: trials of each of them on a layer.
-        step: trials between two looks at the clock.
         configs: valid configs of each layer that are to launch.
-        launched: layers of these configs; all by default.
+        launched: layers of these configs.
         has_doctor: whether the machine's peak is measured.
     """
 
@@ -71,9 +80,8 @@ class Plan:
     layers: str
     variants: str
     trials: int
-    step: int
     configs: int
-    launched: str = ""
+    launched: Sequence[str] = tuple(LAYERS)
     has_doctor: bool = True
 
 
@@ -87,7 +95,6 @@ FULL = Plan(
     variants=PRESETS_COMPARED,
     # Five batches of those tuners that have batches of 64, so that four follow a fit.
     trials=320,
-    step=64,
     configs=24,
 )
 
@@ -99,34 +106,31 @@ SELF_TEST = Plan(
     layers="small",
     variants="random,anole",
     trials=20,
-    step=10,
     configs=2,
-    launched="small",
+    launched=("small",),
     has_doctor=False,
 )
 """All steps with so little work that an emulated GPU does it in a minute; the figures mean nothing."""
 
-logger = logging.getLogger(__name__)
-
 
 def main() -> None:
     """Runs the benchmarks for the given number of minutes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="target of this machine")
     parser.add_argument("--folder", type=Path, required=True, help="folder of all results")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--self-test", action="store_true", help="go through all steps with hardly any work")
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    folder, target, minutes = arguments.folder.resolve(), arguments.target, arguments.minutes
+    given = parser.parse_args()
+    log_progress()
+    folder, target, minutes = given.folder.resolve(), given.target, given.minutes
     if (absence := _absence(target)) is not None:
         raise SystemExit(f"cannot measure on this machine: {absence}")
-    plan = SELF_TEST if arguments.self_test else FULL
+    plan = SELF_TEST if given.self_test else FULL
     (folder / "work").mkdir(parents=True, exist_ok=True)
     describe_machine(folder, plan)
     check_launches(folder, target, plan)
     compare_networks(folder, target, plan, plan.levels[:1], ends_s=float("inf"))
-    compare_tuners(folder, target, plan, SHARES["tuners"] * minutes)
+    compare_searches(folder, target, plan, SHARES["layers"] * minutes)
     compare_networks(folder, target, plan, plan.levels, time.monotonic() + 60 * SHARES["networks"] * minutes)
 
 
@@ -139,26 +143,48 @@ def describe_machine(folder: Path, plan: Plan) -> None:
 
 
 def check_launches(folder: Path, target: str, plan: Plan) -> None:
-    """Writes whether valid configs run, unless the file exists."""
-    if not (folder / "launches.csv").exists():
-        drawn = ["--configs", str(plan.configs), "--layers", plan.launched]
-        _write(folder / "launches.csv", [*_benchmark("gpu.launches", target), *drawn])
+    """Writes whether valid configs run, unless the file exists.
+
+    A valid config that does not fit the device, does not build or gives wrong results shows a limit that the
+    constraints lack. `rejected_share` is the share of the layer's space that they reject, from a random sample.
+    """
+    if (path := folder / "launches.csv").exists():
+        return
+    with (part := path.with_suffix(".part")).open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("layer", "task", "size", "rejected_share", "configs", "ran_share", *Status, "first_error"))
+        rows.writerows(launches(target, plan))
+    os.replace(part, path)
 
 
-def compare_tuners(folder: Path, target: str, plan: Plan, minutes: float) -> None:
-    """Runs the search methods on the compared layers for some minutes, and writes the results."""
-    place = [*_benchmark("search.tuners", target), "--folder", str(folder / "work/tuners")]
-    compared = ["--variants", plan.variants, "--seeds", "0", "--minutes", f"{minutes:.2f}"]
-    depth = ["--layers", plan.layers, "--trials", str(plan.trials), "--step", str(plan.step)]
-    subprocess.run([*place, *compared, *depth], check=True, cwd=HOME)
-    report = [
-        *_benchmark("search.tuners_report", target),
-        "--folder",
-        str(folder / "work/tuners"),
-        "--results",
-        str(folder),
-    ]
-    subprocess.run([*report, "--results", str(folder), "--budget", str(plan.trials)], check=True, cwd=HOME)
+def launches(kind: str, plan: Plan) -> Iterator[tuple[object, ...]]:
+    """Yields a row for each layer, and one for all of them: random configs are built and run."""
+    total = Counter[Status]()
+    for layer in plan.launched:
+        task = Place(kind).task_of(layer)
+        space = get_target(task.target).space(task.workload)
+        drawn = space.vectors(space.draw(SAMPLED, np.random.default_rng(0)))
+        rejected = sum(space.rejections(drawn).values()) / SAMPLED
+        configs = [space.config(vector) for vector in space.sample(plan.configs, np.random.default_rng(1))]
+        with Measurer(task, MeasureOptions(Fixed(number=1, repeats=1))) as measurer:
+            measured = list(measurer.measure(configs))
+        counts = Counter(measurement.status for measurement in measured)
+        error = next((measurement.error for measurement in measured if measurement.error), "")
+        yield layer, task.label, space.size, f"{rejected:.4f}", *_shares(counts), error
+        total += counts
+    yield "all", "", "", "", *_shares(total), ""
+
+
+def _shares(counts: Counter[Status]) -> Sequence[object]:
+    """Returns the number of configs, the share that ran correctly, and the count of each status."""
+    return counts.total(), f"{counts[Status.OK] / counts.total():.4f}", *(counts[status] for status in Status)
+
+
+def compare_searches(folder: Path, target: str, plan: Plan, minutes: float) -> None:
+    """Runs the search methods on the compared layers for some minutes."""
+    where = ["--target", target, "--file", str(folder / "layers.csv"), "--minutes", f"{minutes:.2f}"]
+    compared = ["--layers", plan.layers, "--variants", plan.variants, "--trials", str(plan.trials)]
+    subprocess.run([*_benchmark("search.layers"), *where, *compared], check=True, cwd=HOME)
 
 
 def compare_networks(folder: Path, target: str, plan: Plan, levels: Sequence[int], ends_s: float) -> None:
@@ -217,7 +243,7 @@ def _tune(network: Network, trials: int, ends_s: float) -> bool:
     known = read_build(network.build).trials if (network.build / FILE).exists() else -1
     if known >= trials or time.monotonic() > ends_s:
         return False
-    logger.info("%s: %d trials", network.name, trials)
+    logging.info("%s: %d trials", network.name, trials)
     pipeline = network.pipeline(trials)
     (build,) = pipeline.spec.builds.values()
     target, manifest = network.target, pipeline.manifest(build)
@@ -230,8 +256,8 @@ def _tune(network: Network, trials: int, ends_s: float) -> bool:
     return True
 
 
-def _benchmark(name: str, target: str | None = None) -> list[str]:
-    return [sys.executable, "-m", f"benchmarks.{name}", *(["--target", target] if target else [])]
+def _benchmark(name: str) -> list[str]:
+    return [sys.executable, "-m", f"benchmarks.{name}"]
 
 
 def _write(path: Path, command: Sequence[str]) -> None:
@@ -252,9 +278,8 @@ def _gpus() -> list[str]:
     """Returns the GPUs with their drivers, clocks and memory."""
     query = "--query-gpu=name,driver_version,clocks.max.sm,memory.total"
     try:
-        asked = subprocess.run(
-            ["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True, check=True
-        )
+        command = ["nvidia-smi", query, "--format=csv,noheader"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
     return asked.stdout.strip().splitlines()

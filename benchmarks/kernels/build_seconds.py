@@ -10,13 +10,10 @@ linker, in seconds. `same_code` is the share of configs for which LLVM emits the
 
 from __future__ import annotations
 
-import argparse
-import csv
 import re
 import resource
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,57 +27,39 @@ from anole.targets import get_device
 from anole.targets.cpu.device.builder import candidate_context, llvm_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define, link
-from anole.task import Conv2d, Dense, Workload
+from anole.task import Workload
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import RESNET18
 
-SAME = (1, 1, 1, 1)
-LAYERS: tuple[Workload, ...] = (
-    Conv2d(1, 224, 224, 3, 64, (7, 7), (2, 2), (3, 3, 3, 3)),
-    Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME),
-    Conv2d(1, 56, 56, 64, 128, (3, 3), (2, 2), SAME),
-    Conv2d(1, 56, 56, 64, 128, (1, 1), (2, 2)),
-    Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
-    Conv2d(1, 28, 28, 128, 256, (3, 3), (2, 2), SAME),
-    Conv2d(1, 28, 28, 128, 256, (1, 1), (2, 2)),
-    Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
-    Conv2d(1, 14, 14, 256, 512, (3, 3), (2, 2), SAME),
-    Conv2d(1, 14, 14, 256, 512, (1, 1), (2, 2)),
-    Conv2d(1, 7, 7, 512, 512, (3, 3), padding=SAME),
-    Dense(1, 512, 1000),
-)
 CONTEXTS: dict[str, Callable[[], Any]] = {"plain": tvm.transform.PassContext, "lean": candidate_context}
 REPEATS = 3
-QUARTILES = (0.25, 0.5, 0.75)
 Seconds = dict[tuple[str, str], list[float]]
 """The seconds of every config, by way and stage."""
 COLUMNS = (
-    "layer",
-    "configs",
-    "way",
-    "stage",
-    "first_quartile_s",
-    "median_s",
-    "third_quartile_s",
-    "mean_s",
+    *("layer", "configs", "way", "stage", "first_quartile_s", "median_s", "third_quartile_s", "mean_s"),
     "same_code",
 )
 
 
 def main() -> None:
     """Prints a line for each layer, way and stage, followed by lines for all layers together."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=8, help="number of configs of each layer")
-    n_configs = parser.parse_args().configs
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    print_rows(COLUMNS, measure(parser.parse_args().configs))
+
+
+def measure(n_configs: int) -> Iterator[dict[str, object]]:
+    """Yields the rows of all layers."""
     everything: Seconds = defaultdict(list)
     same: list[bool] = []
-    for workload in LAYERS:
+    for workload in RESNET18:
         seconds, same_here = measure_layer(workload, n_configs)
-        write(writer, workload.label, seconds, same_here)
+        yield from rows(workload.label, seconds, same_here)
         for key, figures in seconds.items():
             everything[key] += figures
         same += same_here
-    write(writer, "all", everything, same)
+    yield from rows("all", everything, same)
 
 
 def measure_layer(workload: Workload, n_configs: int) -> tuple[Seconds, list[bool]]:
@@ -176,13 +155,13 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def write(writer: Any, layer: str, seconds: Seconds, same: list[bool]) -> None:
-    """Writes a line for each way and stage."""
+def rows(layer: str, seconds: Seconds, same: list[bool]) -> Iterator[dict[str, object]]:
+    """Yields a row for each way and stage."""
     for (way, stage), figures in seconds.items():
-        quartiles = [f"{figure_s:.4f}" for figure_s in (*np.quantile(figures, QUARTILES), np.mean(figures))]
+        spread = (*np.quantile(figures, (0.25, 0.5, 0.75)), np.mean(figures))
         share = f"{np.mean(same):.3f}" if stage == "all" else ""
-        writer.writerow([layer, len(figures), way, stage, *quartiles, share])
-    sys.stdout.flush()
+        values = (layer, len(figures), way, stage, *(f"{figure_s:.4f}" for figure_s in spread), share)
+        yield dict(zip(COLUMNS, values, strict=True))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,9 @@ over that of the first, the median of the rounds, between the least and the larg
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
 import random
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -35,18 +32,14 @@ from anole.targets.cpu.runtime import compile_runtime
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.shared.kernel import define, link
-from anole.task import Conv2d, Dense, Workload
+from anole.task import Dense, Workload
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import conv2d
 
-SAME = (1, 1, 1, 1)
 LAYERS: tuple[Workload, ...] = (
-    Conv2d(1, 224, 224, 3, 64, (7, 7), (2, 2), (3, 3, 3, 3)),
-    Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME),
-    Conv2d(1, 56, 56, 64, 128, (3, 3), (2, 2), SAME),
-    Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
-    Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
-    Conv2d(1, 7, 7, 512, 512, (3, 3), padding=SAME),
-    Conv2d(1, 28, 28, 192, 192, (3, 3), padding=SAME, groups=192),
-    Dense(1, 512, 1000),
+    *(conv2d(224, 3, 64, 7, 2), conv2d(56, 64, 64), conv2d(56, 64, 128, 3, 2), conv2d(28, 128, 128)),
+    *(conv2d(14, 256, 256), conv2d(7, 512, 512), conv2d(28, 192, 192, groups=192), Dense(1, 512, 1000)),
 )
 NAMES = ("znver4", "znver5", "rocketlake", "sapphirerapids", "x86-64-v4", "x86-64-v3")
 WIDTHS = ("-prefer-256-bit", "+prefer-256-bit")
@@ -56,18 +49,13 @@ ROUNDS = 5
 
 def main() -> None:
     """Prints a line for each layer and each way to compile it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--threads", type=int, default=1, help="number of threads that run a kernel")
     parser.add_argument("--turns", type=int, default=100, help="number of times that each kernel is timed in a round")
-    arguments = parser.parse_args()
-    target = CpuTarget(describe_cpu(threads=arguments.threads))
+    given = parser.parse_args()
+    target = CpuTarget(describe_cpu(threads=given.threads))
     os.environ.update(target.environment())
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for workload in LAYERS:
-        for row in compare(target, workload, arguments.turns):
-            writer.writerow({"layer": workload.label, "threads": arguments.threads, **row})
-            sys.stdout.flush()
+    print_rows(COLUMNS, (row for workload in LAYERS for row in compare(target, workload, given.turns)))
 
 
 def ways(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
@@ -108,12 +96,11 @@ def compare(target: CpuTarget, workload: Workload, n_turns: int) -> Iterator[dic
         ratios = sorted(times_s[name] / times_s[first] for times_s in rounds)
         figures = (("ratio", statistics.median(ratios)), ("ratio_low", ratios[0]), ("ratio_high", ratios[-1]))
         yield {
-            "compiled_for": name,
+            **{"layer": workload.label, "threads": target.threads, "compiled_for": name},
             "same_code": int(codes[name] == codes[first]),
             "us": f"{1e6 * statistics.median(times_s[name] for times_s in rounds):.4g}",
             **{key: f"{value:.3f}" for key, value in figures},
-            "rounds": ROUNDS,
-            "turns": n_turns,
+            **{"rounds": ROUNDS, "turns": n_turns},
         }
 
 

@@ -9,13 +9,10 @@ tile.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
 import statistics
-import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,23 +24,17 @@ from anole.record import Config
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import conv2d
 
 if TYPE_CHECKING:
     from anole.targets.base import Device
 
-SAME = (1, 1, 1, 1)
 LAYERS = (
-    Conv2d(1, 224, 224, 64, 64, (3, 3), padding=SAME),
-    Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME),
-    Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
-    Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
-    Conv2d(1, 7, 7, 512, 512, (3, 3), padding=SAME),
-    Conv2d(1, 28, 28, 512, 512, (3, 3), padding=SAME),
-    Conv2d(1, 28, 28, 128, 256, (3, 3), (2, 2), SAME),
-    Conv2d(1, 14, 14, 256, 512, (3, 3), (2, 2), SAME),
-    Conv2d(1, 14, 14, 1024, 256, (1, 1)),
-    Conv2d(1, 14, 14, 256, 1024, (1, 1)),
-    Conv2d(1, 56, 56, 64, 256, (1, 1)),
+    *(conv2d(224, 64, 64), conv2d(56, 64, 64), conv2d(28, 128, 128), conv2d(14, 256, 256), conv2d(7, 512, 512)),
+    *(conv2d(28, 512, 512), conv2d(28, 128, 256, 3, 2), conv2d(14, 256, 512, 3, 2)),
+    *(conv2d(14, 1024, 256, 1), conv2d(14, 256, 1024, 1), conv2d(56, 64, 256, 1)),
 )
 COLUMNS = ("layer", "algorithm", "prefetches", "accumulators", "tvm_ms", "anole_ms", "ratio", "turns")
 TURNS = 15
@@ -52,7 +43,7 @@ TURN_S = 4e-3
 
 def main() -> None:
     """Prints a line for each layer and config."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=12, help="number of configs of each layer")
     n_configs = parser.parse_args().configs
     target = get_device(describe_cpu())
@@ -60,17 +51,12 @@ def main() -> None:
     threadpool_limits(1, user_api="blas")
     # The kernels' threads must exist before the caller chooses its own core.
     target.peak_gflops()
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
     with caller_apart():
-        for workload in LAYERS:
-            for row in compare(workload, target, n_configs):
-                writer.writerow(row)
-                sys.stdout.flush()
+        print_rows(COLUMNS, (row for workload in LAYERS for row in compare(workload, target, n_configs)))
 
 
-def compare(workload: Conv2d, target: Device, n_configs: int) -> list[dict[str, object]]:
-    """Returns the rows of a layer."""
+def compare(workload: Conv2d, target: Device, n_configs: int) -> Iterator[dict[str, object]]:
+    """Yields the rows of a layer."""
     import tvm
 
     from anole.targets.cpu.device.builder import candidate_context
@@ -78,7 +64,7 @@ def compare(workload: Conv2d, target: Device, n_configs: int) -> list[dict[str, 
     from anole.targets.shared.kernel import define, link
 
     template, space = target.template(workload), target.space(workload)
-    runner, rows = CpuRunner(template, workload), []
+    runner = CpuRunner(template, workload)
     for vector in space.promising(n_configs, np.random.default_rng(0)):
         config = space.config(vector)
         module = tvm.IRModule({"main": template.schedule(define(template, workload, config), workload, config)})
@@ -93,19 +79,12 @@ def compare(workload: Conv2d, target: Device, n_configs: int) -> list[dict[str, 
             turns_s = take_turns(kernels)
         tvm_s, anole_s = (statistics.median(column) for column in zip(*turns_s, strict=True))
         ratio = statistics.median(mine / theirs for theirs, mine in turns_s)
-        rows.append(
-            {
-                "layer": workload.label,
-                "algorithm": config.get("algorithm", "direct"),
-                "prefetches": int(bool(config.get("prefetch", 0) or config.get("prefetch_rc", 0))),
-                "accumulators": accumulators(config, target.unit.lanes),
-                "tvm_ms": f"{1e3 * tvm_s:.4g}",
-                "anole_ms": f"{1e3 * anole_s:.4g}",
-                "ratio": f"{ratio:.3f}",
-                "turns": TURNS,
-            }
-        )
-    return rows
+        yield {
+            **{"layer": workload.label, "algorithm": config.get("algorithm", "direct"), "turns": TURNS},
+            "prefetches": int(bool(config.get("prefetch", 0) or config.get("prefetch_rc", 0))),
+            "accumulators": accumulators(config, target.unit.lanes),
+            **{"tvm_ms": f"{1e3 * tvm_s:.4g}", "anole_ms": f"{1e3 * anole_s:.4g}", "ratio": f"{ratio:.3f}"},
+        }
 
 
 def take_turns(kernels: list[Callable[[int], float]]) -> list[tuple[float, ...]]:

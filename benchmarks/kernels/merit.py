@@ -9,11 +9,10 @@ For each layer, a batch of configs is measured for each way to choose them: thos
 
 from __future__ import annotations
 
-import argparse
-import csv
 import math
 import statistics
-import sys
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,25 +22,16 @@ from anole.record import Config
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
-from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
+from anole.task import BatchMatmul, Dense, Task, Workload
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import conv2d
 
-SAME = (1, 1, 1, 1)
 LAYERS: tuple[Workload, ...] = (
-    Conv2d(1, 224, 224, 3, 64, (7, 7), (2, 2), (3, 3, 3, 3)),
-    Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME),
-    Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME),
-    Conv2d(1, 14, 14, 256, 256, (3, 3), padding=SAME),
-    Conv2d(1, 7, 7, 512, 512, (3, 3), padding=SAME),
-    Conv2d(1, 14, 14, 512, 512, (3, 3), padding=SAME),
-    Conv2d(8, 28, 28, 128, 128, (3, 3), padding=SAME),
-    Conv2d(1, 27, 27, 64, 192, (5, 5), padding=(2, 2, 2, 2)),
-    Conv2d(1, 28, 28, 128, 256, (3, 3), (2, 2), SAME),
-    Conv2d(1, 14, 14, 256, 1024, (1, 1)),
-    Conv2d(1, 56, 56, 144, 144, (3, 3), padding=SAME, groups=144),
-    Conv2d(1, 28, 28, 128, 128, (3, 3), padding=SAME, groups=32),
-    Dense(1, 2048, 1000),
-    Dense(128, 512, 2048),
-    BatchMatmul(8, 128, 64, 128),
+    *(conv2d(224, 3, 64, 7, 2), conv2d(56, 64, 64), conv2d(28, 128, 128), conv2d(14, 256, 256), conv2d(7, 512, 512)),
+    *(conv2d(14, 512, 512), replace(conv2d(28, 128, 128), batch=8), conv2d(27, 64, 192, 5), conv2d(28, 128, 256, 3, 2)),
+    *(conv2d(14, 256, 1024, 1), conv2d(56, 144, 144, groups=144), conv2d(28, 128, 128, groups=32)),
+    *(Dense(1, 2048, 1000), Dense(128, 512, 2048), BatchMatmul(8, 128, 64, 128)),
 )
 ROUNDS = 3
 COLUMNS = ("layer", "chosen_by", "configs", "least_ms", "median_ms")
@@ -49,17 +39,18 @@ COLUMNS = ("layer", "chosen_by", "configs", "least_ms", "median_ms")
 
 def main() -> None:
     """Prints a line for each layer and way to choose."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=16, help="number of configs chosen each way")
     n_configs = parser.parse_args().configs
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for workload in LAYERS:
-        for chosen_by, times_ms in measure_layer(workload, n_configs).items():
-            least_ms, median_ms = (f"{find(times_ms):.4g}" for find in (min, statistics.median))
-            figures = {"configs": len(times_ms), "least_ms": least_ms, "median_ms": median_ms}
-            writer.writerow({"layer": workload.label, "chosen_by": chosen_by, **figures})
-        sys.stdout.flush()
+    print_rows(COLUMNS, (row for workload in LAYERS for row in rows_of(workload, n_configs)))
+
+
+def rows_of(workload: Workload, n_configs: int) -> Iterator[dict[str, object]]:
+    """Yields a row for each way to choose configs of a layer."""
+    for chosen_by, times_ms in measure_layer(workload, n_configs).items():
+        least_ms, median_ms = (f"{find(times_ms):.4g}" for find in (min, statistics.median))
+        figures = {"configs": len(times_ms), "least_ms": least_ms, "median_ms": median_ms}
+        yield {"layer": workload.label, "chosen_by": chosen_by, **figures}
 
 
 def measure_layer(workload: Workload, n_configs: int) -> dict[str, list[float]]:

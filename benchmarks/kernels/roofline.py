@@ -10,22 +10,24 @@ comes from a cache.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
-import logging
 import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from anole.documents.build import BuiltTask, read_build
-from anole.errors import AnoleError, BuildError
+from anole.errors import BuildError
+from benchmarks.common.arguments import described
+from benchmarks.common.builds import rows_of_builds
+from benchmarks.common.rows import print_rows
 
 COLUMNS = (
     *("network", "target", "batch", "threads", "kernel", "kind", "task", "algorithm", "layers", "calls"),
@@ -57,29 +59,21 @@ Dots = dict[tuple[str, float], tuple[list[float], list[float]]]
 
 def main() -> None:
     """Prints a line for each kernel, or draws such lines."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parts = parser.add_subparsers(required=True, dest="part")
     kernels = parts.add_parser("kernels")
     kernels.add_argument("builds", nargs="+", type=Path)
     kernels.add_argument("--seconds", type=float, default=5.0, help="measuring time for each build")
     parts.add_parser("picture").add_argument("path", type=Path)
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING)
-    if arguments.part == "picture":
-        draw(list(csv.DictReader(sys.stdin)), arguments.path)
-        return
-    writer = csv.DictWriter(sys.stdout, COLUMNS)
-    writer.writeheader()
-    for folder in arguments.builds:
-        try:
-            writer.writerows(kernel_rows(folder, arguments.seconds))
-        except AnoleError as error:
-            logging.warning("%s: was not profiled: %s", folder, error)
-        sys.stdout.flush()
+    given = parser.parse_args()
+    if given.part == "picture":
+        draw(list(csv.DictReader(sys.stdin)), given.path)
+    else:
+        print_rows(COLUMNS, rows_of_builds(given.builds, partial(kernel_rows, seconds=given.seconds), "profiled"))
 
 
-def kernel_rows(folder: Path, seconds: float) -> list[Row]:
-    """Returns a row for each kernel of a build.
+def kernel_rows(folder: Path, seconds: float) -> Iterator[Row]:
+    """Yields a row for each kernel of a build.
 
     Raises:
         BuildError: the build cannot be profiled on this machine.
@@ -98,7 +92,8 @@ def kernel_rows(folder: Path, seconds: float) -> list[Row]:
         **{"threads": profile["threads"], "peak_gflops": f"{profile['peak']['flop_per_s'] / 1e9:.1f}"},
         **{"copy_gb_per_s": f"{profile['peak']['bytes_per_s'] / 1e9:.2f}"},
     }
-    return [{**common, **_kernel_row(row, by_kernel[row["kernel"]])} for row in profile["rows"]]
+    for row in profile["rows"]:
+        yield {**common, **_kernel_row(row, by_kernel[row["kernel"]])}
 
 
 def _kernel_row(row: Row, task: BuiltTask | None) -> Row:

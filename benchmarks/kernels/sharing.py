@@ -9,11 +9,8 @@ come from memory, as in a large network; warm ones come from the caches, as in a
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
 import statistics
-import sys
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
@@ -29,26 +26,17 @@ from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.batch_matmul_space import batch_matmul_space
 from anole.targets.cpu.templates.conv2d_space import conv2d_space
 from anole.targets.cpu.templates.dense_space import dense_space
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Dense, Workload
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import conv2d
 
 LAYERS: tuple[Workload, ...] = (
-    Dense(1, 64, 64),
-    Dense(1, 64, 256),
-    Dense(1, 128, 256),
-    Dense(1, 128, 512),
-    Dense(1, 256, 512),
-    Dense(1, 256, 1024),
-    BatchMatmul(1, 16, 32, 16),
-    BatchMatmul(1, 32, 32, 32),
-    BatchMatmul(1, 32, 64, 64),
-    BatchMatmul(1, 64, 64, 64),
-    Conv2d(1, 8, 8, 16, 16, (1, 1)),
-    Conv2d(1, 8, 8, 16, 32, (1, 1)),
-    Conv2d(1, 14, 14, 16, 32, (1, 1)),
-    Conv2d(1, 14, 14, 32, 32, (1, 1)),
-    Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1)),
-    Conv2d(1, 8, 8, 16, 32, (3, 3), padding=(1, 1, 1, 1)),
-    Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)),
+    *(Dense(1, inputs, outputs) for inputs, outputs in ((64, 64), (64, 256), (128, 256), (128, 512))),
+    *(Dense(1, 256, 512), Dense(1, 256, 1024)),
+    *(BatchMatmul(1, 16, 32, 16), BatchMatmul(1, 32, 32, 32), BatchMatmul(1, 32, 64, 64), BatchMatmul(1, 64, 64, 64)),
+    *(conv2d(8, 16, 16, 1), conv2d(8, 16, 32, 1), conv2d(14, 16, 32, 1), conv2d(14, 32, 32, 1)),
+    *(conv2d(8, 16, 16), conv2d(8, 16, 32), conv2d(8, 32, 32)),
 )
 COLUMNS = ("layer", "flop", "weights", "one_thread_us", "all_threads_us")
 DRAWN, TURNS, TURN_S = 4000, 25, 2e-3
@@ -57,19 +45,20 @@ COLD_BYTES = {"warm": 0, "cold": 48 << 20}
 
 def main() -> None:
     """Prints a line for each layer, with cold and with warm weights."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=8, help="number of configs of each kind")
     n_configs = parser.parse_args().configs
     target = CpuTarget({**describe_cpu(), "exact": True})
     os.environ.update(target.environment())
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for workload in LAYERS:
-        for weights in COLD_BYTES if workload.constant_weight else ("warm",):
-            one_us, all_us = (f"{us:.2f}" for us in measure_layer(target, workload, COLD_BYTES[weights], n_configs))
-            figures = {"one_thread_us": one_us, "all_threads_us": all_us}
-            writer.writerow({"layer": workload.label, "flop": workload.flop, "weights": weights, **figures})
-            sys.stdout.flush()
+    print_rows(COLUMNS, (row for workload in LAYERS for row in rows_of(target, workload, n_configs)))
+
+
+def rows_of(target: CpuTarget, workload: Workload, n_configs: int) -> Iterator[dict[str, object]]:
+    """Yields the rows of a layer."""
+    for weights in COLD_BYTES if workload.constant_weight else ("warm",):
+        one_us, all_us = (f"{us:.2f}" for us in measure_layer(target, workload, COLD_BYTES[weights], n_configs))
+        figures = {"one_thread_us": one_us, "all_threads_us": all_us}
+        yield {"layer": workload.label, "flop": workload.flop, "weights": weights, **figures}
 
 
 def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_configs: int) -> Iterator[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ PACKAGES = {
 """The package of each rival, by the rival's name."""
 
 
+def version_of(engine: str) -> str:
+    """Returns the version of an engine's package; empty if it is used without being installed."""
+    return next((found.version for found in metadata.distributions(name=PACKAGES.get(engine, OWN))), "")
+
+
 def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = None) -> Engine:
     """Returns the compiled build itself, or one of its rivals on the same inputs.
 
@@ -50,29 +56,30 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
             precision = {"INFERENCE_PRECISION_HINT": "f32"} if name == "openvino" else {}
             return _openvino(onnx_file(model, inputs, scratch), inputs, threads or device.threads, precision)
         case "torch.compile":
-            return _torch_compile(model, inputs, device)
+            import torch
+
+            network, arguments = torch_network(model, inputs, device)
+            return torch_engine(torch.compile(network, mode="max-autotune"), arguments, name)
         case "untuned":
             folder = _compile_untuned(build, model, device, scratch / "untuned")
     return build_engine(folder, inputs, device.runs_on, device.threads)
 
 
 def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Path) -> Path:
-    from anole.compile.build import BuildSettings, compile_build
     from anole.extract.tasks import extract_tasks
 
     manifest, _ = extract_tasks(model, build.target, build.target_description, device.template_version, device.takes)
-    # Suppress the warning that nothing is tuned: that is the purpose here.
-    logging.disable(logging.WARNING)
-    compile_build(model, manifest, BuildSettings("untuned", "random", 0, False, 0), {}, folder)
-    logging.disable(logging.NOTSET)
+    compile_untuned(model, manifest, "untuned", folder)
     return folder
 
 
-def _torch_compile(model: ModelSpec, inputs: list[NDArray[Any]], device: Device) -> Engine:
-    import torch
+def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) -> None:
+    """Compiles a network with default configs, without the warning that nothing is tuned."""
+    from anole.compile.build import BuildSettings, compile_build
 
-    network, arguments = torch_network(model, inputs, device)
-    return torch_engine(torch.compile(network, mode="max-autotune"), arguments, "torch.compile")
+    logging.disable(logging.WARNING)
+    compile_build(model, manifest, BuildSettings(name, "random", 0, False, 0), {}, folder)
+    logging.disable(logging.NOTSET)
 
 
 def _openvino(path: Path, inputs: list[NDArray[Any]], threads: int, precision: dict[str, str]) -> Engine:

@@ -13,16 +13,24 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+from benchmarks.common.arguments import described
 from benchmarks.networks.report import RIVALS, Network, networks_of
-from benchmarks.search.panels import COLOURS
 
-MARKS = {"onnxruntime": "o", "openvino": "s", "openvino.default": "D", "torch.compile": "^"}
-"""The rivals that are drawn, each with the shape of its marks."""
+MARKS = {
+    "onnxruntime": ("o", "#56b4e9"),
+    "openvino": ("s", "#0072b2"),
+    "openvino.default": ("D", "#e69f00"),
+    "torch.compile": ("^", "#d55e00"),
+}
+"""The rivals that are drawn, each with the shape and the colour of its marks: Okabe and Ito's for the colour-blind."""
 
 
 def main() -> None:
     """Draws the CSV on standard input into the file that is named."""
-    draw(networks_of(csv.DictReader(sys.stdin)), Path(sys.argv[1]))
+    parser = described(__doc__)
+    parser.add_argument("path", type=Path)
+    path = parser.parse_args().path
+    draw(networks_of(csv.DictReader(sys.stdin)), path)
 
 
 def draw(found: Sequence[Network], path: Path) -> None:
@@ -32,15 +40,14 @@ def draw(found: Sequence[Network], path: Path) -> None:
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(8, 1 + 0.3 * len(networks)), layout="constrained")
         axes = figure.subplots()
-        rows = range(len(networks))
-        for (rival, mark), colour in zip(MARKS.items(), COLOURS[2:], strict=False):
-            speedups = [(network.speedup(rival), row) for row, network in zip(rows, networks, strict=True)]
+        for rival, (mark, colour) in MARKS.items():
+            speedups = [(network.speedup(rival), row) for row, network in enumerate(networks)]
             points = [(speedup, row) for speedup, row in speedups if speedup is not None]
             if points:
                 axes.scatter(*zip(*points, strict=True), marker=mark, color=colour, label=RIVALS[rival], zorder=2)
         axes.axvline(1.0, color="black", linewidth=1)
         axes.set_xlim(left=0)
-        axes.set_yticks(rows, [network.title for network in networks])
+        axes.set_yticks(range(len(networks)), [network.title for network in networks])
         axes.invert_yaxis()
         axes.set_xlabel("latency of the other engine / latency of Anole (right of 1 Anole is faster)")
         axes.grid(alpha=0.25)

@@ -6,11 +6,13 @@ python -m benchmarks.networks.report < docs/results/data/networks.csv
 from __future__ import annotations
 
 import csv
-import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import Row, head, line, times
 from benchmarks.networks.engines import OWN
 
 RIVALS = {
@@ -42,16 +44,10 @@ NETWORKS = {
 }
 """Title and target speedup, by a model's name in models.papers.yaml without ``_onnx`` and ``_n8``."""
 
-Row = Mapping[str, str]
-
 
 @dataclass(frozen=True)
 class Network:
-    """A compiled network and all engines that ran it.
-
-    Attributes:
-        rows: rows of the CSV, by engine.
-    """
+    """A compiled network and all engines that ran it, whose rows are by engine."""
 
     name: str
     batch: int
@@ -87,6 +83,7 @@ class Network:
 
 def main() -> None:
     """Prints the report of the CSV on standard input."""
+    described(__doc__).parse_args()
     print("\n".join(report(networks_of(csv.DictReader(sys.stdin)))))
 
 
@@ -115,12 +112,12 @@ def _table(networks: Sequence[Network]) -> Iterator[str]:
     """Yields a line for each network, with a column for each rival that ran any."""
     rivals = [rival for rival in RIVALS if any(rival in network.rows for network in networks)]
     beside = [f"beside {RIVALS[rival]}" for rival in rivals]
-    yield from _head("network", "batch", "Anole", RIVALS[GOAL_RIVAL], *beside, "relative error", "tuning", "trials")
+    yield from head("network", "batch", "Anole", RIVALS[GOAL_RIVAL], *beside, "relative error", "tuning", "trials")
     for network in networks:
         own = network.rows[OWN]
-        yield _line(
+        yield line(
             *(network.title, network.batch, network.latency(OWN), network.latency(GOAL_RIVAL)),
-            *(_times(network.speedup(rival)) for rival in rivals),
+            *(times(network.speedup(rival)) for rival in rivals),
             f"{float(own['relative_error']):.0e}".replace("e-0", "e-"),
             f"{float(own['tuning_s']):.0f} s" if own["tuning_s"] else "",
             own["trials_measured"],
@@ -129,27 +126,23 @@ def _table(networks: Sequence[Network]) -> Iterator[str]:
 
 def _means(networks: Sequence[Network]) -> Iterator[str]:
     """Yields a line for each rival, with means over the networks that it ran."""
-    yield from _head("beside", "networks", "geometric mean", "least", "of")
+    yield from head("beside", "networks", "geometric mean", "least", "of")
     for rival, title in RIVALS.items():
-        speedups = _speedups(networks, rival)
-        if speedups:
-            mean = statistics.geometric_mean(speedup for speedup, _ in speedups)
-            least, worst = min(speedups)
-            yield _line(title, len(speedups), _times(mean), _times(least), worst)
+        if speedups := _speedups(networks, rival):
+            mean, (least, worst) = geometric_mean(speedup for speedup, _ in speedups), min(speedups)
+            yield line(title, len(speedups), times(mean), times(least), worst)
 
 
 def _goals(networks: Sequence[Network]) -> Iterator[str]:
     """Yields a line for each goal that says whether it was met."""
-    speedups = _speedups(networks, GOAL_RIVAL)
-    if not speedups:
+    if not (speedups := _speedups(networks, GOAL_RIVAL)):
         return
-    yield f"Beside {RIVALS[GOAL_RIVAL]}:"
-    yield ""
+    yield from (f"Beside {RIVALS[GOAL_RIVAL]}:", "")
     for network in networks:
         speedup = network.speedup(GOAL_RIVAL)
         if network.goal is not None and speedup is not None:
             yield _verdict(network.title, speedup, network.goal)
-    yield _verdict("geometric mean", statistics.geometric_mean(speedup for speedup, _ in speedups), MEAN_GOAL)
+    yield _verdict("geometric mean", geometric_mean(speedup for speedup, _ in speedups), MEAN_GOAL)
     yield _verdict("none slower", min(speedups)[0], LEAST_GOAL)
 
 
@@ -160,19 +153,7 @@ def _speedups(networks: Sequence[Network], rival: str) -> list[tuple[float, str]
 
 
 def _verdict(what: str, found: float, sought: float) -> str:
-    return f"- {what}: {_times(found)}, sought {_times(sought)}: {'met' if found >= sought else 'missed'}"
-
-
-def _times(speedup: float | None) -> str:
-    return "" if speedup is None else f"{speedup:.2f}x"
-
-
-def _head(*titles: str) -> tuple[str, str]:
-    return _line(*titles), "|---" * len(titles) + "|"
-
-
-def _line(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
+    return f"- {what}: {times(found)}, sought {times(sought)}: {'met' if found >= sought else 'missed'}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Settles the claims of the five papers: makes docs/results/claims.md from the files of `benchmarks/search/run.py`.
+"""Settles the claims of the five papers: makes docs/results/claims.md from the files of `run.py`.
 
     python -m benchmarks.search.claims > docs/results/claims.md
 
@@ -8,24 +8,23 @@ told. Whether the effect is as large as the paper's is another question: both nu
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.accelerator.networks import network_rows
-from benchmarks.search.experiment import read_rows
-from benchmarks.search.intervals import Rows
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import line, read_rows
+from benchmarks.search.evidence import Effect, Rows, effect, holm
 from benchmarks.search.paper_claims import CLAIMS, Claim, Data, Kind
 from benchmarks.search.report import sections
 from benchmarks.search.run import FOLDER
-from benchmarks.search.significance import Effect, effect, holm
 
 
 def main() -> None:
     """Prints the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
     folder = parser.parse_args().folder
     sys.stdout.write(page(read_data(folder)))
@@ -73,18 +72,14 @@ class Told:
 
 def _counts(told: Sequence[Told], corrected: Mapping[Told, float]) -> dict[str, int]:
     """Returns how many claims were measured, and how many gains and premises hold."""
-    of_kind = {kind: [each for each in told if each.claim.kind is kind] for kind in Kind}
-    verdicts = {kind: [each.verdict(corrected.get(each)) for each in those] for kind, those in of_kind.items()}
+    verdicts: dict[Kind, list[str]] = {kind: [] for kind in Kind}
+    for each in told:
+        verdicts[each.claim.kind].append(each.verdict(corrected.get(each)))
     gains, premises = verdicts[Kind.GAIN], verdicts[Kind.PREMISE]
     return {
-        "n": len(told),
-        "gains": len(gains),
-        "held": gains.count("holds"),
-        "failed": gains.count("does not hold"),
-        "open": gains.count("undecided"),
-        "premises": len(premises),
-        "premises_held": premises.count("holds"),
-        "constants": len(of_kind[Kind.CONSTANT]),
+        **{"n": len(told), "gains": len(gains), "held": gains.count("holds"), "failed": gains.count("does not hold")},
+        **{"open": gains.count("undecided"), "constants": len(verdicts[Kind.CONSTANT])},
+        **{"premises": len(premises), "premises_held": premises.count("holds")},
     }
 
 
@@ -113,7 +108,7 @@ def _row(told: Told, p: float | None) -> str:
     verdict = claim.flaw or (f"{told.verdict(p)} (a premise)" if claim.kind is Kind.PREMISE else told.verdict(p))
     shown = "" if p is None else f"{p:.2f}" if p >= 0.005 else "< 0.01"
     source = f"{claim.paper}, {claim.where}"
-    return "| " + " | ".join((source, claim.claim, claim.theirs, here, claim.setting, shown, verdict)) + " |"
+    return line(source, claim.claim, claim.theirs, here, claim.setting, shown, verdict)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.keys import content_key
 from anole.search.loop import TUNER_VERSION
 from anole.search.roles import Candidates, History, Sampler
 from anole.search.sample.adaptive_sampler import k_means
 from anole.search.settings import Part
 from anole.space.space import Space, Vectors
-from benchmarks.accelerator.tables import buffer_table, buffer_tables
-from benchmarks.search.experiment import Experiment, Job, Row
+from benchmarks.accelerator.tables import buffer_table, buffer_tables, costs_of
+from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import tuner_of
 from tests.kit.tables import Table, replay
 
@@ -36,7 +35,7 @@ def jobs() -> Iterator[Job]:
         for layer in buffer_tables():
             for variant in EXPLORERS:
                 plain = [buffer_tables()[layer].read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
-                yield layer, variant, str(seed), content_key([*plain, ITERATIONS, CANDIDATES, CLUSTERS, NEAR])[:12]
+                yield layer, variant, str(seed), version_of(*plain, ITERATIONS, CANDIDATES, CLUSTERS, NEAR)
 
 
 def run(job: Job) -> Sequence[Row]:
@@ -56,7 +55,7 @@ def _figures(table: Table, candidates: Vectors, rng: np.random.Generator) -> Row
     space = table.space
     clusters = k_means(space.normalized(candidates), CLUSTERS, rng)
     uniform = k_means(space.normalized(space.sample(len(candidates), rng)), CLUSTERS, rng)
-    costs_s = _costs_s(table)[table.rows([space.config(vector) for vector in candidates])]
+    costs_s = costs_of(table)[table.rows([space.config(vector) for vector in candidates])]
     distances = np.square(space.normalized(candidates)[:, None] - clusters.centroids[None]).sum(axis=2)
     heads = distances.argmin(axis=0)
     own, others = heads[clusters.labels], heads[(clusters.labels + rng.integers(1, CLUSTERS)) % CLUSTERS]
@@ -76,12 +75,7 @@ def _near(costs_s: NDArray[np.float64], others_s: NDArray[np.float64]) -> NDArra
 
 @dataclass(frozen=True)
 class Watched:
-    """A sampler whose candidates are kept.
-
-    Attributes:
-        sampler: the sampler that chooses.
-        seen: the candidates of each iteration.
-    """
+    """A sampler of which the candidates of each iteration are kept."""
 
     name = "watched"
 
@@ -101,10 +95,6 @@ class _Watching:
         self._seen.append(candidates.vectors)
         best = replace(candidates, vectors=candidates.vectors[:64], scores=candidates.scores[:64])
         return self._sampler.choose(best, history, n, rng)
-
-
-def _costs_s(table: Table) -> NDArray[np.float64]:
-    return np.nan_to_num(table.costs_s, nan=np.inf, posinf=np.inf)
 
 
 CLUSTERED = Experiment(

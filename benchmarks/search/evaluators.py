@@ -9,10 +9,7 @@ n = 500 is compared too: it shows the best agreement possible on this machine.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +30,9 @@ from anole.search.roles import Evaluator, Timing
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
-from benchmarks.search.variants import LAYERS, chosen
+from benchmarks.common.arguments import chosen, described
+from benchmarks.common.rows import print_rows
+from benchmarks.search.variants import LAYERS
 
 if TYPE_CHECKING:
     from anole.targets.base import Timeable
@@ -63,25 +62,25 @@ class Timed:
 
 def main() -> None:
     """Prints a line for each layer and evaluator."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--layers", default="L2,L6,L8", help="comma-separated")
     parser.add_argument("--configs", type=int, default=CONFIGS, help="number of configs of each layer")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
+    print_rows(COLUMNS, (row for layer in chosen(given.layers, LAYERS) for row in compare(layer, given.configs)))
+
+
+def compare(layer: str, n_configs: int) -> Iterator[dict[str, object]]:
+    """Yields the row of each evaluator on a layer."""
     evaluators = {name: read_tuner(plain).evaluator for name, plain in TUNERS.items()}
     description = describe_cpu()
     os.environ.update(get_target(description).environment())
-    writer = csv.writer(sys.stdout)
-    writer.writerow(COLUMNS)
-    for layer in chosen(arguments.layers, LAYERS):
-        version = get_target(description).template_version(LAYERS[layer])
-        task = Task(LAYERS[layer], description, version)
-        timed = time_all(task, spread(task, arguments.configs), evaluators)
-        reference = timed[REFERENCE]
-        for name, found in timed.items():
-            own = (found.run_s.mean(), reference.run_s.sum() / found.run_s.sum(), *agreement(found, reference))
-            figures = (*own, np.median(found.cv))
-            writer.writerow([layer, name, len(found.run_s), *(f"{figure:.4g}" for figure in figures)])
-            sys.stdout.flush()
+    task = Task(LAYERS[layer], description, get_target(description).template_version(LAYERS[layer]))
+    timed = time_all(task, spread(task, n_configs), evaluators)
+    reference = timed[REFERENCE]
+    for name, found in timed.items():
+        own = (found.run_s.mean(), reference.run_s.sum() / found.run_s.sum(), *agreement(found, reference))
+        figures = (f"{figure:.4g}" for figure in (*own, np.median(found.cv)))
+        yield dict(zip(COLUMNS, (layer, name, len(found.run_s), *figures), strict=True))
 
 
 def spread(task: Task, n: int) -> list[Config]:

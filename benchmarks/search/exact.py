@@ -15,13 +15,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.keys import content_key
 from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
-from benchmarks.accelerator.tables import buffer_table, buffer_tables
-from benchmarks.search.experiment import Experiment, Job, Row
+from benchmarks.accelerator.tables import buffer_table, buffer_tables, gaps_of
+from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
 from tests.kit.quality import batch_sizes
 from tests.kit.tables import Replay, Table, opened, replay
@@ -54,14 +53,13 @@ def jobs() -> Iterator[Job]:
 def run(job: Job) -> Sequence[Row]:
     """Replays a search on a table."""
     layer, space, variant, seed, _ = job
-    table, costs_s = _table(layer, space), _costs_s(layer, space)
+    table = _table(layer, space)
     beside = sized_as(variant, TABLE_VARIANTS)
     sizes = batch_sizes(replay(table, _settings(beside), TRIALS, int(seed)).trials) if beside else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     found = replay(table, _settings(variant, sizes), TRIALS, int(seed))
     cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
-    rows = table.rows([trial.config for trial in found.trials])
-    gaps = np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1
+    gaps = gaps_of(table, found)
     return [{**_figures(found, gaps), **_reached(found, gaps, cpu_share)}]
 
 
@@ -107,24 +105,10 @@ def _table(layer: str, space: str) -> Table:
 
 
 @cache
-def _costs_s(layer: str, space: str) -> NDArray[np.float64]:
-    """Returns the cost in seconds of every config of a layer's space, shape (n,); infinity for failures."""
-    return np.nan_to_num(_table(layer, space).costs_s, nan=np.inf, posinf=np.inf)
-
-
-@cache
 def _version(layer: str, space: str, variant: str) -> str:
     """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
-    table = buffer_tables()[layer].read_bytes().hex()
-    plain = [
-        table,
-        space,
-        _settings(variant).to_json(),
-        str(TABLE_VARIANTS[variant].get("control")),
-        TUNER_VERSION,
-        TRIALS,
-    ]
-    return content_key(plain)[:12]
+    table, control = buffer_tables()[layer].read_bytes().hex(), str(TABLE_VARIANTS[variant].get("control"))
+    return version_of(table, space, _settings(variant).to_json(), control, TUNER_VERSION, TRIALS)
 
 
 TABLES = Experiment(

@@ -16,6 +16,8 @@ from typing import Any
 
 from anole.errors import cause
 from anole.files import write_atomically
+from anole.keys import content_key
+from benchmarks.common.rows import read_rows
 
 Job = tuple[str, ...]
 """What to run: one text for each of an experiment's keys."""
@@ -31,7 +33,7 @@ class Experiment:
     """Jobs and how each of them is run.
 
     Attributes:
-        name: the experiment's name, which its file has, too.
+        name: that of its file, too.
         keys: the columns that name a job. The last one is the version of what is run: a line of the same job in another
             version is made again. Other lines stay, also those of jobs that are not possible on this machine.
         columns: the other columns.
@@ -50,13 +52,7 @@ class Experiment:
 
 @dataclass
 class Progress:
-    """Tells once a minute how far an experiment is.
-
-    Attributes:
-        name: the experiment's name.
-        n_done: jobs that are done, those of earlier calls included.
-        n_jobs: all jobs.
-    """
+    """Tells once a minute how far an experiment is; jobs of earlier calls are done, too."""
 
     name: str
     n_done: int
@@ -109,12 +105,9 @@ def carry_out(
     return progress.n_done == progress.n_jobs
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Returns the lines of an experiment's file; none if there is no file."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def version_of(*parts: Any) -> str:
+    """Returns the version of what is run, which changes with each of these."""
+    return content_key(list(parts))[:12]
 
 
 def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:

@@ -1,4 +1,6 @@
-"""The experiment on this machine's processor: search methods live on the papers' layers, in both kinds of spaces.
+"""The experiment on this machine: search methods live on the papers' layers, in both kinds of spaces.
+
+    python -m benchmarks.search.layers --target cuda --layers L6,L8 --trials 320 --file layers.csv
 
 A run's configs that were the fastest at a checkpoint are measured again at its end, in turns with the default config,
 which is built without tuning. Their ratios to it are compared, since latencies seen in a search are noisy, and machines
@@ -9,10 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
-from anole.keys import canonical_json, content_key
+from anole.keys import canonical_json
 from anole.measure.cautious import AnyMeasurer, CautiousMeasurer, measurer_of
 from anole.measure.options import MeasureOptions
 from anole.record import Config, Status, Trial
@@ -23,100 +26,126 @@ from anole.search.watch import Watch
 from anole.targets import get_target
 from anole.task import Task
 from anole.testing.in_memory import tune_in_memory
-from benchmarks.search.experiment import Experiment, Job, Row
-from benchmarks.search.variants import Place, tuner_of
+from benchmarks.common.arguments import chosen, described, log_progress
+from benchmarks.search.experiment import Experiment, Job, Row, carry_out, version_of
+from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place, tuner_of
 from tests.kit.quality import batch_sizes, incumbents, shares
 
-NAMES = ("L8", "L7", "L6", "L2")
-"""Layers of which a trial takes less than a second in open spaces, too."""
-
-SPACES = ("open", "constrained")
 COMPARED = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+greedy batch 16", "adatune", "XGB+SA+DE"),
     *("RFEI+SA+DE", "RFEI+CSA+DE", "anole cold"),
 )
-SEEDS, TRIALS = 10, 256
 CHECKPOINTS = (16, 64, 128, 192, 256)
 """Trials after which runs are compared; with batches of 64, only the last one is after three fits of the surrogate."""
 
 
-def jobs() -> Iterator[Job]:
-    """Yields layer, space, variant, seed and version; seeds are the outer loop."""
-    for seed in range(SEEDS):
-        for layer in NAMES:
-            for space in SPACES:
-                for variant in COMPARED:
-                    yield layer, space, variant, str(seed), _version(layer, space, variant)
+@dataclass(frozen=True)
+class Live:
+    """Searches that are compared on a target of this machine.
 
+    Attributes:
+        layers: in the experiment of the papers' claims, those of which a trial takes less than a second in open spaces,
+            too.
+        trials: of each run; a checkpoint, too, where it is beyond the others.
+    """
 
-def run(job: Job) -> Sequence[Row]:
-    """Tunes a layer, and measures what was found again."""
-    layer, space, variant, seed, _ = job
-    task, settings = _task(layer, space), _settings(variant)
-    target = get_target(task.target)
-    trials: list[Trial] = []
-    logs: list[Mapping[str, float]] = []
-    subject = Subject(target.space(task.workload), task.workload.flop, task.key)
-    watch = Watch(lambda _, log: logs.append(log), trials.append)
-    with measurer_of(task, MeasureOptions(settings.evaluator)) as measurer:
-        began_s = time.perf_counter()
-        tune_in_memory(subject, settings, measurer.measure, TRIALS, seed=int(seed), watch=watch)
-        seconds = time.perf_counter() - began_s
-        ratios = _confirmed(measurer, trials, target.default_config(task.workload))
-    measured = [trial.measurement for trial in trials]
-    return [
-        {
-            "trials": len(trials),
-            "failed": sum(each.status is not Status.OK for each in measured),
-            "seconds": f"{seconds:.1f}",
-            "search_s": f"{sum(log['search_s'] for log in logs):.2f}",
+    target: str = "cpu"
+    layers: Sequence[str] = ("L8", "L7", "L6", "L2")
+    spaces: Sequence[str] = ("open", "constrained")
+    variants: Sequence[str] = COMPARED
+    seeds: int = 10
+    trials: int = 256
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Trials after which the fastest config is measured again."""
+        return (*CHECKPOINTS, *((self.trials,) if self.trials > CHECKPOINTS[-1] else ()))
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment that runs them."""
+        figures = ("trials", "failed", "seconds", "search_s", "build_s", "run_s", "batches", "repeats")
+        columns = (*figures, *(f"ratio_at_{n}" for n in self.checkpoints), "default_ms")
+        keys = ("layer", "space", "variant", "seed", "version")
+        return Experiment("layers", keys, columns, self.jobs, self.run, is_timed=True)
+
+    def jobs(self) -> Iterator[Job]:
+        """Yields layer, space, variant, seed and version; seeds are the outer loop."""
+        for seed in range(self.seeds):
+            for layer in self.layers:
+                for space in self.spaces:
+                    task = _task(self.target, layer, space)
+                    for variant in self.variants:
+                        version = version_of(task.key, _settings(variant).to_json(), TUNER_VERSION, self.trials)
+                        yield layer, space, variant, str(seed), version
+
+    def run(self, job: Job) -> Sequence[Row]:
+        """Tunes a layer, and measures what was found again."""
+        layer, space, variant, seed, _ = job
+        task, settings = _task(self.target, layer, space), _settings(variant)
+        target = get_target(task.target)
+        trials: list[Trial] = []
+        logs: list[Mapping[str, float]] = []
+        subject = Subject(target.space(task.workload), task.workload.flop, task.key)
+        watch = Watch(lambda _, log: logs.append(log), trials.append)
+        with measurer_of(task, MeasureOptions(settings.evaluator)) as measurer:
+            began_s = time.perf_counter()
+            tune_in_memory(subject, settings, measurer.measure, self.trials, seed=int(seed), watch=watch)
+            seconds = time.perf_counter() - began_s
+            ratios = self._confirmed(measurer, trials, target.default_config(task.workload))
+        measured = [trial.measurement for trial in trials]
+        found = {
+            **{"trials": len(trials), "failed": sum(each.status is not Status.OK for each in measured)},
+            **{"seconds": f"{seconds:.1f}", "search_s": f"{sum(log['search_s'] for log in logs):.2f}"},
             "build_s": f"{sum(each.build_s or 0.0 for each in measured):.1f}",
             "run_s": f"{sum(each.run_s or 0.0 for each in measured):.1f}",
             "batches": shares(batch_sizes(trials)),
             "repeats": shares(each.repeats for each in measured if each.latency_s),
-            **ratios,
         }
-    ]
+        return [{**found, **ratios}]
+
+    def _confirmed(self, measurer: AnyMeasurer, trials: Sequence[Trial], default: Config) -> Row:
+        """Returns the latency at each checkpoint over that of the default config, and the latter."""
+        fastest = incumbents([trial.measurement.latency_s or float("nan") for trial in trials])
+        at = {n: int(fastest[min(n, len(trials)) - 1]) for n in self.checkpoints}
+        found = {n: trials[place].config for n, place in at.items() if place >= 0}
+        rivals = {canonical_json(dict(config)): config for config in (default, *found.values())}
+        assert isinstance(measurer, CautiousMeasurer)
+        confirmed = measurer.confirm(list(rivals.values()))
+        latencies_s = dict(zip(rivals, (each.latency_s for each in confirmed), strict=True))
+        base_s = latencies_s[canonical_json(dict(default))]
+        ratios = {n: latencies_s[canonical_json(dict(config))] for n, config in found.items()}
+        told = {f"ratio_at_{n}": f"{own_s / base_s:.4f}" if base_s and own_s else "" for n, own_s in ratios.items()}
+        return {**told, "default_ms": "" if base_s is None else f"{1e3 * base_s:.4f}"}
 
 
-def _confirmed(measurer: AnyMeasurer, trials: Sequence[Trial], default: Config) -> Row:
-    """Returns the latency at each checkpoint over that of the default config, and the latter."""
-    fastest = incumbents([trial.measurement.latency_s or float("nan") for trial in trials])
-    at = {n: int(fastest[min(n, len(trials)) - 1]) for n in CHECKPOINTS}
-    found = {n: trials[place].config for n, place in at.items() if place >= 0}
-    rivals = {canonical_json(dict(config)): config for config in (default, *found.values())}
-    assert isinstance(measurer, CautiousMeasurer)
-    latencies_s = dict(zip(rivals, (each.latency_s for each in measurer.confirm(list(rivals.values()))), strict=True))
-    base_s = latencies_s[canonical_json(dict(default))]
-    ratios = {n: latencies_s[canonical_json(dict(config))] for n, config in found.items()}
-    told = {f"ratio_at_{n}": "" if not base_s or not own_s else f"{own_s / base_s:.4f}" for n, own_s in ratios.items()}
-    return {**told, "default_ms": "" if base_s is None else f"{1e3 * base_s:.4f}"}
+LIVE = Live().experiment
+
+
+def main() -> None:
+    """Runs the searches that a file lacks until the time is up."""
+    parser = described(__doc__)
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="target of this machine")
+    parser.add_argument("--layers", default="L6,L8", help="comma-separated")
+    parser.add_argument("--variants", default=",".join(COMPARED), help="comma-separated")
+    parser.add_argument("--trials", type=int, default=256)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
+    parser.add_argument("--file", type=Path, required=True, help="file of the runs")
+    given = parser.parse_args()
+    log_progress()
+    layers, variants = chosen(given.layers, KNOWN_LAYERS), chosen(given.variants, VARIANTS)
+    live = Live(given.target, layers, ("constrained",), variants, 1, given.trials)
+    carry_out(live.experiment, given.file, time.monotonic() + 60 * given.minutes)
 
 
 @cache
-def _task(layer: str, space: str) -> Task:
-    return Place(space=space).task_of(layer)
+def _task(target: str, layer: str, space: str) -> Task:
+    return Place(target, space).task_of(layer)
 
 
 def _settings(variant: str) -> TunerSettings:
     return replace(tuner_of(variant), n_confirm=0)
 
 
-@cache
-def _version(layer: str, space: str, variant: str) -> str:
-    """Returns the version of a run: that of the task, of the tuner's settings and of the search's code."""
-    return content_key([_task(layer, space).key, _settings(variant).to_json(), TUNER_VERSION, TRIALS])[:12]
-
-
-LIVE = Experiment(
-    "layers",
-    ("layer", "space", "variant", "seed", "version"),
-    (
-        *("trials", "failed", "seconds", "search_s", "build_s", "run_s", "batches", "repeats"),
-        *(f"ratio_at_{n}" for n in CHECKPOINTS),
-        "default_ms",
-    ),
-    jobs,
-    run,
-    is_timed=True,
-)
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,6 @@ As TVM advises for processors: channels last, and weights laid out for their ker
 
 from __future__ import annotations
 
-import argparse
 import logging
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.evaluate.engines import Engine
+from benchmarks.common.arguments import described
 
 LIBRARY, WEIGHTS = "model.so", "weights.npz"
 
@@ -27,7 +27,7 @@ _MOST_TASKS = 1000
 
 def main() -> None:
     """Tunes a network and writes its library and weights to a folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("network", help="a torchvision name")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trials", type=int, default=64, help="for each task")

@@ -11,10 +11,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,18 +21,16 @@ import numpy as np
 
 from anole.documents.build import FILE, read_build
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.engine_process import start_engines
 from anole.evaluate.engines import Engine
-from anole.evaluate.interleave import Pace, take_turns
+from anole.evaluate.interleave import Pace
 from anole.host.machine import available_cores
-from anole.keys import content_key
-from anole.measure.site import site_of
 from anole.project.pipeline import Pipeline
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
-from benchmarks.networks.compare import device_of, environment
+from benchmarks.common.builds import Starts, device_of, time_in_turns
+from benchmarks.common.rows import quartiles
 from benchmarks.networks.engines import OWN, start_engine
-from benchmarks.search.experiment import Experiment, Job, Row
+from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.meta_schedule import LIBRARY, meta_schedule_engine
 from benchmarks.search.variants import VARIANTS
 
@@ -68,16 +64,8 @@ REFERENCES = ("onnxruntime", "torch.compile")
 """Engines that are timed beside; the second one tunes when it starts."""
 
 ORDER = (
-    *(
-        "anole",
-        "anole, no trials",
-        "metaschedule 64",
-        "chameleon",
-        "adatune",
-        "autotvm with adaptive sampling",
-        "autotvm",
-    ),
-    *("chameleon with greedy sampling", "metaschedule 256"),
+    *("anole", "anole, no trials", "metaschedule 64", "chameleon", "adatune", "autotvm with adaptive sampling"),
+    *("autotvm", "chameleon with greedy sampling", "metaschedule 256"),
 )
 """The order in which a network is tuned: the longest last."""
 
@@ -110,7 +98,7 @@ def jobs_of_timing() -> Iterator[Job]:
     for network in NETWORKS:
         if "anole" in (found := _finished(network)):
             stamps = {tuner: path.stat().st_mtime_ns for tuner, path in found.items()}
-            yield network, content_key(stamps)[:12]
+            yield network, version_of(stamps)
 
 
 def run_timing(job: Job) -> Sequence[Row]:
@@ -118,24 +106,18 @@ def run_timing(job: Job) -> Sequence[Row]:
     network, _ = job
     found = _finished(network)
     build = found["anole"].parent
-    device = device_of(read_build(build))
-    with tempfile.TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
-        names = [*found, *REFERENCES]
-        starts = {name: partial(_start, name, network, build, Path(scratch)) for name in names}
-        with environment({**device.environment(), **site.environment()}):
-            engines = start_engines(starts, running, build)
-        with site.timing():
-            turns = {name: partial(engine.burst, _PACE.burst_s) for name, engine in engines.items()}
-            times = take_turns(turns, _PACE)
-    fastest = [min(np.median(times[name][at]) for name in engines) for at in range(len(times["anole"]))]
+
+    def starts(scratch: Path) -> Starts:
+        return {name: partial(_start, name, network, build, scratch) for name in (*found, *REFERENCES)}
+
+    started, times = time_in_turns(build, device_of(read_build(build)), starts, _PACE)
+    fastest = [min(np.median(times[name][at]) for name in started) for at in range(len(times["anole"]))]
     rows = []
-    for name, engine in engines.items():
-        low, middle, high = np.quantile(1e3 * np.concatenate(times[name]), (0.25, 0.5, 0.75))
+    for name, engine in started.items():
         ratio = np.median([np.median(turn) / best for turn, best in zip(times[name], fastest, strict=True)])
-        rows.append(
-            {"engine": name, "latency_ms": f"{middle:.4f}", "latency_q1_ms": f"{low:.4f}"}
-            | {"latency_q3_ms": f"{high:.4f}", "ratio": f"{ratio:.4f}", "start_s": f"{engine.started.start_s:.1f}"}
-        )
+        latencies = quartiles("latency", 1e3 * np.concatenate(times[name]), "_ms")
+        figures = {column: f"{value:.4f}" for column, value in {**latencies, "ratio": ratio}.items()}
+        rows.append({"engine": name, **figures, "start_s": f"{engine.start_s:.1f}"})
     return rows
 
 
@@ -161,10 +143,10 @@ TIMING = Experiment(
 def _version(tuner: str) -> str:
     """Returns the version of what a tuner does."""
     if tuner in THEIRS:
-        return content_key([THEIRS[tuner]])[:12]
+        return version_of(THEIRS[tuner])
     plain = dict(OURS[tuner]["tuning"])
     trials = plain.pop("trials")
-    return content_key([read_tuner(plain).to_json(), TUNER_VERSION, trials, OURS[tuner].get("space", "")])[:12]
+    return version_of(read_tuner(plain).to_json(), TUNER_VERSION, trials, OURS[tuner].get("space", ""))
 
 
 def _folder(network: str, tuner: str) -> Path:

@@ -8,15 +8,13 @@ from enum import Enum
 
 import numpy as np
 
-from benchmarks.search.intervals import Figure, Rows, log_ratios
+from benchmarks.common.rows import Row
+from benchmarks.search.evidence import Figure, Logs, Rows, log_ratios
 
 Data = Mapping[str, Rows]
 """The lines of each experiment by its name, and those in one kind of space by both names: ``tables/open``."""
 
 
-Row = Mapping[str, str]
-Logs = Mapping[tuple[str, str], float]
-"""Logarithms of a number, by place (a layer, or a family of networks) and pair."""
 Compute = Callable[[Data], Logs]
 """Computes a number's logarithms from all lines; nothing where those that it needs are missing."""
 

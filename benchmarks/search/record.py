@@ -2,7 +2,7 @@
 
     python -m benchmarks.search.record resnet18_2 > benchmarks/tables/resnet18_2.json
 
-A latency is the fastest of ten runs. With 2 as second argument, the space is measured twice and a latency is the
+A latency is the fastest of ten runs. With ``--passes 2``, the space is measured twice and a latency is the
 fastest of twenty runs, because the speed of a shared machine varies over minutes. An interrupted recording continues
 where it stopped (``work/tables/<name>.jsonl``).
 """
@@ -10,7 +10,6 @@ where it stopped (``work/tables/<name>.jsonl``).
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,31 +24,24 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d, Task
 from anole.tune.progress import Progress
-from benchmarks.search.variants import LAYERS, SAME
+from benchmarks.common.arguments import described
+from benchmarks.kernels.layers import conv2d
+from benchmarks.search.variants import LAYERS
 
 SPACES: dict[str, tuple[Conv2d, dict[str, list[Any]]]] = {
     # The second task of ResNet-18 and one of SqueezeNet, which the settings are tuned on.
     "resnet18_2": (
-        Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME),
+        conv2d(56, 64, 64),
         {
-            "tile_rc": [[1, 64], [8, 8]],
-            "tile_ry": [[3, 1]],
-            "auto_unroll_max_step": [0, 512],
-            "unroll_explicit": [0],
-            "parallel_order": ["fy"],
-            "tile_order": ["fyx"],
-            "pad_at": ["inline", "root"],
+            **{"tile_rc": [[1, 64], [8, 8]], "tile_ry": [[3, 1]], "auto_unroll_max_step": [0, 512]},
+            **{"unroll_explicit": [0], "parallel_order": ["fy"], "tile_order": ["fyx"], "pad_at": ["inline", "root"]},
         },
     ),
     "squeezenet_expand": (
-        Conv2d(1, 27, 27, 64, 256, (3, 3), padding=SAME),
+        conv2d(27, 64, 256),
         {
-            "tile_rc": [[1, 64], [8, 8]],
-            "tile_ry": [[3, 1]],
-            "auto_unroll_max_step": [0, 512],
-            "unroll_explicit": [0],
-            "tile_order": ["fyx"],
-            "pad_at": ["inline", "root"],
+            **{"tile_rc": [[1, 64], [8, 8]], "tile_ry": [[3, 1]], "auto_unroll_max_step": [0, 512]},
+            **{"unroll_explicit": [0], "tile_order": ["fyx"], "pad_at": ["inline", "root"]},
         },
     ),
     # The whole space of L8 of the Chameleon paper, for the regression test of search quality.
@@ -72,8 +64,17 @@ class Fastest:
         return Timing(float(costs_s.min()), std_s, std_s / float(costs_s.mean()), self.runs)
 
 
-def main(name: str, n_passes: int = 1) -> None:
+def main() -> None:
     """Prints the table of one space."""
+    parser = described(__doc__)
+    parser.add_argument("space", choices=SPACES)
+    parser.add_argument("--passes", type=int, default=1, help="how often the space is measured")
+    given = parser.parse_args()
+    print(json.dumps(record(given.space, given.passes)))
+
+
+def record(name: str, n_passes: int) -> dict[str, Any]:
+    """Measures a space and returns its table."""
     workload, restriction = SPACES[name]
     description = describe_cpu(exact=True)
     target = get_target(description)
@@ -85,12 +86,8 @@ def main(name: str, n_passes: int = 1) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     measured = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     starts = [start for _ in range(n_passes) for start in range(0, len(indices), CHUNK)]
-    total = n_passes * len(indices)
-    with (
-        Progress(name, total) as progress,
-        Measurer(task, MeasureOptions(Fastest())) as measurer,
-        path.open("a") as file,
-    ):
+    total, options = n_passes * len(indices), MeasureOptions(Fastest())
+    with Progress(name, total) as progress, Measurer(task, options) as measurer, path.open("a") as file:
         for start in starts[len(measured) :]:
             configs = [space.config(vector) for vector in space.vectors(indices[start : start + CHUNK])]
             measured.append([measurement.latency_s for measurement in measurer.measure(configs)])
@@ -101,7 +98,7 @@ def main(name: str, n_passes: int = 1) -> None:
             progress.update(len(found_s), best_gflops, len(found_s) - len(working_s))
     passes = np.concatenate([np.array(chunk, dtype=np.float64) for chunk in measured]).reshape(n_passes, len(indices))
     fastest_us = np.fmin.reduce(passes, axis=0) * 1e6
-    table = {
+    return {
         "workload": asdict(workload),
         "restriction": restriction,
         "target": dict(description),
@@ -111,8 +108,7 @@ def main(name: str, n_passes: int = 1) -> None:
         "passes": n_passes,
         "latency_us": [None if np.isnan(latency_us) else round(latency_us, 2) for latency_us in fastest_us.tolist()],
     }
-    print(json.dumps(table))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main()

@@ -1,7 +1,6 @@
 """Compares the search methods on recorded tables, without hardware, as CSV.
 
     python -m benchmarks.search.replay > docs/results/data/tuners_replayed.csv
-    python -m benchmarks.search.replay --picture tuners_replayed.svg < docs/results/data/tuners_replayed.csv
 
 A line is one run. The gap after n trials is the natural logarithm of the ratio of the fastest trial's latency to the
 table's best; gap_16 is the mean over the sixteen fastest trials, so that one lucky draw does not decide it. Search
@@ -10,16 +9,16 @@ seconds are the median over the iterations, on one core.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import statistics
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.search.variants import VARIANTS, chosen, sized_as, tuner_of
+from benchmarks.common.arguments import chosen, described
+from benchmarks.common.rows import print_rows
+from benchmarks.search.variants import VARIANTS, sized_as, tuner_of
 from tests.kit.quality import Curve, batch_sizes, incumbents, log_gap, shares
 from tests.kit.tables import Replay, Table, read_table, replay
 
@@ -36,26 +35,24 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Prints a line for each run, or draws such lines."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Prints a line for each run."""
+    parser = described(__doc__)
     parser.add_argument("--tables", default="", help="comma-separated; all by default")
     parser.add_argument("--variants", default="", help="comma-separated; all by default")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--trials", type=int, default=256)
-    parser.add_argument("--picture", type=Path, help="draw the CSV on standard input into this SVG file")
-    arguments = parser.parse_args()
-    if arguments.picture:
-        draw(list(csv.DictReader(sys.stdin)), arguments.picture)
-        return
-    variants = chosen(arguments.variants, VARIANTS)
-    writer = csv.writer(sys.stdout)
-    writer.writerow(COLUMNS)
-    for name in chosen(arguments.tables, {path.stem: path for path in sorted(TABLES.glob("*.json"))}):
+    print_rows(COLUMNS, compare(parser.parse_args()))
+
+
+def compare(given: Any) -> Iterator[dict[str, object]]:
+    """Yields the row of each run."""
+    variants = chosen(given.variants, VARIANTS)
+    for name in chosen(given.tables, sorted(path.stem for path in TABLES.glob("*.json"))):
         table = read_table(TABLES / f"{name}.json")
-        for seed in range(arguments.seeds):
-            for variant, run in runs_of(table, variants, arguments.trials, seed):
-                writer.writerow([name, variant, seed, len(run.trials), *figures(table, run)])
-                sys.stdout.flush()
+        for seed in range(given.seeds):
+            for variant, run in runs_of(table, variants, given.trials, seed):
+                values = (name, variant, seed, len(run.trials), *figures(table, run))
+                yield dict(zip(COLUMNS, values, strict=True))
 
 
 def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> Iterator[tuple[str, Replay]]:
@@ -88,20 +85,6 @@ def figures(table: Table, run: Replay) -> list[str]:
         f"{statistics.median(log['search_s'] for log in logs):.4f}",
         f"{statistics.median(steps):g}" if steps else "",
     ]
-
-
-def draw(runs: list[dict[str, str]], path: Path) -> None:
-    """Draws the gap of the sixteen fastest trials, with a panel for each table."""
-    from benchmarks.search.panels import panels
-
-    names = list(dict.fromkeys(run["table"] for run in runs))
-    with panels(names, "trials", "gap of the 16 fastest", path) as axes:
-        for name in names:
-            for variant in VARIANTS:
-                own = [run for run in runs if (run["table"], run["variant"]) == (name, variant)]
-                gaps = [[float(run[f"gap_16_at_{trials}"]) for run in own] for trials in CHECKPOINTS]
-                if own:
-                    axes.line(name, variant, CHECKPOINTS, [statistics.fmean(column) for column in gaps])
 
 
 if __name__ == "__main__":

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import statistics
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchmarks.search.intervals import Estimate, Rows, log_ratios, mean
+from benchmarks.common.rows import Row, line
+from benchmarks.search.evidence import Rows, effect, log_ratios, mean
 from benchmarks.search.paper_claims import Data
-from benchmarks.search.significance import effect
-
-Row = Mapping[str, str]
 
 PRICES_S = (0.01, 0.1, 1.0, 60.0)
 """Seconds that a trial may cost: on our simulator, on a processor, on the papers' boards, in a hardware run."""
@@ -184,12 +182,8 @@ def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:
 
 def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
     """Returns the geometric mean of a figure with its interval."""
-    estimate = mean({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs}, np.exp)
-    return _written(estimate) if estimate is not None else ""
-
-
-def _written(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f} ({estimate.low:.3f}-{estimate.high:.3f})"
+    found = mean({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs}, np.exp)
+    return "" if found is None else f"{found.value:.3f} ({found.low:.3f}-{found.high:.3f})"
 
 
 def _median(values: Sequence[float], shown: str) -> str:
@@ -200,10 +194,6 @@ def _median(values: Sequence[float], shown: str) -> str:
 
 def _section(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Returns a section with a table; empty without rows."""
-    return "\n".join(_lines(title, lead, head, rows)) if rows else ""
-
-
-def _lines(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield from ("", f"## {title}", "", *textwrap.wrap(lead, 120, break_on_hyphens=False), "")
-    for cells in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(cells) + " |"
+    table = [line(*cells) for cells in (head, ["---"] * len(head), *rows)]
+    wrapped = textwrap.wrap(lead, 120, break_on_hyphens=False)
+    return "\n".join(["", f"## {title}", "", *wrapped, "", *table]) if rows else ""

@@ -10,47 +10,43 @@ an older version of a tuner made is removed and made again. `claims.py` makes th
 
 from __future__ import annotations
 
-import argparse
 import logging
 import time
 from pathlib import Path
 
 from anole.host.machine import available_cores
 from benchmarks.accelerator.networks import ACCELERATOR
+from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.search.clusters import CLUSTERED
 from benchmarks.search.exact import TABLES
 from benchmarks.search.experiment import Experiment, carry_out
 from benchmarks.search.layers import LIVE
-from benchmarks.search.learned import PRETRAINED
 from benchmarks.search.networks import TIMING, TUNING
-from benchmarks.search.variants import chosen
 
 FOLDER = Path("docs/results/data/search")
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (TABLES, ACCELERATOR, CLUSTERED, PRETRAINED, TUNING, TIMING, LIVE)
+    experiment.name: experiment for experiment in (TABLES, ACCELERATOR, CLUSTERED, TUNING, TIMING, LIVE)
 }
 """All experiments in the order in which they run. What takes no times goes first: the rest wants an idle machine."""
-
-logger = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Carries out what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--experiments", default="", help="comma-separated; all by default")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     parser.add_argument("--processes", type=int, default=available_cores(), help="runs at once that take no times")
     parser.add_argument("--only", action="append", default=[], help="run only jobs with this key, such as a network")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    ends_s = time.monotonic() + 60 * arguments.minutes
+    given = parser.parse_args()
+    log_progress()
+    ends_s = time.monotonic() + 60 * given.minutes
     complete = [
-        carry_out(EXPERIMENTS[name], arguments.folder / f"{name}.csv", ends_s, arguments.processes, arguments.only)
-        for name in chosen(arguments.experiments, EXPERIMENTS)
+        carry_out(EXPERIMENTS[name], given.folder / f"{name}.csv", ends_s, given.processes, given.only)
+        for name in chosen(given.experiments, EXPERIMENTS)
     ]
-    logger.info("all runs are complete" if all(complete) else "running again continues what is missing")
+    logging.info("all runs are complete" if all(complete) else "running again continues what is missing")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ formula. The first fit of a process is left out, because it also imports XGBoost
 
 from __future__ import annotations
 
-import csv
-import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,22 +18,24 @@ from anole.search.presets import read_tuner
 from anole.search.roles import History
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
-from anole.task import Conv2d
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import conv2d
 
-WORKLOADS = (
-    Conv2d(1, 56, 56, 64, 64, (3, 3), (1, 1), (1, 1, 1, 1)),
-    Conv2d(1, 7, 7, 512, 512, (3, 3), (1, 1), (1, 1, 1, 1)),
-    Conv2d(1, 13, 13, 512, 1000, (1, 1)),
-)
+WORKLOADS = (conv2d(56, 64, 64), conv2d(7, 512, 512), conv2d(13, 512, 1000, 1))
 ITERATIONS = 5
 COLUMNS = ("preset", "task", "space", "features", "measured", "queries", "fit_s", "propose_s", "choose_s", "search_s")
 
 
 def main() -> None:
     """Prints a line for each iteration."""
+    described(__doc__).parse_args()
+    print_rows(COLUMNS, measure())
+
+
+def measure() -> Iterator[dict[str, object]]:
+    """Yields the row of each iteration."""
     target, settings = get_target(describe_cpu()), read_tuner({"preset": "autotvm"})
-    writer = csv.writer(sys.stdout)
-    writer.writerow(COLUMNS)
     for workload in WORKLOADS:
         space, rng = target.space(workload), np.random.default_rng(0)
         explorer, sampler = settings.explorer.start(space), settings.sampler.start(space)
@@ -54,7 +55,8 @@ def main() -> None:
             if iteration:
                 parts = (fitted_s - began_s, proposed_s - fitted_s, chosen_s - proposed_s, chosen_s - began_s)
                 row = (settings.preset, workload.label, space.size, features.shape[1], len(history))
-                writer.writerow((*row, int(candidates.log["queries"]), *(f"{part_s:.3f}" for part_s in parts)))
+                values = (*row, int(candidates.log["queries"]), *(f"{part_s:.3f}" for part_s in parts))
+                yield dict(zip(COLUMNS, values, strict=True))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from anole.declared.entries import TargetSpec
@@ -37,7 +35,6 @@ KNOWN_LAYERS = {**LAYERS, **SMALL_LAYERS}
 
 Variants = Mapping[str, Mapping[str, Any]]
 
-BASELINE = "autotvm"
 SA = {"name": "annealing", "n_candidates": 64}
 SA_32 = {"name": "annealing", "n_candidates": 64, "patience_over": 32}
 GREEDY = {"name": "greedy", "diversity_ratio": None}
@@ -53,18 +50,14 @@ VARIANTS: Variants = {
     # and as first assembled from the papers' parts.
     "anole cold": {"preset": "anole", "min_gain": None, "warm_start": False},
     "anole SA": {
-        "preset": "anole",
-        "min_gain": None,
+        **{"preset": "anole", "min_gain": None, "warm_start": False},
         "explorer": {"name": "annealing", "n_steps": 150, "patience": 25},
-        "warm_start": False,
     },
     "anole PPO+AS": {
-        "preset": "anole",
-        "min_gain": None,
+        **{"preset": "anole", "min_gain": None, "warm_start": False},
         "explorer": {"name": "ppo", "n_steps": 250, "begin": "best", "converged_share": None, "n_candidates": 128},
         "sampler": {"name": "adaptive", "representative": "best"},
         "surrogate": {"max_depth": 3, "learning_rate": 0.3},
-        "warm_start": False,
     },
     # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM as its code is set, without diversity;
     # with it (figure 8), a choice is made among twice as many candidates. "PPO+AS" is Chameleon itself: the same run.
@@ -142,12 +135,10 @@ class Place:
 
     Attributes:
         kind: kind of the target, which is on this machine.
-        folder: folder of all measurements.
         space: the target's setting ``space``.
     """
 
     kind: str = "cpu"
-    folder: Path = Path("db/tuners")
     space: str = "constrained"
 
     def task_of(self, layer: str) -> Task:
@@ -155,30 +146,3 @@ class Place:
         description = describe_target(TargetSpec(self.kind, self.kind, {"space": self.space}))
         workload = KNOWN_LAYERS[layer]
         return Task(workload, description, get_target(description).template_version(workload))
-
-
-def add_place(parser: ArgumentParser) -> None:
-    """Adds the options that define the place of a comparison."""
-    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="target of this machine")
-    parser.add_argument("--folder", type=Path, default=Path("db/tuners"), help="folder of all measurements")
-
-
-def chosen_layers(names: str) -> list[str]:
-    """Returns the layers in a comma-separated list; for an empty list, those of the paper.
-
-    Raises:
-        SystemExit: a name is unknown.
-    """
-    return chosen(names, KNOWN_LAYERS) if names else list(LAYERS)
-
-
-def chosen(names: str, allowed: Mapping[str, Any]) -> list[str]:
-    """Returns the names in a comma-separated list; for an empty list, all allowed names.
-
-    Raises:
-        SystemExit: a name is unknown.
-    """
-    found = [name for name in names.split(",") if name] or list(allowed)
-    if unknown := sorted(set(found) - set(allowed)):
-        raise SystemExit(f"unknown: {', '.join(unknown)}; allowed: {', '.join(allowed)}")
-    return found

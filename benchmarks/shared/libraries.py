@@ -10,24 +10,21 @@ processor's best level. A speedup is the median, over the turns, of the ratio of
 
 from __future__ import annotations
 
-import argparse
-import csv
 import importlib.util
-import logging
 import os
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.documents.build import Build, read_build
+from anole.documents.build import read_build
 from anole.evaluate.comparison import draw_samples
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.interleave import Pace, Times, time_interleaved
@@ -35,6 +32,9 @@ from anole.export.stage import export_build
 from anole.measure.site import site_of
 from anole.targets import get_target
 from anole.targets.cpu.runtime import find_compiler
+from benchmarks.common.arguments import of_builds
+from benchmarks.common.builds import rows_of_builds
+from benchmarks.common.rows import print_rows
 
 COLUMNS = (
     *("network", "threads", "level", "create_ms", "create_checked_ms", "first_run_ms", "library_ms", "build_ms"),
@@ -47,19 +47,12 @@ STARTS = 9
 
 def main() -> None:
     """Prints a line for each build."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("builds", nargs="+", type=Path)
-    parser.add_argument("--rounds", type=int, default=30)
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING)
-    writer = csv.DictWriter(sys.stdout, COLUMNS)
-    writer.writeheader()
-    for folder in arguments.builds:
-        writer.writerow(_row(folder, read_build(folder), Pace(rounds=arguments.rounds)))
-        sys.stdout.flush()
+    given = of_builds(__doc__, rounds=30).parse_args()
+    print_rows(COLUMNS, rows_of_builds(given.builds, partial(_row, pace=Pace(rounds=given.rounds))))
 
 
-def _row(folder: Path, build: Build, pace: Pace) -> Mapping[str, object]:
+def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
+    build = read_build(folder)
     target = get_target(build.target_description)
     with tempfile.TemporaryDirectory() as scratch, site_of(target) as site:
         os.environ.update({**target.environment(), **site.environment()})  # type: ignore[attr-defined]
@@ -86,7 +79,7 @@ def _row(folder: Path, build: Build, pace: Pace) -> Mapping[str, object]:
             "speedup_over_onnxruntime_q3": _speedup(times, "onnxruntime", quantile=0.75),
             "build_speedup_over_onnxruntime": _speedup(times, "onnxruntime", own=compiled.name),
         }
-    return {
+    yield {
         "network": build.model, "threads": network.threads, "level": level, **starts, **rows, **speedups,
         "rounds": len(times["library"]), "bit_equal": equal, "library_bytes": library_bytes,
         "weights_bytes": len(network.weights.content), "arena_bytes": network.layout.size_bytes,
@@ -122,22 +115,17 @@ def _starts(folder: Path) -> dict[str, str]:
     """Runs the library's example in processes of its own, with and without a check of all weights."""
     text = (folder / "example.c").read_text()
     checked = text.replace("settings.weights =", "settings.check_weights = 1;\n  settings.weights =")
-    found: dict[str, list[tuple[float, ...]]] = {}
+    taken_ms = {}
     for name, source in {"plain": text, "checked": checked}.items():
         (folder / f"{name}.c").write_text(source)
-        libraries = [str(folder / "libnetwork.a"), "-lm", "-lpthread"]
-        subprocess.run(
-            [find_compiler(), "-O2", str(folder / f"{name}.c"), "-o", str(folder / name), *libraries], check=True
-        )
-        for _ in range(STARTS):
-            command = [str(folder / name), str(folder / "network.weights")]
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            found.setdefault(name, []).append(tuple(map(float, re.findall(r"([\d.]+) ms", said))))
-    return {
-        "create_ms": f"{statistics.median(each[0] for each in found['plain']):.3f}",
-        "create_checked_ms": f"{statistics.median(each[0] for each in found['checked']):.3f}",
-        "first_run_ms": f"{statistics.median(each[1] for each in found['plain']):.3f}",
-    }
+        made = [f"{name}.c", "-o", name, "libnetwork.a", "-lm", "-lpthread"]
+        subprocess.run([find_compiler(), "-O2", *made], cwd=folder, check=True)
+        command = [str(folder / name), str(folder / "network.weights")]
+        said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(STARTS)]
+        found_ms = [tuple(map(float, re.findall(r"([\d.]+) ms", each))) for each in said]
+        taken_ms[name] = [f"{statistics.median(column):.3f}" for column in zip(*found_ms, strict=True)]
+    (create_ms, first_run_ms, *_), (checked_ms, *_) = taken_ms["plain"], taken_ms["checked"]
+    return {"create_ms": create_ms, "create_checked_ms": checked_ms, "first_run_ms": first_run_ms}
 
 
 def _median_s(turns: Sequence[Times]) -> float:

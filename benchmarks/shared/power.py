@@ -9,13 +9,10 @@ anew. A trial's limits and threshold are those of `anole compare`.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
 import shutil
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +28,8 @@ from anole.evaluate.neighbours import busy_neighbours
 from anole.evaluate.paired import PairTimer, Round
 from anole.measure.site import site_of
 from anole.targets import get_device
+from benchmarks.common.arguments import described, listed
+from benchmarks.common.rows import print_rows
 
 COLUMNS = (
     *("build", "threads", "neighbours", "planted_percent", "trial", "verdict", "change_percent", "low_percent"),
@@ -41,28 +40,28 @@ _CALIBRATED_S, _LEAST_RUNS, _MOST_RUNS = 0.1, 30, 300
 
 def main() -> None:
     """Prints a line for each trial."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("build", type=Path)
     parser.add_argument("--trials", type=int, default=100, help="number of trials of each kind")
     parser.add_argument("--first", type=int, default=0, help="number of the first trial, which is its seed")
-    parser.add_argument("--planted", type=_percents, default=(0.0, 2.0), help="slowdowns, comma-separated percents")
+    parser.add_argument("--planted", type=listed(float), default=(0.0, 2.0), help="slowdowns, comma-separated percents")
     parser.add_argument("--threshold", type=float, default=1.0, help="percent")
     parser.add_argument("--seconds", type=float, default=60.0, help="longest time of a trial")
     parser.add_argument("--neighbours", type=int, default=1)
-    arguments = parser.parse_args()
-    build = read_build(arguments.build)
-    patience = Patience(arguments.seconds, 1000)
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for trial in range(arguments.first, arguments.first + arguments.trials):
-        for planted in arguments.planted:
-            common = {"build": arguments.build.name, "threads": build.threads, "neighbours": arguments.neighbours}
-            with TemporaryDirectory() as scratch, busy_neighbours(arguments.neighbours):
-                copy = shutil.copytree(arguments.build, Path(scratch, "copy"))
-                folders = arguments.build.resolve(), copy
-                row = measure(build, folders, planted / 100, arguments.threshold / 100, patience, trial)
-            writer.writerow({**common, "planted_percent": f"{planted:g}", "trial": trial, **row})
-            sys.stdout.flush()
+    print_rows(COLUMNS, trials(parser.parse_args()))
+
+
+def trials(given: Any) -> Iterator[dict[str, Any]]:
+    """Yields the row of each trial."""
+    build, patience = read_build(given.build), Patience(given.seconds, 1000)
+    common = {"build": given.build.name, "threads": build.threads, "neighbours": given.neighbours}
+    for trial in range(given.first, given.first + given.trials):
+        for planted in given.planted:
+            with TemporaryDirectory() as scratch, busy_neighbours(given.neighbours):
+                copy = shutil.copytree(given.build, Path(scratch, "copy"))
+                folders = given.build.resolve(), copy
+                row = measure(build, folders, planted / 100, given.threshold / 100, patience, trial)
+            yield {**common, "planted_percent": f"{planted:g}", "trial": trial, **row}
 
 
 def measure(
@@ -103,10 +102,6 @@ def start_longer(folder: Path, share: float) -> Engine:
         return found
 
     return replace(engine, run=run)
-
-
-def _percents(text: str) -> tuple[float, ...]:
-    return tuple(float(word) for word in text.split(","))
 
 
 def _work(seconds: float) -> None:

@@ -1,6 +1,6 @@
 """Compares engines on one thread and on several, where a control group limits their processor time, as CSV.
 
-    python -m benchmarks.shared.quota builds/* > quota.csv
+    python -m benchmarks.shared.quota builds/* > docs/results/data/quota.csv
     python -m benchmarks.shared.quota builds/* --processors 1.5 --rivals onnxruntime
 
 Needs the right to make control groups. An engine of ``own`` threads chooses their number itself, as in a container. A
@@ -11,16 +11,12 @@ is the rate of the build with its own choice of threads over an engine's, in the
 
 from __future__ import annotations
 
-import argparse
-import csv
-import logging
 import os
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import numpy as np
@@ -32,9 +28,10 @@ from anole.evaluate.engine_process import start_engines
 from anole.evaluate.engines import Engine
 from anole.evaluate.interleave import Pace, take_turns
 from anole.measure.site import site_of
-from benchmarks.networks.compare import device_of, version_of
-from benchmarks.networks.engines import OWN, PACKAGES, start_engine
-from benchmarks.search.variants import chosen
+from benchmarks.common.arguments import chosen, of_builds
+from benchmarks.common.builds import device_of, rows_of_builds
+from benchmarks.common.rows import print_rows, quartiles, rounded
+from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
 
 COLUMNS = (
     *("network", "processors", "engine", "version", "threads", "runs_per_s", "speedup", "speedup_q1", "speedup_q3"),
@@ -47,24 +44,13 @@ THREADS = "ANOLE_NUM_THREADS"
 
 def main() -> None:
     """Prints a line for each network, engine and number of threads."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("builds", nargs="+", type=Path)
+    parser = of_builds(__doc__, rounds=6, rivals="onnxruntime", turn_s=1.0)
     parser.add_argument("--processors", type=float, default=1.0, help="processor seconds in a second")
-    parser.add_argument("--rivals", default="onnxruntime", help="comma-separated")
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--turn", type=float, default=1.0, help="least seconds of a turn")
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING)
-    rivals = chosen(arguments.rivals, PACKAGES)
-    pace = Pace(rounds=arguments.rounds, burst_s=arguments.turn, limit_s=600.0)
-    writer = csv.DictWriter(sys.stdout, COLUMNS)
-    writer.writeheader()
-    for folder in arguments.builds:
-        try:
-            writer.writerows(compare(folder, arguments.processors, rivals, pace))
-        except AnoleError as error:
-            logging.warning("%s: was not timed: %s", folder, error)
-        sys.stdout.flush()
+    given = parser.parse_args()
+    rivals = chosen(given.rivals, PACKAGES) if given.rivals else []
+    pace = Pace(rounds=given.rounds, burst_s=given.turn, limit_s=600.0)
+    compared = partial(compare, processors=given.processors, rivals=rivals, pace=pace)
+    print_rows(COLUMNS, rows_of_builds(given.builds, compared))
 
 
 def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
@@ -76,7 +62,7 @@ def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) 
     build = read_build(folder)
     device = device_of(build)
     engines = [(OWN, None), *((name, n) for name in (OWN, *rivals) for n in sorted({1, device.threads}))]
-    with tempfile.TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
+    with TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
         starts = {}
         for name, threads in engines:
             group = running.enter_context(limited_group(processors))
@@ -87,12 +73,11 @@ def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) 
     rates = {name: [len(turn) / turn.sum() for turn in turns] for name, turns in times.items()}
     for name, threads in engines:
         if (found := rates.get(f"{name} {threads}")) is not None:
-            slow, ratio, fast = np.quantile(np.divide(rates[f"{OWN} None"], found), (0.25, 0.5, 0.75))
             yield {
                 **{"network": build.model, "processors": processors, "engine": name, "threads": threads or "own"},
-                **{"version": version_of(PACKAGES.get(name, OWN)), "runs_per_s": f"{np.median(found):.4g}"},
-                **{"speedup": f"{ratio:.4g}", "speedup_q1": f"{slow:.4g}", "speedup_q3": f"{fast:.4g}"},
-                "rounds": len(found),
+                **{"version": version_of(name), "rounds": len(found)},
+                **rounded({"runs_per_s": float(np.median(found))}),
+                **rounded(quartiles("speedup", np.divide(rates[f"{OWN} None"], found))),
             }
 
 
@@ -121,7 +106,7 @@ def limited_group(processors: float) -> Iterator[Path]:
         limits = {"cpu.max": f"{quota_us} {PERIOD_US}"}
     with ExitStack() as made:
         try:
-            group = Path(tempfile.mkdtemp(prefix="anole-quota-", dir=GROUPS / "cpu" if first_version else GROUPS))
+            group = Path(mkdtemp(prefix="anole-quota-", dir=GROUPS / "cpu" if first_version else GROUPS))
             made.callback(group.rmdir)
             for name, limit in limits.items():
                 (group / name).write_text(str(limit))

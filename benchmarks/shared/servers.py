@@ -13,8 +13,6 @@ many processes as there are cores. Two kinds of devices are measured:
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
 import os
 import statistics
@@ -22,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from anole.errors import DeviceLostError
 from anole.host.machine import available_cores
@@ -42,6 +41,8 @@ from anole.targets.rpc.tracker import count_servers
 from anole.task import Task
 from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_task
+from benchmarks.common.arguments import chosen, described
+from benchmarks.common.rows import print_rows
 from benchmarks.search.variants import LAYERS
 
 HOST, KEY = "127.0.0.1", "local"
@@ -69,37 +70,42 @@ class Pausing(Fixed):
         return super().evaluate(pausing, best_s)
 
 
+DEVICES: dict[str, Callable[[float], Fixed]] = {
+    "computes": lambda seconds: Fixed(number=10_000, repeats=REPEATS, max_s=seconds),
+    "waits": lambda seconds: Pausing(number=1, repeats=REPEATS, pause_s=seconds / (REPEATS + 1)),
+}
+"""The evaluator of each kind of device, by the seconds of a candidate."""
+
+
 def main() -> None:
     """Prints a line for each turn, and the medians to stderr."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", default="computes,waits", help="comma-separated")
+    parser = described(__doc__)
+    parser.add_argument("--devices", default="", help=f"comma-separated, from {', '.join(DEVICES)}; all by default")
     parser.add_argument("--pairs", type=int, default=5, help="turns on one server and on two, each")
     parser.add_argument("--trials", type=int, default=16, help="trials of a turn")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long a candidate computes or waits")
     parser.add_argument("--layer", default="L8", choices=LAYERS)
     parser.add_argument("--port", type=int, default=9390, help="the first of the ports")
-    arguments = parser.parse_args()
+    print_rows(COLUMNS, turns(parser.parse_args()))
+
+
+def turns(given: Any) -> Iterator[dict[str, object]]:
+    """Yields the row of each turn; after those of a device, the medians are printed to stderr."""
     described = {**describe_cpu(threads=1), "model": "a server of this machine"}
-    target = get_target(described)
-    task = Task(LAYERS[arguments.layer], described, target.template_version(LAYERS[arguments.layer]))
-    devices = {
-        "computes": Fixed(number=10_000, repeats=REPEATS, max_s=arguments.seconds),
-        "waits": Pausing(number=1, repeats=REPEATS, pause_s=arguments.seconds / (REPEATS + 1)),
-    }
-    writer = csv.writer(sys.stdout)
-    writer.writerow(COLUMNS)
-    with serving(arguments.port, sorted(os.sched_getaffinity(0))[:2]) as remote:
-        for device in arguments.devices.split(","):
-            settings = replace(read_tuner({"preset": "random", "n_confirm": 1}), evaluator=devices[device])
+    layer = LAYERS[given.layer]
+    task = Task(layer, described, get_target(described).template_version(layer))
+    with serving(given.port, sorted(os.sched_getaffinity(0))[:2]) as remote:
+        for device in chosen(given.devices, DEVICES):
+            evaluator = DEVICES[device](given.seconds)
+            settings = replace(read_tuner({"preset": "random", "n_confirm": 1}), evaluator=evaluator)
             turn(task, settings, remote, 2)
             ratios = []
-            for pair in range(arguments.pairs):
+            for pair in range(given.pairs):
                 rates = {}
                 for servers in (1, 2) if pair % 2 == 0 else (2, 1):
-                    trials = turn(task, settings, replace(remote, servers=servers), arguments.trials)
+                    trials = turn(task, settings, replace(remote, servers=servers), given.trials)
                     rates[servers] = len(trials) / trials[-1].elapsed_s
-                    writer.writerow((device, pair, servers, *facts(trials)))
-                    sys.stdout.flush()
+                    yield {"device": device, "pair": pair, "servers": servers, **facts(trials)}
                 ratios.append(rates[2] / rates[1])
             told = f"{statistics.median(ratios):.2f} times ({min(ratios):.2f} to {max(ratios):.2f})"
             print(f"{device}: two servers make {told} as many trials a second as one", file=sys.stderr)
@@ -117,18 +123,15 @@ def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> 
         return list(read_shard(shard).trials)
 
 
-def facts(trials: list[Trial]) -> tuple[int | str, ...]:
+def facts(trials: list[Trial]) -> dict[str, object]:
     """Returns the columns that follow from a turn's trials; its seconds are those until the last trial was stored."""
-    measured = [trial.measurement for trial in trials]
-    seconds = trials[-1].elapsed_s
-    return (
-        len(trials),
-        sum(each.status is not Status.OK for each in measured),
-        f"{seconds:.2f}",
-        f"{len(trials) / seconds:.3f}",
-        f"{statistics.median(each.run_s for each in measured):.3f}",
-        f"{statistics.median(each.build_s for each in measured):.3f}",
-    )
+    measured, seconds = [trial.measurement for trial in trials], trials[-1].elapsed_s
+    return {
+        **{"trials": len(trials), "failed": sum(each.status is not Status.OK for each in measured)},
+        **{"seconds": f"{seconds:.2f}", "trials_per_s": f"{len(trials) / seconds:.3f}"},
+        "median_run_s": f"{statistics.median(each.run_s for each in measured):.3f}",
+        "median_build_s": f"{statistics.median(each.build_s for each in measured):.3f}",
+    }
 
 
 @contextmanager

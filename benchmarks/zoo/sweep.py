@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import rounded
 from benchmarks.zoo.jobs import DONE, REPORT, Limits, Row, run_jobs
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ COLUMNS = (
 
 def main() -> None:
     """Adds a line to a file for each network that it lacks, or works on one network."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = described(__doc__)
     parser.add_argument("file", type=Path, help="the file of all results, which is continued")
     parser.add_argument("--networks", default="", help="comma-separated; a name's beginning stands for all such names")
     parser.add_argument("--seconds", type=float, default=900.0, help="limit of each network")
@@ -105,11 +107,8 @@ def read(path: Path) -> list[Row]:
     """Returns the whole lines of a file of results; one that an interruption cut short is left out."""
     if not path.exists():
         return []
-    text = path.read_text(encoding="utf-8")
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as whole:
-        whole.write(text[: text.rfind("\n") + 1])
-        whole.seek(0)
-        return [row for row in csv.DictReader(whole) if row.get("stage") and None not in row]
+    whole = path.read_bytes().rpartition(b"\n")[0].decode()
+    return [row for row in csv.DictReader(io.StringIO(whole, newline="")) if row.get("stage") and None not in row]
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -125,9 +124,8 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
     """Adds one line to a file of results, and sees it onto the disk."""
-    plain = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row.items()}
     with path.open("a", encoding="utf-8", newline="") as file:
-        csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(plain)
+        csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(rounded(row))
         file.flush()
         os.fsync(file.fileno())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +10,15 @@ import pytest
 
 from ..tiny_builds import run_python
 
+Benchmark = Callable[..., tuple[list[dict[str, str]], str]]
+
 
 @pytest.fixture(scope="session")
-def benchmark(tiny_project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs one of the benchmarks in the project of a tiny network."""
-    return lambda name, *options: run_python(tiny_project, "-m", f"benchmarks.{name}", *options)
+def benchmark(tiny_project: Path) -> Benchmark:
+    """Runs one of the benchmarks in the project of a tiny network; returns its rows and what it says beside them."""
+
+    def run(name: str, *options: str) -> tuple[list[dict[str, str]], str]:
+        made = run_python(tiny_project, "-m", f"benchmarks.{name}", *options)
+        return list(csv.DictReader(made.stdout.splitlines())), made.stderr
+
+    return run

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import time
 
-from benchmarks.search.experiment import Experiment, carry_out, read_rows
+from benchmarks.common.rows import read_rows
+from benchmarks.search.experiment import Experiment, carry_out
 
 FOREVER = float("inf")
 

@@ -1,25 +1,30 @@
-"""Networks beside other engines: the comparison itself on a tiny build, and the report of known figures."""
+"""Networks beside other engines: the comparison on a tiny build, the report of known figures, and small networks."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import pytest
+import torch
+
+from anole.declared.reading import load_spec
 from anole.evaluate.stage import MAX_RELATIVE_ERROR
 from anole.merge.database import merge_files
 from anole.record import Measurement, Run, Status, Trial
 from anole.store.shard import Shard
 from anole.task import Dense, Task
+from benchmarks.networks import small
 from benchmarks.networks.compare import COLUMNS, effort
 from benchmarks.networks.picture import draw
 from benchmarks.networks.report import networks_of, report
 
+from ..tiny_builds import HOME
+from .conftest import Benchmark
 
-def test_a_build_is_compared_with_the_rivals_that_start(tiny_project: Path, benchmark: Callable[..., Any]) -> None:
-    run = benchmark("networks.compare", "net", "elsewhere", "--rounds", "3", "--rivals", "torch")
-    rows = list(csv.DictReader(run.stdout.splitlines()))
+
+def test_a_build_is_compared_with_the_rivals_that_start(benchmark: Benchmark) -> None:
+    rows, said = benchmark("networks.compare", "net", "elsewhere", "--rounds", "3", "--rivals", "torch")
     assert [row["engine"] for row in rows] == ["anole", "torch"]
     for row in rows:
         assert (row["network"], row["batch"], row["threads"], row["rounds"]) == ("net", "2", "1", "3")
@@ -27,7 +32,7 @@ def test_a_build_is_compared_with_the_rivals_that_start(tiny_project: Path, benc
         assert float(row["relative_error"]) <= MAX_RELATIVE_ERROR
         assert (row["tuning_s"], row["trials_measured"]) == ("", "")
     assert rows[0]["speedup"] == "1" and rows[1]["relative_error"] == "0"
-    assert "elsewhere: was not compared: elsewhere/build.json: there is no such file" in run.stderr
+    assert "elsewhere: was not compared: elsewhere/build.json: there is no such file" in said
 
 
 CPU = {"kind": "cpu", "mcpu": "znver4", "threads": 2}
@@ -118,3 +123,19 @@ def test_the_picture_shows_each_network_at_batch_1_and_each_rival_that_ran(tmp_p
     assert all(f">{title}</text>" in shown for title in ("ResNet-18", "AlexNet", "own_net", "ONNX Runtime"))
     assert ">OpenVINO in its default precision</text>" in shown
     assert "torch.compile" not in shown and "VGG-16" not in shown
+
+
+def test_all_small_networks_are_listed_with_their_inputs() -> None:
+    listed = load_spec(HOME / "models.small.yaml").models
+    found = {name: (model.source, model.inputs["x"]) for name, model in listed.items()}
+    networks = small.networks().items()
+    assert found == {name: (f"torch:benchmarks.networks.small:{name}", shape) for name, (_, shape) in networks}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("perceptron", (1, 10)), ("lenet", (1, 10)), ("gru_32_64_both", (1, 32, 128)), ("lstm_32_64_two", (1, 32, 64))],
+)
+def test_small_networks_take_their_inputs(name: str, shape: tuple[int, ...]) -> None:
+    _, given = small.networks()[name]
+    assert getattr(small, name)().eval()(torch.zeros(given)).shape == shape

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.zoo import report
 from benchmarks.zoo import sweep as zoo
 from benchmarks.zoo.jobs import DONE
 from benchmarks.zoo.networks import FAMILIES
 from benchmarks.zoo.networks import zoo as networks
 from benchmarks.zoo.sweep import COLUMNS, append, chosen, read, write
+
+from .conftest import Benchmark
 
 
 def line(network: str, stage: str = DONE, **others: Any) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def test_the_zoo_has_the_kinds_that_need_no_other_package() -> None:
 
 
 @pytest.mark.slow
-def test_a_network_goes_all_the_way(tmp_path: Path, benchmark: Callable[..., Any]) -> None:
+def test_a_network_goes_all_the_way(tmp_path: Path, benchmark: Benchmark) -> None:
     path = tmp_path / "zoo.csv"
     benchmark("zoo.sweep", str(path), "--networks", "wavenet", "--rounds", "3", "--mutate", "--jobs", "2")
     (row,) = read(path)
@@ -94,3 +98,30 @@ def test_a_network_goes_all_the_way(tmp_path: Path, benchmark: Callable[..., Any
     assert float(row["variation_error"]) < 1e-4 and float(row["output_variation"]) > 0.01
     assert float(row["speedup_q1"]) <= float(row["speedup"]) <= float(row["speedup_q3"])
     assert row["uncaught"] == row["reason"] == "" and "of the roof" in row["slowest"]
+
+
+WHOLE = {"extracted": 1, "compiled": 1, "right": 1, "stage": "done", "extract_s": 4, "compile_s": 2}
+ROWS = [
+    {"network": "timm_fast", "source": "torch", "speedup": 4, "speedup_q1": 4, "speedup_q3": 5, **WHOLE},
+    {"network": "timm_slow", "source": "torch", "speedup": 0.25, "speedup_q1": 0, "speedup_q3": 1, **WHOLE},
+    {"network": "a_file", "source": "a.onnx", "stage": "compile", "extracted": 1, "reason": "no such operator"},
+    {"network": "unet", "source": "torch", "uncaught": "head:1e-9", **WHOLE},
+]
+
+
+def test_the_report_counts_and_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS)
+    writer.writeheader()
+    writer.writerows({**row, "slowest": "kernel 9%; other 1%"} for row in ROWS)
+    text.seek(0)
+    monkeypatch.setattr(sys, "stdin", text)
+    monkeypatch.setattr(sys, "argv", [""])
+    report.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "| timm | 2 | 2 | 2 | 2 | 1.00x | 0.25x to 4.00x | 1 of 2 | 0 |" in lines
+    assert "| ONNX files of packages | 1 | 1 | 0 | 0 |  |  | 0 of 0 | 0 |" in lines
+    assert "| written for the zoo | 1 | 1 | 1 | 1 |  |  | 0 of 0 | 1 |" in lines
+    assert [line.split(" | ")[0] for line in lines if line.endswith("| kernel 9% |")] == ["| timm_slow", "| timm_fast"]
+    assert "| a_file | compile | no such operator |" in lines
+    assert "| extract | 4.0 | 4.0 | 4 (unet) |" in lines

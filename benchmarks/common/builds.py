@@ -1,0 +1,80 @@
+"""Builds on this machine, and engines that are timed in turns, each in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from anole.documents.build import Build
+from anole.errors import AnoleError, BuildError
+from anole.evaluate.engine_process import Started, start_engines
+from anole.evaluate.engines import Engine
+from anole.evaluate.interleave import Pace, Times, take_turns
+from anole.measure.site import site_of
+from anole.targets import get_target
+from anole.targets.base import Device, Place
+
+Starts = Mapping[str, Callable[[], Engine]]
+"""What starts each engine in its process, by the engine's name."""
+
+
+def rows_of_builds(
+    folders: Sequence[Path], rows_of: Callable[[Path], Iterable[Mapping[str, Any]]], done: str = "timed"
+) -> Iterator[Mapping[str, Any]]:
+    """Yields the rows of each build; a build that cannot run here is named, with the reason, and left out."""
+    logging.basicConfig(level=logging.WARNING)
+    for folder in folders:
+        try:
+            yield from rows_of(folder)
+        except AnoleError as error:
+            logging.warning("%s: was not %s: %s", folder, done, error)
+
+
+def device_of(build: Build) -> Device:
+    """Returns the target of a build that runs on hardware of this machine."""
+    target = get_target(build.target_description)
+    if target.place is Place.SIMULATOR:
+        raise BuildError("a simulated network has no rivals")
+    if (absence := target.absence()) is not None:
+        raise BuildError(absence)
+    return target
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Sets environment variables for processes that are started within the block."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def time_in_turns(
+    folder: Path, device: Device, starts_in: Callable[[Path], Starts], pace: Pace
+) -> tuple[dict[str, Started], dict[str, list[Times]]]:
+    """Returns the reports of the engines that start, and the times of their turns.
+
+    Args:
+        folder: the build that they run, for messages.
+        device: where they run.
+        starts_in: from a folder for files that they share, what starts them.
+        pace: how long and how often they run.
+
+    Raises:
+        AnoleError: the build cannot run on this machine, or an engine exits before its last turn.
+    """
+    with TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
+        with environment({**device.environment(), **site.environment()}):
+            engines = start_engines(starts_in(Path(scratch)), running, folder)
+        with site.timing():
+            times = take_turns({name: partial(each.burst, pace.burst_s) for name, each in engines.items()}, pace)
+    return {name: each.started for name, each in engines.items()}, times

@@ -1,0 +1,147 @@
+"""How sure paired comparisons of tuners are: bootstrap intervals, Student's over places, and Holm's correction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from benchmarks.common.rows import Row
+
+_RESAMPLES = 1000
+_LEVEL = 0.95
+_FEWEST_PLACES, _FEWEST_PAIRS = 3, 5
+"""With fewer, a spread tells next to nothing of what else might have been."""
+
+Rows = Sequence[Row]
+Figure = Callable[[Row], float]
+"""Computes a figure from a line."""
+Logs = Mapping[tuple[str, str], float]
+"""Logarithms of a number, by place (a layer, or a family of networks) and pair."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean of n pairs, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def ratio(rows: Rows, over: str, under: str, column: str | Figure) -> Estimate | None:
+    """Returns the geometric mean of a figure of one variant over that of another; None without pairs."""
+    return mean(log_ratios(rows, over, under, column), np.exp)
+
+
+def log_ratios(
+    rows: Rows, over: str, under: str, column: str | Figure, *, variant: str = "variant", place: str = "layer"
+) -> dict[tuple[str, str], float]:
+    """Returns the logarithms of a figure of one variant over that of another, by place and seed.
+
+    Args:
+        rows: lines of an experiment.
+        over: the variant whose figure is divided.
+        under: the variant by whose figure it is divided.
+        column: the figure's column, or what computes it from a line; a pair counts if both are positive numbers.
+        variant: the column of the variants.
+        place: the column of the places.
+    """
+    read = column if callable(column) else lambda row: float(row[column] or "nan")
+    found: dict[str, dict[tuple[str, str], float]] = {over: {}, under: {}}
+    for row in rows:
+        if row[variant] in found:
+            found[row[variant]][row[place], row.get("seed", "")] = read(row)
+    common = [key for key in found[over] if key in found[under]]
+    return {key: float(np.log(found[over][key] / found[under][key])) for key in common}
+
+
+def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray) -> Estimate | None:
+    """Returns the mean of values with its bootstrap interval; None without values.
+
+    Places are drawn with replacement, and then seeds of each drawn place: what differs between layers is no chance
+    that more seeds would remove (Efron and Tibshirani 1993, chapter 8).
+
+    Args:
+        values: by place and seed; what is no finite number does not count.
+        undo: the inverse of the scale on which the mean is taken.
+    """
+    groups = _by_place(values)
+    if not groups:
+        return None
+    rng = np.random.default_rng(0)
+    # For every group and every place in a drawn sample, the mean of the group's seeds drawn anew.
+    shape = (_RESAMPLES, len(groups))
+    means = np.array([rng.choice(group, (*shape, len(group))).mean(axis=2) for group in groups])
+    drawn = rng.integers(len(groups), size=shape)
+    draws = np.take_along_axis(means, drawn[None], axis=0)[0].mean(axis=1)
+    low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    # The mean of the groups' means, so that a place with more seeds counts no more than the others.
+    middle = float(np.mean([group.mean() for group in groups]))
+    middle, low, high = undo(np.array([middle, low, high])).tolist()
+    return Estimate(middle, low, high, sum(map(len, groups)))
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A geometric mean over places, which are layers or families of networks.
+
+    Attributes:
+        value: the mean of the places' means, so that a place with more seeds counts no more than the others.
+        low, high: its 95 % interval; both None with too few places or pairs, or if nothing varies.
+        p: the chance of a mean as far from the claimed number if that were true, on both sides; 1 without an interval.
+        n: number of pairs.
+        places: number of places.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    p: float
+    n: int
+    places: int
+
+
+def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
+    """Returns the geometric mean of what is given by its logarithms; None without any.
+
+    Seeds of a layer are not independent of each other, and two networks that share layers are not either: only what
+    differs between places says how sure a mean is.
+
+    Args:
+        logs: what is no finite number does not count.
+        claimed: the number with which the mean is compared.
+    """
+    groups = _by_place(logs)
+    if not groups:
+        return None
+    means = np.array([group.mean() for group in groups])
+    middle, n, places = float(means.mean()), sum(map(len, groups)), len(means)
+    error = float(means.std(ddof=1)) / np.sqrt(places) if places >= _FEWEST_PLACES and n >= _FEWEST_PAIRS else 0.0
+    if not error:
+        return Effect(float(np.exp(middle)), None, None, 1.0, n, places)
+    half = float(t.ppf((1 + _LEVEL) / 2, places - 1)) * error
+    p = 2 * float(t.sf(abs(middle - np.log(claimed)) / error, places - 1))
+    value, low, high = np.exp([middle, middle - half, middle + half]).tolist()
+    return Effect(value, low, high, p, n, places)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Returns p-values corrected for their number (Holm 1979): each times that of those not smaller."""
+    order = np.argsort(p_values, kind="stable")
+    factors = np.arange(len(order), 0, -1)
+    corrected = np.minimum(np.maximum.accumulate(np.asarray(p_values, dtype=float)[order] * factors), 1.0)
+    return [float(corrected[place]) for place in np.argsort(order, kind="stable")]
+
+
+def _by_place(values: Logs) -> list[NDArray[np.float64]]:
+    """Returns the finite values of each place."""
+    found: dict[str, list[float]] = {}
+    for (place, _), value in values.items():
+        if np.isfinite(value):
+            found.setdefault(place, []).append(value)
+    return [np.array(group) for group in found.values()]

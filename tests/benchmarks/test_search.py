@@ -1,0 +1,196 @@
+"""The experiments on search methods: what they run, what they report, and the page of claims made from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.search import exact, layers, learned, networks
+from benchmarks.search.claims import page, read_data
+from benchmarks.search.exact import CHECKPOINTS
+from benchmarks.search.paper_claims import CLAIMS
+from benchmarks.search.report import sections
+from benchmarks.search.run import EXPERIMENTS, FOLDER
+from benchmarks.search.variants import TABLE_VARIANTS, sized_as
+
+from ..tiny_builds import HOME
+
+LAYER = "64-128_k1x1_s2_56x56"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_each_job_occurs_once_and_has_all_keys(name):
+    jobs = list(EXPERIMENTS[name].jobs())
+    assert len(set(jobs)) == len(jobs)
+    assert all(len(job) == len(EXPERIMENTS[name].keys) and all(isinstance(each, str) for each in job) for job in jobs)
+
+
+@pytest.mark.parametrize("experiment", [exact.TABLES, layers.LIVE])
+def test_the_first_jobs_compare_all_variants_with_one_seed(experiment):
+    jobs = [dict(zip(experiment.keys, job, strict=True)) for job in experiment.jobs()]
+    firsts = [job for job in jobs if job["seed"] == "0"]
+    assert jobs[: len(firsts)] == firsts
+    assert len({job["variant"] for job in firsts}) == len({job["variant"] for job in jobs})
+
+
+def test_a_version_tells_tuners_layers_and_spaces_apart():
+    for experiment in (exact.TABLES, layers.LIVE, networks.TUNING):
+        seen = {}
+        for job in experiment.jobs():
+            *names, _, version = job
+            assert seen.setdefault(version, names) == names or experiment is networks.TUNING
+
+
+@pytest.mark.parametrize("variant", ["random", "SA+AS"])
+def test_a_run_on_a_table_reports_its_columns(variant, monkeypatch):
+    monkeypatch.setattr(exact, "TRIALS", 48)
+    (row,) = exact.run((LAYER, "open", variant, "0", "any"))
+    assert set(row) == set(exact.TABLES.columns)
+    assert int(row["trials"]) == 48 == sum(map(int, row["batches"].split()))
+    assert 0 < int(row["failed"]) < 48
+    assert float(row["gap_at_16"]) >= float(row["gap_at_end"]) >= 0
+
+
+def test_a_control_has_the_batches_of_the_run_beside_which_it_is(monkeypatch):
+    monkeypatch.setattr(exact, "TRIALS", 80)
+    control = "SA+greedy sizes of AS"
+    (own,), (other,) = (
+        exact.run((LAYER, "constrained", each, "3", "any")) for each in (control, sized_as(control, TABLE_VARIANTS))
+    )
+    assert own["batches"] == other["batches"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("space", layers.Live().spaces)
+def test_a_live_run_reports_its_columns(space):
+    live = layers.Live(trials=32)
+    (row,) = live.run(("L8", space, "SA+greedy batch 16", "0", "any"))
+    assert set(row) == set(live.experiment.columns)
+    assert row["trials"] == 32 and float(row["ratio_at_256"]) > 0
+
+
+def run_of(variant, layer, seed, gap):
+    """Returns a line of the experiment on tables: a run of one batch of 16 and of 48 trials."""
+    found = {"variant": variant, "layer": layer, "seed": str(seed), "trials": "48", "gap_at_256": str(gap)}
+    return dict.fromkeys(exact.TABLES.columns, "") | found | {"batches": "16 16 16", "converged_at": "1"}
+
+
+def row_of(told, claim):
+    (row,) = [line for line in told.splitlines() if line.startswith("|") and claim in line]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
+    assert "Of 0 measured claims" in page({}) and all(claim.claim in page({}) for claim in CLAIMS)
+    rng = np.random.default_rng(0)
+    lines = [
+        run_of(variant, layer, seed, gap + rng.uniform(0, 0.1))
+        for layer in "abcdef"
+        for seed in range(2)
+        for variant, gap in (("SA+greedy", 0), ("PPO+greedy", 0), ("autotvm", 1), ("SA+AS", 0), ("chameleon", 0))
+    ]
+    told = page({"tables/constrained": lines})
+    counted = "Of 5 measured claims, 2 are about the gain of a method: 1 hold, 0 do not hold, 1 are undecided"
+    assert counted in " ".join(told.split())
+    *_, here, setting, p, verdict = row_of(told, "faster code than AutoTVM's diversity, with annealing")
+    assert "12/6)" in here and setting.endswith("256 trials") and float(p.strip("< ")) < 0.05
+    assert verdict == "holds"
+    assert row_of(told, "in 16 iterations, with annealing")[-2:] == ["", CLAIMS[3].flaw]
+    assert row_of(told, "PPO converges in fewer steps")[-1].startswith("artefact: ")
+
+
+def test_the_more_claims_there_are_the_more_evidence_one_needs():
+    rng = np.random.default_rng(3)
+    names = ("SA+AS", "autotvm", "chameleon", "PPO+diverse", "dcoc", "MAPPO+greedy")
+    lines = [
+        run_of(name, layer, 0, rng.uniform(0, 0.1) + 0.06 * (name == "autotvm")) for layer in "abcdef" for name in names
+    ]
+    claim = "faster code than AutoTVM's diversity, with annealing"
+    alone, among = (
+        row_of(page({"tables/constrained": [line for line in lines if line["variant"] in names[:n]]}), claim)
+        for n in (2, len(names))
+    )
+    assert alone[3] == among[3] and float(alone[-2]) < float(among[-2])
+
+
+def test_the_page_of_claims_is_made_from_the_files():
+    found = (HOME / "docs/results/claims.md").read_text(encoding="utf-8")
+    assert found == page(read_data(HOME / FOLDER))
+
+
+def table_run(variant, layer, seed, *, gap, trials_to_1="", search_s="2.0"):
+    """Returns a line of the experiment on tables."""
+    plain = {f"gap_at_{n}": str(gap) for n in (*CHECKPOINTS, "end")}
+    reached = {"trials": "200", "trials_to_1%": trials_to_1, "search_s_to_1%": "1.0" if trials_to_1 else ""}
+    named = {"variant": variant, "layer": layer, "seed": str(seed)}
+    return dict.fromkeys(exact.TABLES.columns, "") | plain | reached | named | {"search_s": search_s}
+
+
+def cells_of(section, first):
+    """Returns the cells of a table's row by its first cell."""
+    (row,) = [line for line in section.splitlines() if line.startswith(f"| {first} |")]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_nothing_measured_gives_no_section():
+    assert sections({}) == []
+
+
+def test_variants_are_compared_only_where_all_have_runs():
+    lines = [table_run("dcoc", layer, seed, gap=0.5) for layer in "ab" for seed in range(3)]
+    lines += [table_run("random", "a", seed, gap=1.0) for seed in range(3)]
+    (section,) = sections({"tables/constrained": lines})
+    assert "over the optimum's in 3 runs:" in " ".join(section.split())
+    assert cells_of(section, "random")[2].startswith("2.000")
+
+
+def test_a_search_in_which_nothing_works_counts_and_has_no_median():
+    (section,) = sections({"tables/open": [table_run("random", "a", 0, gap="inf")]})
+    assert cells_of(section, "random")[2].startswith("100.000")
+    assert cells_of(section, "random")[4:6] == ["0%", ""]
+
+
+def test_the_price_of_a_trial_decides_between_few_trials_and_a_fast_search():
+    few = [table_run("dcoc", "a", seed, gap=0.0, trials_to_1="10") | {"search_s_to_1%": "50"} for seed in range(3)]
+    fast = [table_run("SA+greedy batch 16", "a", seed, gap=0.0, trials_to_1="40") for seed in range(3)]
+    section = sections({"tables/constrained": few + fast})[-1]
+    ratios = [float(cell) for cell in cells_of(section, "dcoc")[1:]]
+    assert ratios == sorted(ratios, reverse=True) and ratios[0] > 10 and ratios[-1] < 0.4
+
+
+def test_networks_are_listed_with_what_was_only_timed():
+    tuned = [{"network": "x", "tuner": "anole", "seconds": "90.2", "trials": "500"}]
+    timed = [
+        {"network": "x", "engine": name, "latency_ms": ms, "ratio": ratio}
+        for name, ms, ratio in (("anole", "9.4", "1.0"), ("onnxruntime", "17.6", "1.87"))
+    ]
+    (section,) = sections({"networks_tuned": tuned, "networks_timed": timed})
+    assert "| x | anole | 90 | 500 | 9.40 | 1.00 |" in section
+    assert "| x | onnxruntime |  |  | 17.60 | 1.87 |" in section
+
+
+def test_live_layers_are_told_by_space_with_their_failures():
+    plain = {"variant": "adatune", "layer": "L8", "ratio_at_256": "1.5", "seconds": "60", "trials": "256"}
+    lines = [plain | {"seed": str(seed), "failed": str(64 * seed)} for seed in range(3)]
+    (section,) = sections({"layers/open": lines, "layers/constrained": [lines[0] | {"ratio_at_256": ""}]})
+    assert "| open | adatune | 3 | 1.500 (1.500-1.500) | 60 | 25% |" in section
+    assert "| constrained | adatune | 1 |  | 60 | 0% |" in section
+
+
+def test_the_page_quotes_the_figures_of_what_was_learned_across_tasks(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["", str(HOME / "docs/results/data/search/pretrained.csv")])
+    learned.main()
+    constrained, opened = capsys.readouterr().out.split("\nopen\n")
+
+    def quoted(table, *names):
+        lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        length = len(names) + (6 if len(names) == 1 else 4)
+        (figures,) = [line[len(names) :] for line in lines if len(line) == length and line[: len(names)] == [*names]]
+        return f"| {figures[0]} | {figures[3]} |"
+
+    page = " ".join((HOME / "docs/results/search.md").read_text(encoding="utf-8").split())
+    shown = [quoted(constrained, name) for name in ("warm start", "pretrained", "merit as margin")]
+    shown += [quoted(constrained, "pretrained on merit"), quoted(constrained, "pretrained on merit", "merit as margin")]
+    shown += [quoted(constrained, "wrong merit as margin"), quoted(opened, "pretrained"), quoted(opened, "warm start")]
+    shown += [quoted(constrained, "policy", "PPO").split("| ")[2].rstrip(") |").replace(" (", ", ")]
+    assert [figure for figure in shown if figure not in page] == []
