@@ -84,6 +84,8 @@ doctor: env  ## describe this machine and measure its peak
 bench-search: env  ## settle the papers' claims, and time tuners from nothing to a network, for MINUTES (all); resumes where it stopped
 	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf)
 	PYTHONPATH=lib python -m benchmarks.search.claims > docs/results/claims.md
+	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/searches.svg \
+		< docs/results/data/search/tables.csv
 
 bench-vta: env  ## simulate whole design spaces of the accelerator that have no table yet, and time the simulator
 	python -m benchmarks.accelerator.tables

@@ -9,6 +9,7 @@ from benchmarks.search import exact, layers, learned, networks
 from benchmarks.search.claims import page, read_data
 from benchmarks.search.exact import CHECKPOINTS
 from benchmarks.search.paper_claims import CLAIMS
+from benchmarks.search.picture import draw, mean_ratios
 from benchmarks.search.report import sections
 from benchmarks.search.run import EXPERIMENTS, FOLDER
 from benchmarks.search.variants import TABLE_VARIANTS, sized_as
@@ -194,3 +195,12 @@ def test_the_page_quotes_the_figures_of_what_was_learned_across_tasks(monkeypatc
     shown += [quoted(constrained, "wrong merit as margin"), quoted(opened, "pretrained"), quoted(opened, "warm start")]
     shown += [quoted(constrained, "policy", "PPO").split("| ")[2].rstrip(") |").replace(" (", ", ")]
     assert [figure for figure in shown if figure not in page] == []
+
+
+def test_a_curve_is_a_mean_over_the_same_runs_everywhere(tmp_path):
+    gaps = [{16: "3", 64: "1"}, {16: "", 64: "0"}]
+    runs = [{f"gap_at_{n}": row.get(n, "") for n in CHECKPOINTS} | {"space": "open", "variant": "dcoc"} for row in gaps]
+    assert mean_ratios(runs) == [(64, pytest.approx(2**0.5))]
+    draw(runs, tmp_path / "searches.svg")
+    shown = (tmp_path / "searches.svg").read_text()
+    assert ">DCOC</text>" in shown and ">random</text>" not in shown

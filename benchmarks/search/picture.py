@@ -1,0 +1,82 @@
+"""Draws searches of whole recorded spaces over their trials, as SVG: how far each tuner's best is from the optimum.
+
+python -m benchmarks.search.picture docs/results/data/search/searches.svg < docs/results/data/search/tables.csv
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from statistics import geometric_mean
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from benchmarks.common.arguments import described
+from benchmarks.search.exact import CHECKPOINTS
+
+TUNERS = {
+    "random": ("random", "#000000"),
+    "SA+greedy": ("AutoTVM's parts", "#56b4e9"),
+    "release": ("RELEASE", "#0072b2"),
+    "chameleon": ("Chameleon", "#009e73"),
+    "adatune": ("AdaTune", "#e69f00"),
+    "dcoc": ("DCOC", "#cc79a7"),
+    "anole cold": ("Anole, nothing recorded before", "#d55e00"),
+}
+"""The variants that are drawn, with titles and the colours of Okabe and Ito."""
+
+SPACES = ("constrained", "open")
+
+Row = Mapping[str, str]
+
+
+def main() -> None:
+    """Draws the CSV on standard input into the file that is named."""
+    parser = described(__doc__)
+    parser.add_argument("path", type=Path)
+    path = parser.parse_args().path
+    draw(list(csv.DictReader(sys.stdin)), path)
+
+
+def draw(rows: Iterable[Row], path: Path) -> None:
+    """Writes a panel for each kind of space, with a curve for each tuner that searched it."""
+    runs: dict[tuple[str, str], list[Row]] = {(space, name): [] for space in SPACES for name in TUNERS}
+    for row in rows:
+        runs.get((row["space"], row["variant"]), []).append(row)
+    # A fixed salt and no date make the files of equal pictures equal.
+    with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(8, 3.4), layout="constrained")
+        panels = figure.subplots(ncols=len(SPACES))
+        drawn: dict[str, Line2D] = {}
+        for axes, space in zip(panels, SPACES, strict=True):
+            for name, (title, colour) in TUNERS.items():
+                if curve := mean_ratios(runs[space, name]):
+                    (drawn[title],) = axes.plot(*zip(*curve, strict=True), marker=".", color=colour)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xticks([16, 64, 256, 1024], ["16", "64", "256", "1024"])
+            axes.set_yticks([1, 1.1, 1.5, 2, 4, 8], ["1", "1.1", "1.5", "2", "4", "8"], minor=False)
+            axes.set_yticks([], minor=True)
+            axes.set_xlabel("trials")
+            axes.set_title(f"{space} spaces", fontsize=9)
+            axes.grid(alpha=0.25)
+            axes.spines[["top", "right"]].set_visible(False)
+        panels[0].set_ylabel("cycles of the best config / of the optimum")
+        figure.legend(drawn.values(), drawn.keys(), frameon=False, ncols=4, loc="outside upper center")
+        figure.savefig(path, metadata={"Date": None})
+
+
+def mean_ratios(runs: Iterable[Row]) -> list[tuple[int, float]]:
+    """Returns the mean ratio of the best cost to the optimum's, over layers and seeds, by the number of trials."""
+    found = {n: [1 + float(run[f"gap_at_{n}"]) for run in runs if run[f"gap_at_{n}"]] for n in CHECKPOINTS}
+    most = max(map(len, found.values()))
+    # A mean over fewer runs than the others would be one of other layers.
+    return [(n, geometric_mean(ratios)) for n, ratios in found.items() if ratios and len(ratios) == most]
+
+
+if __name__ == "__main__":
+    main()
