@@ -13,15 +13,10 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from anole.keys import Key, Time, content_key
+from anole.plain import FLAT
 
 Config = Mapping[str, Any]
 """One point of a space: the name of each knob and its value, in plain JSON values."""
-
-FLAT = "flat"
-"""Marks a nested dataclass that is stored flat: its fields are stored among those of the outer dataclass."""
-
-LATER = "later"
-"""Marks a field that files of an older version lack; reading them gives the field's default."""
 
 
 class Status(StrEnum):

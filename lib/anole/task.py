@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from anole.errors import shown
-from anole.keys import canonical_json, content_key
+from anole.keys import content_key
+from anole.plain import Range, from_plain, to_plain
+
+Size = Annotated[int, Range(1, 2**31 - 1)]
+"""A size that is possible."""
+
+Padding = Annotated[int, Range(0, 2**31 - 1)]
+"""Zeros at one side of an image."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +33,16 @@ class Conv2d:
     operator: ClassVar[str] = "conv2d"
     constant_weight: ClassVar[bool] = True
 
-    batch: int
-    height: int
-    width: int
-    in_channels: int
-    out_channels: int
-    kernel: tuple[int, int]
-    strides: tuple[int, int] = (1, 1)
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
-    groups: int = 1
+    batch: Size
+    height: Size
+    width: Size
+    in_channels: Size
+    out_channels: Size
+    kernel: tuple[Size, Size]
+    strides: tuple[Size, Size] = (1, 1)
+    padding: tuple[Padding, Padding, Padding, Padding] = (0, 0, 0, 0)
+    dilation: tuple[Size, Size] = (1, 1)
+    groups: Size = 1
     dtype: str = "float32"
     layout: str = "NHWC"
     exact: bool = False
@@ -85,9 +91,9 @@ class Dense:
     operator: ClassVar[str] = "dense"
     constant_weight: ClassVar[bool] = True
 
-    batch: int
-    in_features: int
-    out_features: int
+    batch: Size
+    in_features: Size
+    out_features: Size
     dtype: str = "float32"
     exact: bool = False
 
@@ -116,10 +122,10 @@ class BatchMatmul:
     operator: ClassVar[str] = "batch_matmul"
     constant_weight: ClassVar[bool] = False
 
-    batch: int
-    rows: int
-    inner: int
-    columns: int
+    batch: Size
+    rows: Size
+    inner: Size
+    columns: Size
     transpose_right: bool = False
     dtype: str = "float32"
 
@@ -142,9 +148,9 @@ WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, De
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
     """Returns the plain form of a workload, its operator first."""
-    plain = {"operator": workload.operator, **json.loads(canonical_json(asdict(workload)))}
+    plain = dict(sorted(to_plain(workload).items()))
     # The keys of all other tasks are older than this field.
-    return {name: value for name, value in plain.items() if name != "exact" or value}
+    return {"operator": workload.operator, **{name: plain[name] for name in plain if name != "exact" or plain[name]}}
 
 
 def workload_from_json(plain: object) -> Workload:
@@ -158,14 +164,11 @@ def workload_from_json(plain: object) -> Workload:
     operator = plain.get("operator")
     if not isinstance(operator, str) or operator not in WORKLOADS:
         raise ValueError(f"the operator is {shown(operator)}, not one of {', '.join(WORKLOADS)}")
-    cls = WORKLOADS[operator]
-    known = {each.name for each in fields(cls)}
-    if unknown := set(plain) - known - {"operator"}:
-        raise ValueError(f"{operator} has no field {min(unknown, key=str)!r}; it has {', '.join(sorted(known))}")
-    workload = cls(**{each.name: _field(each, plain[each.name]) for each in fields(cls) if _is_given(each, plain)})
+    given = {name: value for name, value in plain.items() if name != "operator"}
+    workload = from_plain(WORKLOADS[operator], given, strict=True)
     if isinstance(workload, Conv2d) and min(workload.out_height, workload.out_width) < 1:
         raise ValueError(f"a {workload.out_height}x{workload.out_width} output of {workload.label} is not possible")
-    if not 0 < workload.flop < _MOST_FLOP:
+    if not 0 < workload.flop < 2**63:
         raise ValueError(f"{operator} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are possible")
     return workload
 
@@ -216,37 +219,3 @@ class Task:
             "target": dict(self.target),
             "template_version": self.template_version,
         }
-
-
-_MOST_SIZE, _MOST_FLOP = 1 << 31, 1 << 63
-
-_MAY_BE_ZERO = ("padding",)
-
-
-def _is_given(field: Field[Any], plain: Mapping[str, Any]) -> bool:
-    """Returns whether a field stands in a plain form.
-
-    Raises:
-        ValueError: it must and does not.
-    """
-    if field.name not in plain and field.default is MISSING:
-        raise ValueError(f"{field.name} is missing")
-    return field.name in plain
-
-
-def _field(field: Field[Any], found: Any) -> Any:
-    """Returns the value of a workload's field of its plain form: a size, several sizes, a flag or a text."""
-    if field.type in ("str", "bool"):
-        if type(found).__name__ != field.type:
-            raise ValueError(
-                f"{field.name} is {shown(found)}, not {'text' if field.type == 'str' else 'true or false'}"
-            )
-        return found
-    sizes = [found] if field.type == "int" else found
-    n = 1 if field.type == "int" else str(field.type).count("int")
-    least = 0 if field.name in _MAY_BE_ZERO else 1
-    right = isinstance(sizes, list) and len(sizes) == n
-    if not right or not all(type(size) is int and least <= size < _MOST_SIZE for size in sizes):
-        wanted = "a whole number" if field.type == "int" else f"a list of {n} whole numbers"
-        raise ValueError(f"{field.name} is {shown(found)}, not {wanted} from {least} to {_MOST_SIZE - 1}")
-    return found if field.type == "int" else tuple(found)

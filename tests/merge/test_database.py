@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.documents.build import read_build, write_build
-from anole.documents.plain import from_plain, to_plain
 from anole.errors import DocumentError, StoreError
 from anole.merge.database import Merged, merge_files
+from anole.plain import from_plain, to_plain
 from anole.record import Confirmation, Remeasurement, Trial
 from anole.store.content import ShardContent, encode_shard, parse_shard, seal_lines
 from anole.store.lines import without_checksum

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from anole.documents.plain import to_plain
 from anole.errors import StoreError
 from anole.merge.exchange import import_records
 from anole.merge.exporting import Exported, export_records, exported_from
 from anole.merge.selection import Selection
+from anole.plain import to_plain
 from anole.record import Remeasurement, Source
 from anole.store.shard import Shard, read_shard, shard_path
 

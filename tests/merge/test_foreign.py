@@ -150,7 +150,7 @@ def test_a_table_that_takes_too_long_is_given_up(database: Path) -> None:
 
 CELLS = {
     "a number instead of a key": ("update run set key = 17 where rowid = 1", "table run: key is '17', not of the form"),
-    "no text": ("update trial set status = null where number = 0", "table trial, row 0: status is None, not text"),
+    "no text": ("update trial set status = null where number = 0", "table trial, row 0: status is None, not one of ok"),
     "an unknown status": ("update trial set status = 'fine' where number = 0", "status is 'fine', not one of ok"),
     "a config of nothing": ("update trial set config = null where number = 0", "config is None, not an object"),
     "a config that is not JSON": ("update trial set config = '{' where number = 0", "config is '{', which is not JSON"),

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from anole.documents.plain import to_plain
 from anole.errors import StoreError
 from anole.merge.exchange import Imported, import_records
 from anole.merge.schema import columns, create_tables, create_views, version
 from anole.merge.seal import seal_path
+from anole.plain import to_plain
 
 OLDER = (
     "alter table evaluation drop column speedup_low; alter table evaluation drop column speedup_high",

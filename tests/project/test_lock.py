@@ -14,6 +14,7 @@ from anole.__main__ import main
 from anole.declared.reading import load_spec
 from anole.documents.build import digests, read_build, write_build
 from anole.documents.lockfile import read_lockfile
+from anole.plain import to_plain
 from anole.project.hardware import describe_target
 
 from ..record_project import CONV, DENSE, Project, run_of
@@ -62,7 +63,7 @@ def change(project: Project, name: str, **changes: Any) -> None:
 
 
 def locked(project: Project) -> dict[str, Any]:
-    return {name: each.to_json() for name, each in read_lockfile(project.folder / "anole.lock.json").builds.items()}
+    return to_plain(read_lockfile(project.folder / "anole.lock.json").builds)
 
 
 def test_all_compiled_builds_are_locked_with_their_configs(project: Project, lock: Callable[..., Result]) -> None:

@@ -9,9 +9,9 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from anole.documents.plain import from_plain, to_plain
 from anole.errors import ConfigError
 from anole.keys import canonical_json
+from anole.plain import from_plain, to_plain
 from anole.record import Measurement, Status
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.loop import tune

@@ -63,7 +63,7 @@ def test_a_part_from_outside_is_named_set_and_stored_like_one_from_inside(instal
     assert (type(part).__name__, part.steps) == ("Part", 5)
     assert settings.to_json()[role] == {"name": "mine", "steps": 5}
     assert read_tuner(settings.to_json()) == settings
-    with pytest.raises(SpecError, match=rf"tuning.{role}.steps: found 10; allowed: a whole number from 1 to 9"):
+    with pytest.raises(SpecError, match=rf"tuning.{role}.steps: is 10, not a whole number from 1 to 9"):
         read_tuner({role: {"name": "mine", "steps": 10}})
 
 

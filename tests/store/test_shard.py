@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anole
-from anole.documents.plain import to_plain
 from anole.errors import StoreError
+from anole.plain import to_plain
 from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, Trial
 from anole.store.content import SCHEMA, encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum
@@ -557,7 +557,7 @@ def speed_of(latency_s: float) -> float:
 WRITER = """
 import json, sys
 from pathlib import Path
-from anole.documents.plain import from_plain
+from anole.plain import from_plain
 from anole.record import Measurement, Run, Status, Trial
 from anole.store.shard import Shard
 from anole.task import Task

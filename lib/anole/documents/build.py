@@ -13,7 +13,8 @@ from anole.documents.document import read_document, text_of
 from anole.documents.receipt import TriedConfig
 from anole.errors import DocumentError
 from anole.keys import Key, Time
-from anole.record import LATER, Config
+from anole.plain import LATER
+from anole.record import Config
 
 FILE = "build.json"
 """The description's name in the folder of a build."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from anole.documents.plain import Misfit, from_plain, parse_json, to_plain, unset
 from anole.errors import DocumentError, shown
 from anole.files import document_text, read_regular, write_atomically
 from anole.keys import canonical_json
+from anole.plain import Misfit, from_plain, parse_json, to_plain, unset
 
 T = TypeVar("T")
 

@@ -7,22 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Literal
 
 from anole.documents import layout
-from anole.documents.plain import parse_json
 from anole.documents.receipt import Receipt
 from anole.errors import SpecError, shown
 from anole.files import read_regular, write_atomically
-from anole.keys import content_key, is_key
-from anole.node import Node
+from anole.keys import Key, content_key
+from anole.plain import Misfit, Range, from_plain, parse_json, to_plain
 from anole.record import Config
-
-_SCHEMA: Final = 1
-"""The version of the format; a reader refuses newer ones."""
-
-_LEAST_S, _MOST_S = 1e-10, 1e6
-"""No kernel runs for less time than a tenth of a nanosecond, or for more than ten days."""
 
 _INDENTED = 5
 """So many levels of objects are indented, which end with those of tasks; a config has one line, for people and git."""
@@ -33,18 +26,15 @@ class LockedTask:
     """A task and the config to compile it with.
 
     Attributes:
-        latency_s: seconds of one call when the config was measured; None if it never was.
+        latency_s: seconds of one call when the config was measured, which is neither below a tenth of a nanosecond nor
+            above ten days; None if it never was.
         run_key: the run that found the config; None for a config that is not tuned.
     """
 
     label: str
     config: Config = field(hash=False)
-    latency_s: float | None
-    run_key: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the plain form."""
-        return {"label": self.label, "config": self.config, "latency_s": self.latency_s, "run_key": self.run_key}
+    latency_s: Annotated[float, Range(1e-10, 1e6)] | None
+    run_key: Key | None
 
 
 @dataclass(frozen=True)
@@ -57,16 +47,12 @@ class LockedBuild:
     """
 
     target: Mapping[str, Any] = field(hash=False)
-    tasks: Mapping[str, LockedTask] = field(hash=False)
+    tasks: Mapping[Key, LockedTask] = field(hash=False)
 
     @cached_property
     def key(self) -> str:
         """The content key of the entry; another one compiles the build again."""
-        return content_key(self.to_json())
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the plain form."""
-        return {"target": dict(self.target), "tasks": {key: task.to_json() for key, task in self.tasks.items()}}
+        return content_key(to_plain(self))
 
 
 @dataclass(frozen=True)
@@ -125,9 +111,10 @@ def read_lockfile(path: Path) -> Lockfile:
     except ValueError as error:
         remedy = "mend it, or delete it and run `anole lock` again"
         raise SpecError("", f"is not JSON: {error}; {remedy}", file) from error
-    entries = Node(plain, "", file).mapping(allowed=("schema", "builds"), required=("schema", "builds"))
-    entries["schema"].whole(least=1, most=_SCHEMA)
-    return Lockfile(path, {name: _build(node) for name, node in entries["builds"].mapping().items()})
+    try:
+        return Lockfile(path, from_plain(_Content, plain, strict=True).builds)
+    except Misfit as error:
+        raise SpecError(error.place, error.problem, file) from None
 
 
 def write_lockfile(lockfile: Lockfile) -> None:
@@ -144,8 +131,7 @@ def write_lockfile(lockfile: Lockfile) -> None:
 
 def text_of(lockfile: Lockfile) -> str:
     """Returns the text of a lock file: sorted, so that git merges entries that were added apart."""
-    builds = {name: build.to_json() for name, build in lockfile.builds.items()}
-    return _text({"schema": _SCHEMA, "builds": builds}, 1) + "\n"
+    return _text(to_plain(_Content(1, lockfile.builds)), 1) + "\n"
 
 
 def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Receipt]:
@@ -170,32 +156,16 @@ def lockfile_of(project: Path) -> Path:
     return project / layout.LOCKFILE
 
 
-def _build(node: Node) -> LockedBuild:
-    entries = node.mapping(allowed=("target", "tasks"), required=("target", "tasks"))
-    return LockedBuild(
-        _plain(entries["target"]), {key: _task(key, each) for key, each in entries["tasks"].mapping().items()}
-    )
+@dataclass(frozen=True)
+class _Content:
+    """What the file holds.
 
+    Attributes:
+        schema: the version of the format; a reader refuses newer ones.
+    """
 
-def _task(key: str, node: Node) -> LockedTask:
-    if not is_key(key):
-        raise node.error("is not the key of a task, which has 64 hexadecimal digits")
-    entries = node.mapping(allowed=("label", "config", "latency_s", "run_key"), required=("label", "config"))
-    latency, run = entries.get("latency_s"), entries.get("run_key")
-    if run is not None and run.value is not None and not is_key(run.text()):
-        raise run.error(
-            f"found {shown(run.value)}; the key of a run, which has 64 hexadecimal digits, or null is expected"
-        )
-    return LockedTask(
-        label=entries["label"].text(),
-        config=_plain(entries["config"]),
-        latency_s=None if latency is None or latency.value is None else latency.number(_LEAST_S, _MOST_S),
-        run_key=None if run is None else run.value,
-    )
-
-
-def _plain(node: Node) -> dict[str, Any]:
-    return {name: each.value for name, each in node.mapping().items()}
+    schema: Literal[1]
+    builds: Mapping[str, LockedBuild] = field(hash=False)
 
 
 def _text(value: Any, level: int) -> str:

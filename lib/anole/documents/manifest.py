@@ -13,7 +13,7 @@ from anole.documents.document import differing, read_document, write_document
 from anole.documents.task import read_task
 from anole.errors import DocumentError
 from anole.keys import Key
-from anole.record import FLAT, LATER
+from anole.plain import FLAT, LATER
 from anole.task import Task
 
 

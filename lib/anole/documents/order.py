@@ -8,7 +8,7 @@ from typing import Annotated
 from anole.declared.entries import ModelSpec
 from anole.documents.manifest import Origin
 from anole.keys import Key
-from anole.record import LATER
+from anole.plain import LATER
 
 
 @dataclass(frozen=True)

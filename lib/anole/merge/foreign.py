@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from anole.documents.plain import Misfit, from_plain, json_fields, parse_json
 from anole.errors import StoreError, shown
 from anole.keys import canonical_json
 from anole.merge import schema
 from anole.merge.guarded import Guarded, UnreadableError, opened
 from anole.merge.record_rows import Row
+from anole.plain import Misfit, from_plain, json_fields, parse_json
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
 from anole.store.content import SCHEMA, Head, Iteration, ShardContent, WarmStart, encode_line, parse_shard
 from anole.store.lines import Chain

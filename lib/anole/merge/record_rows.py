@@ -7,9 +7,9 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, cast
 
-from anole.documents.plain import flat_fields, to_plain
 from anole.keys import canonical_json
 from anole.merge import schema
+from anole.plain import flat_fields, to_plain
 
 Row = Mapping[str, Any]
 

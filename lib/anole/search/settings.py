@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import types
-import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 from anole.errors import SpecError, suggestion
+from anole.plain import Misfit, read_given
+from anole.plain import Range as Range
 from anole.search.roles import Evaluator, Explorer, Sampler, Surrogate
 from anole.space.space import Space
-
-
-@dataclass(frozen=True)
-class Range:
-    """The inclusive bounds of a number: ``Annotated[int, Range(1, 64)]``."""
-
-    low: float
-    high: float = math.inf
-
-    def __str__(self) -> str:
-        return f"from {self.low:g} to {self.high:g}" if self.high < math.inf else f"of at least {self.low:g}"
 
 
 class Settings(Protocol):
@@ -112,56 +100,12 @@ def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, A
     Raises:
         SpecError: a field is unknown or its value is not allowed.
     """
-    hints = get_type_hints(cls, include_extras=True)
-    known = [field.name for field in fields(cls)]
-    values = {}
-    for name, value in plain.items():
-        if name not in known:
-            raise SpecError(f"{path}.{name}", unknown("setting", name, known))
-        try:
-            values[name] = _read(value, hints[name])
-        except ValueError:
-            raise SpecError(f"{path}.{name}", f"found {value!r}; allowed: {_allowed(hints[name])}") from None
-    return values
+    try:
+        return read_given(cls, plain)
+    except Misfit as error:
+        raise SpecError(f"{path}.{error.place}", error.problem) from None
 
 
 def unknown(what: str, found: object, allowed: Iterable[str]) -> str:
     """Returns the message for an unknown name: the allowed names, and the one that was probably meant."""
     return f"unknown {what} {found!r}; {suggestion(str(found), list(allowed))}"
-
-
-def _read(value: Any, hint: Any) -> Any:
-    """Returns a value as its type hint requires it.
-
-    Raises:
-        ValueError: the value is not allowed.
-    """
-    match get_origin(hint), get_args(hint):
-        case ((typing.Union | types.UnionType), (kind, _)):
-            return None if value is None else _read(value, kind)
-        case typing.Annotated, (kind, bounds):
-            value = _read(value, kind)
-            good = bounds.low <= value <= bounds.high
-        case typing.Literal, choices:
-            good = value in choices
-        case _ if hint is float:
-            good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-            value = float(value) if good else value
-        case _:
-            good = isinstance(value, hint) and isinstance(value, bool) == (hint is bool)
-    if not good:
-        raise ValueError(value)
-    return value
-
-
-def _allowed(hint: Any) -> str:
-    """Describes in words the values that a type hint allows."""
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    match get_origin(hint), get_args(hint):
-        case ((typing.Union | types.UnionType), (kind, _)):
-            return f"{_allowed(kind)}, or null"
-        case typing.Annotated, (kind, bounds):
-            return f"{_allowed(kind)} {bounds}"
-        case typing.Literal, choices:
-            return ", ".join(map(str, choices))
-    return names[hint]

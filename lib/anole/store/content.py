@@ -11,11 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, cast
 
-from anole.documents.plain import Misfit, from_plain, parse_json, parse_record, to_plain
 from anole.errors import StoreError, shown
 from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
-from anole.record import FLAT, Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
+from anole.plain import FLAT, Misfit, from_plain, parse_json, parse_record, to_plain
+from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
 from anole.store import checks
 from anole.store.lines import Chain, checksum_of, whole_lines, without_checksum
 from anole.task import Task

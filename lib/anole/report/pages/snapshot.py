@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from anole.documents.plain import Misfit, from_plain, parse_json, to_plain
 from anole.files import read_regular
 from anole.keys import canonical_json
+from anole.plain import Misfit, from_plain, parse_json, to_plain
 from anole.record import utc_now
 from anole.report.pages.database import Database
 

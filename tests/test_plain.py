@@ -1,15 +1,15 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 
-from anole.documents.plain import Misfit, from_plain, json_fields, misfit, parse_json, to_plain
 from anole.keys import Key, Time
-from anole.record import FLAT, LATER
+from anole.plain import FLAT, LATER, Misfit, Range, from_plain, json_fields, parse_json, read_given, to_plain
 
 
 class Colour(StrEnum):
@@ -58,12 +58,6 @@ FITTING = {
 }
 
 
-def test_what_fits() -> None:
-    assert misfit(FITTING, Thing) is None
-    assert misfit({**FITTING, "ratio": 1}, Thing) is None
-    assert misfit({name: value for name, value in FITTING.items() if name != "ratio"}, Thing) is None
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -82,15 +76,17 @@ def test_what_fits() -> None:
     ],
 )
 def test_what_does_not_fit_is_named(change: dict, problem: str) -> None:
-    found = misfit({**FITTING, **change}, Thing)
-    assert found is not None
-    assert problem in found
-    assert len(found) < 200
+    with pytest.raises(Misfit) as caught:
+        from_plain(Thing, {**FITTING, **change})
+    assert problem in str(caught.value)
+    assert len(str(caught.value)) < 200
 
 
 def test_a_missing_field_is_named() -> None:
-    assert misfit({name: value for name, value in FITTING.items() if name != "parts"}, Thing) == "parts is missing"
-    assert misfit([], Thing) == "the value is [], not an object"
+    with pytest.raises(Misfit, match=r"^parts is missing$"):
+        from_plain(Thing, {name: value for name, value in FITTING.items() if name != "parts"})
+    with pytest.raises(Misfit, match=r"^the value is \[\], not an object$"):
+        from_plain(Thing, [])
 
 
 def test_plain_values_become_what_they_were() -> None:
@@ -112,9 +108,47 @@ def test_some_fields_may_be_absent(name: str) -> None:
     assert thing.since is (name != "since")
 
 
-def test_a_misfit_is_refused() -> None:
-    with pytest.raises(Misfit, match="width is missing"):
-        from_plain(Thing, {key: value for key, value in FITTING.items() if key != "width"})
+@dataclass(frozen=True)
+class Wish:
+    """What users write."""
+
+    pair: tuple[int, int]
+    sizes: Mapping[Key, Size] = field(hash=False)
+    kind: Literal["tall", "small"] = "tall"
+    rate: Annotated[float, Range(0, 1)] | None = None
+
+
+WISH = {"pair": [1, 2], "sizes": {"a" * 64: {"width": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"pair": [1]}, "pair is [1], not a list of 2 items"),
+        ({"pair": [1, "x"]}, "pair[1] is 'x', not a whole number"),
+        ({"pear": [1, 2]}, "pear is not known; did you mean 'pair'? allowed: pair, sizes, kind, rate"),
+        ({"sizes": {"a": {"width": 1}}}, "sizes.a is 'a', not of the form [0-9a-f]{64}"),
+        ({"sizes": {"a" * 64: {"wide": 1}}}, f"sizes.{'a' * 64}.wide is not known; did you mean 'width'?"),
+        ({"kind": "big"}, "kind is 'big', not one of tall, small"),
+        ({"kind": None}, "kind is None, not one of tall, small"),
+        ({"rate": 2}, "rate is 2, not a number from 0 to 1 or null"),
+        ({"rate": math.nan}, "rate is nan, not a number from 0 to 1 or null"),
+        ({"rate": True}, "rate is True, not a number from 0 to 1 or null"),
+    ],
+)
+def test_what_users_write_is_read_strictly(change: dict, problem: str) -> None:
+    with pytest.raises(Misfit) as caught:
+        from_plain(Wish, {**WISH, **change}, strict=True)
+    assert str(caught.value).startswith(problem)
+
+
+def test_what_users_write_has_defaults() -> None:
+    assert from_plain(Wish, WISH, strict=True) == Wish((1, 2), {"a" * 64: Size(1, None)})
+    assert to_plain(from_plain(Wish, {**WISH, "rate": 1}, strict=True)) == {
+        **{"pair": [1, 2], "sizes": {"a" * 64: {"width": 1, "height": None}}, "kind": "tall", "rate": 1.0}
+    }
+    rate = read_given(Wish, {"rate": 1})["rate"]
+    assert (rate, type(rate)) == (1.0, float)
 
 
 @pytest.mark.parametrize("text", [b"NaN", b'{"a":Infinity}', b'{"a":', b"", b"\xff", b"\0\0\0\0"])

@@ -1,0 +1,412 @@
+"""Frozen dataclasses as plain JSON values and back; a value that does not fit is named by its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import PurePath
+from types import NoneType
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from anole.errors import shown, suggestion
+
+T = TypeVar("T")
+
+FLAT = "flat"
+"""Marks a nested dataclass that is stored flat: its fields are stored among those of the outer dataclass."""
+
+LATER = "later"
+"""Marks a field that files of an older version lack; reading them gives the field's default."""
+
+_LARGEST = 1 << 63
+"""Whole numbers of records and documents fit into 64 bits, as the database stores them."""
+
+_DEEPEST = 64
+"""Number of lists and objects within each other that a JSON text may have."""
+
+_PLAIN = frozenset({str, int, float, bool, NoneType})
+
+
+@dataclass(frozen=True)
+class Range:
+    """The inclusive bounds of a number: ``Annotated[int, Range(1, 64)]``."""
+
+    low: float
+    high: float = math.inf
+
+    def __str__(self) -> str:
+        return f"from {self.low:.10g} to {self.high:.10g}" if self.high < math.inf else f"of at least {self.low:.10g}"
+
+
+class Misfit(ValueError):
+    """A plain value that a dataclass cannot be made from.
+
+    Attributes:
+        place: where it stands, such as ``tasks[3].flop``; empty for the whole value.
+        problem: what was found there and what is allowed, such as "is 'x', not a whole number".
+    """
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place, self.problem = place, problem
+        super().__init__(f"{place or 'the value'} {problem}")
+
+    def within(self, outer: str) -> Misfit:
+        """Returns the misfit of the value that has this one at a place."""
+        dot = "" if not self.place or self.place.startswith("[") else "."
+        return Misfit(f"{outer}{dot}{self.place}", self.problem)
+
+
+def to_plain(value: Any) -> Any:
+    """Returns a dataclass, or what a field of one holds, as plain JSON values.
+
+    Every field is written, None as null. The fields of a dataclass that is annotated as `FLAT` stand among those of the
+    dataclass that holds it. The values of a mapping are dataclasses, or plain already.
+    """
+    if type(value) in _PLAIN:
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        plain: dict[str, Any] = {}
+        for column in _columns(type(value)):
+            own = to_plain(getattr(value, column.name))
+            plain |= own if column.flat else {column.name: own}
+        return plain
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, Mapping):
+        held = dataclasses.is_dataclass(next(iter(value.values()), None))
+        return {name: to_plain(each) for name, each in value.items()} if held else dict(value)
+    if isinstance(value, (tuple, list)):
+        return [to_plain(each) for each in value]
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def from_plain(cls: type[T], plain: object, strict: bool = False) -> T:
+    """Returns the dataclass that `to_plain` made plain.
+
+    Args:
+        cls: the dataclass.
+        plain: what was read. A field that may be null may be absent.
+        strict: whether users wrote it: then fields with a default may be absent, unknown ones are refused, and a whole
+            number may stand for a float. In documents only fields that are annotated as `LATER` may be absent, and
+            unknown ones are left out.
+
+    Raises:
+        Misfit: the value does not have the dataclass's fields, or one of another type.
+    """
+    return cast(T, _reader(cast(Any, cls), strict).read(plain))
+
+
+def read_given(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of those fields of a dataclass that users wrote, see `from_plain`.
+
+    Raises:
+        Misfit: a field is unknown, or its value is not allowed.
+    """
+    hints = {column.name: column.hint for column in _columns(cls)}
+    _refuse_unknown(plain, hints)
+    return {name: _read_at(name, _reader(hints[name], True), value) for name, value in plain.items()}
+
+
+def unset(value: Any) -> frozenset[str]:
+    """Returns the names of a dataclass's fields that are annotated as `LATER` and have their defaults."""
+    return frozenset(
+        column.name
+        for column in _columns(cast(type, type(value)))
+        if column.later and getattr(value, column.name) == column.default
+    )
+
+
+def flat_fields(cls: type, prefix: str = "") -> Mapping[str, str]:
+    """Returns the path to each value of a dataclass's plain form, such as ``measurement.status``, by its name there."""
+    paths: dict[str, str] = {}
+    for column in _columns(cls):
+        path = prefix + column.name
+        paths |= flat_fields(column.hint, f"{path}.") if column.flat else {column.name: path}
+    return paths
+
+
+def json_fields(cls: type) -> frozenset[str]:
+    """Returns the names of a dataclass's fields, flat ones included, whose values are objects or lists."""
+    columns = _columns(cls)
+    inner = (json_fields(column.hint) for column in columns if column.flat)
+    own = (column.name for column in columns if not column.flat and _reader(column.hint).types & {dict, list})
+    return frozenset(own).union(*inner)
+
+
+def parse_json(text: bytes) -> Any:
+    """Returns the value of a JSON text in UTF-8.
+
+    Raises:
+        ValueError: it is not such a text, it is nested too deeply, or it holds NaN, an infinity, a number that is out
+            of range or half of a surrogate pair.
+    """
+    return _parsed(text, _STRICT)
+
+
+def parse_record(text: bytes) -> Any:
+    """Returns the value of a JSON text as `parse_json` does, only faster: ranges of numbers are not checked.
+
+    The fields of a record are checked afterwards, see `from_plain`.
+
+    Raises:
+        ValueError: as for `parse_json`.
+    """
+    return _parsed(text, _QUICK)
+
+
+class _NotAllowed(Exception):
+    """Says to a reader that a value is not what it allows."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A field of a dataclass.
+
+    Attributes:
+        hint: its type, without the marks.
+        flat: whether its fields stand among those of the dataclass that holds it.
+        later: whether documents of an older version lack it.
+        default: its default; `MISSING` without one.
+    """
+
+    name: str
+    hint: Any
+    flat: bool
+    later: bool
+    default: Any
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What may stand at a place, and what is made of it.
+
+    Attributes:
+        types: the JSON types.
+        allowed: in words.
+        checks: by JSON type, what makes of a value what it stands for, or raises `_NotAllowed`; a value of another type
+            of `types` stands for itself.
+    """
+
+    types: frozenset[type]
+    allowed: str
+    checks: Mapping[type, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+
+    def read(self, value: object) -> Any:
+        """Returns what a value stands for.
+
+        Raises:
+            Misfit: the value may not stand there.
+        """
+        check = self.checks.get(type(value), _same if type(value) in self.types else _refuse)
+        try:
+            return check(value)
+        except _NotAllowed:
+            raise Misfit("", f"is {shown(value)}, not {self.allowed}") from None
+
+
+@cache
+def _columns(cls: type) -> tuple[_Column, ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    columns = []
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        if FLAT in marks or LATER in marks:
+            hint = get_args(hint)[0]
+        columns.append(_Column(field.name, hint, FLAT in marks, LATER in marks, field.default))
+    return tuple(columns)
+
+
+@cache
+def _reader(hint: Any, strict: bool = False) -> _Reader:
+    """Returns the reader of a type hint."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _bounded(_reader(arguments[0], strict), arguments[1])
+    if origin in (typing.Union, types.UnionType):
+        inner = _reader(next(each for each in arguments if each is not NoneType), strict)
+        return _Reader(inner.types | {NoneType}, f"{inner.allowed} or null", inner.checks)
+    if origin is Literal:
+        return _choice({each: each for each in arguments})
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(arguments[0], arguments[1], strict)
+    if origin is not None and issubclass(origin, Sequence):
+        return _list(arguments, strict)
+    if dataclasses.is_dataclass(hint):
+        return _Reader(frozenset({dict}), "an object", {dict: _made(cast(type, hint), strict)})
+    if issubclass(hint, StrEnum):
+        return _choice({each.value: each for each in hint})
+    return _Reader(frozenset({int, float}), "a number", _REAL) if hint is float and strict else _SCALARS[hint]
+
+
+def _made(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
+    """Returns the function that makes a dataclass of an object."""
+    names = [column.name for column in _columns(cls)]
+    steps = []
+    for column in _columns(cls):
+        reader = _reader(column.hint, strict)
+        may_lack = column.later or (strict and column.default is not MISSING)
+        # Most values stand for themselves; to call no function for these makes reading shards faster.
+        free = reader.types - reader.checks.keys() - ({NoneType} if may_lack else set())
+        steps.append((column.name, reader, free, column, may_lack))
+
+    def make(plain: dict[str, Any]) -> Any:
+        if strict:
+            _refuse_unknown(plain, names)
+        values = {}
+        for name, reader, free, column, may_lack in steps:
+            value = plain.get(name)
+            if type(value) in free:
+                values[name] = value
+            elif column.flat:
+                values[name] = reader.read(plain)
+            elif value is not None or (name in plain and not column.later):
+                values[name] = _read_at(name, reader, value)
+            elif not may_lack:
+                raise Misfit(name, "is missing")
+        return cls(**values)
+
+    return make
+
+
+def _refuse_unknown(plain: Mapping[str, Any], known: typing.Collection[str]) -> None:
+    for name in plain:
+        if name not in known:
+            raise Misfit(str(name), f"is not known; {suggestion(str(name), known)}")
+
+
+def _read_at(place: str, reader: _Reader, value: object) -> Any:
+    try:
+        return reader.read(value)
+    except Misfit as error:
+        raise error.within(place) from None
+
+
+def _mapping(key: Any, value: Any, strict: bool) -> _Reader:
+    """Returns the reader of an object with any names; its values are read if they are dataclasses."""
+    if not dataclasses.is_dataclass(value):
+        return _Reader(frozenset({dict}), "an object")
+    names, values = _reader(key, strict), _reader(cast(Any, value), strict)
+
+    def read(found: dict[str, Any]) -> dict[str, Any]:
+        return {_read_at(name, names, name): _read_at(name, values, each) for name, each in found.items()}
+
+    return _Reader(frozenset({dict}), "an object", {dict: read})
+
+
+def _list(items: tuple[Any, ...], strict: bool) -> _Reader:
+    """Returns the reader of a list: of any length for ``tuple[X, ...]``, and else of as many items as are named."""
+    if items[-1] is Ellipsis or len(items) == 1:
+        item = _reader(items[0], strict)
+        return _Reader(frozenset({list}), "a list", {list: lambda found: _items(found, [item] * len(found))})
+    readers = [_reader(each, strict) for each in items]
+    return _Reader(frozenset({list}), f"a list of {len(items)} items", {list: lambda found: _items(found, readers)})
+
+
+def _items(found: list[Any], readers: list[_Reader]) -> tuple[Any, ...]:
+    if len(found) != len(readers):
+        raise _NotAllowed
+    return tuple(_read_at(f"[{n}]", reader, each) for n, (reader, each) in enumerate(zip(readers, found, strict=True)))
+
+
+def _choice(choices: Mapping[Any, Any]) -> _Reader:
+    """Returns the reader of some values, each with what it stands for."""
+    kinds = frozenset(map(type, choices))
+    allowed = f"{'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}"
+    return _Reader(
+        kinds, allowed, dict.fromkeys(kinds, lambda value: choices[value] if value in choices else _refuse(value))
+    )
+
+
+def _bounded(reader: _Reader, bound: re.Pattern[str] | Range) -> _Reader:
+    """Returns a reader that also wants a text to match a pattern, or a number to be within a range."""
+
+    def fits(value: Any) -> bool:
+        return bool(bound.fullmatch(value) if isinstance(bound, re.Pattern) else bound.low <= value <= bound.high)
+
+    def check(value: Any) -> Any:
+        return reader.checks.get(type(value), _same)(value) if fits(value) else _refuse(value)
+
+    allowed = f"of the form {bound.pattern}" if isinstance(bound, re.Pattern) else f"{reader.allowed} {bound}"
+    return _Reader(reader.types, allowed, dict.fromkeys(reader.types, check))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _refuse(value: object) -> NoReturn:
+    raise _NotAllowed
+
+
+def _within_64_bits(value: int) -> int:
+    if not -_LARGEST <= value < _LARGEST:
+        raise Misfit("", f"is {shown(value)}, which does not fit into 64 bits")
+    return value
+
+
+def _real(value: float) -> float:
+    return value if math.isfinite(value) else _refuse(value)
+
+
+_SCALARS = {
+    str: _Reader(frozenset({str}), "text"),
+    bool: _Reader(frozenset({bool}), "true or false"),
+    int: _Reader(frozenset({int}), "a whole number", {int: _within_64_bits}),
+    float: _Reader(frozenset({int, float}), "a number", {int: _within_64_bits}),
+}
+_REAL = {int: lambda value: float(_within_64_bits(value)), float: _real}
+"""What users write as a number becomes a float."""
+
+
+def _parsed(text: bytes, decoder: json.JSONDecoder) -> Any:
+    try:
+        value = decoder.decode(text.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if b"\\ud" in text or b"\\uD" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    if text.count(b"[") + text.count(b"{") > _DEEPEST:
+        _refuse_deep(value)
+    return value
+
+
+def _whole(digits: str) -> int:
+    value = int(digits)
+    if not -_LARGEST <= value < _LARGEST:
+        raise ValueError(f"{shown(digits)} does not fit into 64 bits")
+    return value
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{shown(digits)} is out of range")
+    return value
+
+
+def _refuse_deep(value: Any) -> None:
+    """Raises ValueError for a value with more than `_DEEPEST` levels of lists and objects."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
+        level = [each for values in inner for each in values]
+        if not level:
+            return
+    raise ValueError(f"it has more than {_DEEPEST} levels of lists and objects")
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON value")
+
+
+_QUICK = json.JSONDecoder(parse_constant=_refuse_constant)
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_whole, parse_float=_finite)
