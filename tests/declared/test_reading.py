@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import copy
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,17 +46,23 @@ def plain() -> dict[str, Any]:
     }
 
 
-def changed(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
+def changed(path: str, value: object) -> dict[str, Any]:
     """The plain spec with one place set, or removed when the value is `...`."""
-    mapping = copy.deepcopy(plain())
+    mapping = plain()
+    *above, last = [int(step) if step.isdecimal() else step for step in path.split(".")]
     place: Any = mapping
-    for step in path[:-1]:
+    for step in above:
         place = place[step]
     if value is ...:
-        del place[path[-1]]
+        del place[last]
     else:
-        place[path[-1]] = value
+        place[last] = value
     return mapping
+
+
+def pattern(message: str) -> str:
+    """The pattern of an error that begins with a message, in which `...` stands for anything."""
+    return "^models.yaml: " + ".*".join(map(re.escape, message.split(" ... ")))
 
 
 def test_reads_the_example_of_the_readme(tmp_path: Path) -> None:
@@ -77,9 +83,9 @@ def test_reads_the_example_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
-    builds = parse_spec(changed(("tuning",), ...)).builds
+    builds = parse_spec(changed("tuning", ...)).builds
     assert [build.trials for build in builds.values()] == [64, 64]
-    assert parse_spec(changed(("tuning", "trials"), 0)).builds["one-cpu-autotvm"].trials == 0
+    assert parse_spec(changed("tuning.trials", 0)).builds["one-cpu-autotvm"].trials == 0
 
 
 def test_a_budget_is_for_each_task_or_for_all_together() -> None:
@@ -87,7 +93,7 @@ def test_a_budget_is_for_each_task_or_for_all_together() -> None:
     shared["builds"][1]["trials"] = 9
     first, second = parse_spec(shared).builds.values()
     assert (first.trials, first.shared, second.trials, second.shared) == (500, True, 9, False)
-    (own, _) = parse_spec(changed(("builds", 0, "total_trials"), 300)).builds.values()
+    (own, _) = parse_spec(changed("builds.0.total_trials", 300)).builds.values()
     assert (own.trials, own.shared) == (300, True)
     assert "total_trials" not in own.tuning
 
@@ -141,16 +147,16 @@ REMOTE_CPU = {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": REMOT
 
 
 def test_where_a_device_is_says_nothing_of_what_it_is() -> None:
-    target = parse_spec(changed(("targets", "cpu"), REMOTE_CPU)).targets["cpu"]
+    target = parse_spec(changed("targets.cpu", REMOTE_CPU)).targets["cpu"]
     assert target.remote == Remote("tracker", 9190, "zen")
     assert Remote.from_json(target.remote.to_json()) == target.remote
-    elsewhere = parse_spec(changed(("targets", "cpu"), {**REMOTE_CPU, "measure": {**REMOTE, "rpc": "[::1]:9"}}))
+    elsewhere = parse_spec(changed("targets.cpu", {**REMOTE_CPU, "measure": {**REMOTE, "rpc": "[::1]:9"}}))
     assert describe_target(elsewhere.targets["cpu"]) == describe_target(target)
     assert parse_spec(plain()).targets["cpu"].remote is None
     gpu = {"kind": "cuda", "arch": "sm_90"}
-    there = parse_spec(changed(("targets", "cpu"), {**gpu, "measure": {"rpc": "10.0.0.7:9090"}})).targets["cpu"]
+    there = parse_spec(changed("targets.cpu", {**gpu, "measure": {"rpc": "10.0.0.7:9090"}})).targets["cpu"]
     assert there.remote == Remote("10.0.0.7", 9090)
-    assert describe_target(there) == describe_target(parse_spec(changed(("targets", "cpu"), gpu)).targets["cpu"])
+    assert describe_target(there) == describe_target(parse_spec(changed("targets.cpu", gpu)).targets["cpu"])
 
 
 @pytest.mark.parametrize(
@@ -164,10 +170,10 @@ def test_where_a_device_is_says_nothing_of_what_it_is() -> None:
 )
 def test_many_servers_say_nothing_of_what_they_are_either(measure: dict[str, Any], remote: Remote) -> None:
     one = {**REMOTE_CPU, "model": "EPYC 9000"}
-    target = parse_spec(changed(("targets", "cpu"), {**one, "measure": measure})).targets["cpu"]
+    target = parse_spec(changed("targets.cpu", {**one, "measure": measure})).targets["cpu"]
     assert target.remote == remote
     assert Remote.from_json(remote.to_json()) == remote
-    assert describe_target(target) == describe_target(parse_spec(changed(("targets", "cpu"), one)).targets["cpu"])
+    assert describe_target(target) == describe_target(parse_spec(changed("targets.cpu", one)).targets["cpu"])
 
 
 def test_the_plain_form_of_one_address_is_what_it_was() -> None:
@@ -177,10 +183,10 @@ def test_the_plain_form_of_one_address_is_what_it_was() -> None:
 def test_a_processor_elsewhere_is_called_by_its_key_and_not_detected() -> None:
     features = ["sse4_2", "avx", "f16c", "fma", "avx2"]
     described = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "zen", "features": features, "threads": 8}
-    assert describe_target(parse_spec(changed(("targets", "cpu"), REMOTE_CPU)).targets["cpu"]) == described
+    assert describe_target(parse_spec(changed("targets.cpu", REMOTE_CPU)).targets["cpu"]) == described
     single = {**REMOTE_CPU, "measure": {"rpc": "tracker:9190"}, "model": "EPYC 9000", "threads": 4096}
     described |= {"model": "EPYC 9000", "threads": 4096}
-    assert describe_target(parse_spec(changed(("targets", "cpu"), single)).targets["cpu"]) == described
+    assert describe_target(parse_spec(changed("targets.cpu", single)).targets["cpu"]) == described
 
 
 NODES = {"partition": "amd", "constraint": "zen5", "priority": 0}
@@ -188,7 +194,7 @@ NODES = {"partition": "amd", "constraint": "zen5", "priority": 0}
 
 @pytest.mark.parametrize("given", [{}, {"threads": 8}, {"mcpu": "znver5", "threads": 8, "model": "EPYC 9755"}])
 def test_how_a_node_is_chosen_says_nothing_of_what_a_target_is(given: dict[str, Any]) -> None:
-    target = parse_spec(changed(("targets", "cpu"), {"kind": "cpu", **given, "nodes": NODES})).targets["cpu"]
+    target = parse_spec(changed("targets.cpu", {"kind": "cpu", **given, "nodes": NODES})).targets["cpu"]
     assert (target.nodes, target.settings) == (NODES, given)
     assert parse_spec(plain()).targets["cpu"].nodes == {}
 
@@ -196,245 +202,125 @@ def test_how_a_node_is_chosen_says_nothing_of_what_a_target_is(given: dict[str, 
 @pytest.mark.parametrize("name", OWN_RESOURCES)
 def test_no_node_is_chosen_by_a_resource_of_anoles_own(name: str) -> None:
     with pytest.raises(SpecError) as caught:
-        parse_spec(changed(("targets", "cpu", "nodes"), {**NODES, name: 1}))
+        parse_spec(changed("targets.cpu.nodes", {**NODES, name: 1}))
     assert str(caught.value) == (
         f"models.yaml: targets.cpu.nodes.{name}: is no resource that a node is chosen by; "
         "`partition` and `node_selector` are some"
     )
 
 
-MISTAKES = {
-    "no address": (("targets", "cpu", "measure"), {"key": "zen"}, "targets.cpu.measure: has no `rpc`", ""),
-    "no port": (("targets", "cpu", "measure"), {"rpc": "zen"}, "targets.cpu.measure.rpc: found 'zen'", "`host:port`"),
-    "port 0": (("targets", "cpu", "measure"), {"rpc": "zen:0"}, "targets.cpu.measure.rpc: found 'zen:0'", "`host:"),
-    "no addresses": (("targets", "cpu", "measure"), {"rpc": []}, "targets.cpu.measure.rpc: found []", "a list with at"),
-    "a bad address": (
-        ("targets", "cpu", "measure"),
-        {"rpc": ["a:1", "b"]},
-        "targets.cpu.measure.rpc[1]: found 'b'",
-        "",
-    ),
-    "twice": (
-        ("targets", "cpu", "measure"),
-        {"rpc": ["a:1", "a:1"]},
-        "targets.cpu.measure.rpc[1]: found 'a:1' a",
-        "once",
-    ),
-    "list and key": (
-        ("targets", "cpu", "measure"),
+MISTAKES = [
+    ("targets.cpu.measure", {"key": "zen"}, ": has no `rpc`"),
+    ("targets.cpu.measure", {"rpc": "zen"}, ".rpc: found 'zen' ... `host:port`"),
+    ("targets.cpu.measure", {"rpc": "zen:0"}, ".rpc: found 'zen:0' ... `host:"),
+    ("targets.cpu.measure", {"rpc": []}, ".rpc: found [] ... a list with at"),
+    ("targets.cpu.measure", {"rpc": ["a:1", "b"]}, ".rpc[1]: found 'b'"),
+    ("targets.cpu.measure", {"rpc": ["a:1", "a:1"]}, ".rpc[1]: found 'a:1' a ... once"),
+    (
+        "targets.cpu.measure",
         {"rpc": ["a:1", "b:1"], "key": "zen"},
-        "targets.cpu.measure.rpc: found a list beside a key",
-        "the one address of a tracker",
+        ".rpc: found a list beside a key ... the one address of a tracker",
     ),
-    "limit without key": (
-        ("targets", "cpu", "measure"),
-        {"rpc": "a:1", "servers": 2},
-        "targets.cpu.measure.servers: found without a key",
-        "",
-    ),
-    "limit 0": (
-        ("targets", "cpu", "measure"),
-        {**REMOTE, "servers": 0},
-        "targets.cpu.measure.servers: found 0",
-        "least 1",
-    ),
-    "empty key": (("targets", "cpu", "measure"), {**REMOTE, "key": ""}, "targets.cpu.measure.key: found ''", "a text"),
-    "key of measure": (("targets", "cpu", "measure"), {**REMOTE, "port": 1}, "targets.cpu.measure.port: is not", "rpc"),
-    "measure a text": (("targets", "cpu", "measure"), "zen:1", "targets.cpu.measure: found 'zen:1'; a mapping", ""),
-    "remote cpu": (("targets", "cpu", "measure"), REMOTE, "targets.cpu: has no `mcpu`", "cannot be detected"),
-    "remote threads": (
-        ("targets", "cpu"),
+    ("targets.cpu.measure", {"rpc": "a:1", "servers": 2}, ".servers: found without a key"),
+    ("targets.cpu.measure", {**REMOTE, "servers": 0}, ".servers: found 0 ... least 1"),
+    ("targets.cpu.measure", {**REMOTE, "key": ""}, ".key: found '' ... a text"),
+    ("targets.cpu.measure", {**REMOTE, "port": 1}, ".port: is not ... rpc"),
+    ("targets.cpu.measure", "zen:1", ": found 'zen:1'; a mapping"),
+    ("targets.cpu.measure", REMOTE, "targets.cpu: has no `mcpu` ... cannot be detected"),
+    (
+        "targets.cpu",
         {"kind": "cpu", "mcpu": "x86-64", "measure": REMOTE},
-        "targets.cpu: has no `threads`; what is measured elsewhere",
-        "",
+        ": has no `threads`; what is measured elsewhere",
     ),
-    "remote model": (
-        ("targets", "cpu"),
-        {**REMOTE_CPU, "measure": {"rpc": "zen:1"}},
-        "targets.cpu: has no `model`",
-        "without a `key`",
-    ),
-    "remote arch": (("targets", "cpu"), {"kind": "cuda", "measure": REMOTE}, "targets.cpu: has no `arch`", ""),
-    "model of this machine": (("targets", "cpu", "model"), "zen", "targets.cpu.model: is the name of a", "`measure`"),
-    "nodes and measure": (
-        ("targets", "cpu"),
+    ("targets.cpu", {**REMOTE_CPU, "measure": {"rpc": "zen:1"}}, ": has no `model` ... without a `key`"),
+    ("targets.cpu", {"kind": "cuda", "measure": REMOTE}, ": has no `arch`"),
+    ("targets.cpu.model", "zen", ": is the name of a ... `measure`"),
+    (
+        "targets.cpu",
         {**REMOTE_CPU, "nodes": {"partition": "amd"}},
-        "targets.cpu.nodes: the target is measured elsewhere (`measure`)",
-        "leave one of them out",
+        ".nodes: the target is measured elsewhere (`measure`) ... leave one of them out",
     ),
-    "no node": (("targets", "cpu", "nodes"), {}, "targets.cpu.nodes: is empty", "`nodes: {partition: amd}`"),
-    "nodes a text": (("targets", "cpu", "nodes"), "amd", "targets.cpu.nodes: found 'amd'; a mapping", ""),
-    "a label as a key of nodes": (
-        ("targets", "cpu", "nodes"),
+    ("targets.cpu.nodes", {}, ": is empty ... `nodes: {partition: amd}`"),
+    ("targets.cpu.nodes", "amd", ": found 'amd'; a mapping"),
+    (
+        "targets.cpu.nodes",
         {"kubernetes.io/arch": "amd64"},
-        "targets.cpu.nodes.kubernetes.io/arch: is no resource that a node is chosen by",
-        "`partition`",
+        ".kubernetes.io/arch: is no resource that a node is chosen by ... `partition`",
     ),
-    "a fraction of nodes": (("targets", "cpu", "nodes"), {"qos": 1.5}, "targets.cpu.nodes.qos: found 1.5", "whole"),
-    "nodes by a flag": (("targets", "cpu", "nodes"), {"qos": True}, "targets.cpu.nodes.qos: found True", "whole"),
-    "nodes by nothing": (("targets", "cpu", "nodes"), {"qos": ""}, "targets.cpu.nodes.qos: found ''", "a text"),
-    "unknown top-level key": (("modles",), {}, "modles: is not known", "did you mean 'models'?"),
-    "no models": (("models",), ..., "has no `models`", ""),
-    "empty models": (("models",), {}, "models: is empty", ""),
-    "models a list": (("models",), [1], "models: found [1]; a mapping is expected", ""),
-    "model a text": (("models", "one"), "resnet18", "models.one: found 'resnet18'", "a mapping"),
-    "unknown model key": (("models", "one", "sauce"), "x", "models.one.sauce: is not known", "'source'"),
-    "no source": (("models", "one", "source"), ..., "models.one: has no `source`", ""),
-    "source a number": (("models", "one", "source"), 3, "models.one.source: found 3; a text", ""),
-    "unknown scheme": (
-        ("models", "one", "source"),
-        "keras:x",
-        "models.one.source: found 'keras:x'",
-        "onnx:<path>",
-    ),
-    "no scheme": (
-        ("models", "one", "source"),
-        "alexnet",
-        "models.one.source: found 'alexnet'",
-        "torchvision:<name>",
-    ),
-    "unknown network": (
-        ("models", "one", "source"),
+    ("targets.cpu.nodes", {"qos": 1.5}, ".qos: found 1.5 ... whole"),
+    ("targets.cpu.nodes", {"qos": True}, ".qos: found True ... whole"),
+    ("targets.cpu.nodes", {"qos": ""}, ".qos: found '' ... a text"),
+    ("modles", {}, ": is not known ... did you mean 'models'?"),
+    ("models", ..., "has no `models`"),
+    ("models", {}, ": is empty"),
+    ("models", [1], ": found [1]; a mapping is expected"),
+    ("models.one", "resnet18", ": found 'resnet18' ... a mapping"),
+    ("models.one.sauce", "x", ": is not known ... 'source'"),
+    ("models.one.source", ..., "models.one: has no `source`"),
+    ("models.one.source", 3, ": found 3; a text"),
+    ("models.one.source", "keras:x", ": found 'keras:x' ... onnx:<path>"),
+    ("models.one.source", "alexnet", ": found 'alexnet' ... torchvision:<name>"),
+    (
+        "models.one.source",
         "torchvision:resnet81",
-        "models.one.source: found 'resnet81', which is not a torchvision model",
-        "'resnet18'",
+        ": found 'resnet81', which is not a torchvision model ... 'resnet18'",
     ),
-    "no ONNX file": (
-        ("models", "one", "source"),
-        "onnx:none.onnx",
-        "models.one.source: found no file 'none.onnx'",
-        "",
-    ),
-    "no inputs": (("models", "one", "inputs"), ..., "models.one: has no `inputs`", "x: [1, 3, 224, 224]"),
-    "inputs a list": (("models", "one", "inputs"), [1, 3], "models.one.inputs: found [1, 3]; a mapping", ""),
-    "empty shape": (("models", "one", "inputs", "x"), [], "models.one.inputs.x: found []; a list", ""),
-    "zero dimension": (
-        ("models", "one", "inputs", "x"),
-        [1, 0],
-        "models.one.inputs.x[1]: found 0; a whole",
-        "1",
-    ),
-    "text dimension": (
-        ("models", "one", "inputs", "x"),
-        [1, "3"],
-        "models.one.inputs.x[1]: found '3'",
-        "whole",
-    ),
-    "bool dimension": (
-        ("models", "one", "inputs", "x"),
-        [True],
-        "models.one.inputs.x[0]: found True",
-        "whole",
-    ),
-    "unknown dtype": (
-        ("models", "one", "inputs", "x"),
+    ("models.one.source", "onnx:none.onnx", ": found no file 'none.onnx'"),
+    ("models.one.inputs", ..., "models.one: has no `inputs` ... x: [1, 3, 224, 224]"),
+    ("models.one.inputs", [1, 3], ": found [1, 3]; a mapping"),
+    ("models.one.inputs.x", [], ": found []; a list"),
+    ("models.one.inputs.x", [1, 0], "[1]: found 0; a whole ... 1"),
+    ("models.one.inputs.x", [1, "3"], "[1]: found '3' ... whole"),
+    ("models.one.inputs.x", [True], "[0]: found True ... whole"),
+    (
+        "models.one.inputs.x",
         {"shape": [1, 3], "dtype": "int46"},
-        "models.one.inputs.x.dtype: found 'int46', which is not a type of inputs",
-        "'int64'",
+        ".dtype: found 'int46', which is not a type of inputs ... 'int64'",
     ),
-    "dtype without a shape": (
-        ("models", "one", "inputs", "x"),
-        {"dtype": "int64"},
-        "models.one.inputs.x: has no `shape`",
-        "",
-    ),
-    "model name": (("models", "a/b"), {}, "models: found 'a/b'; a name consists of", ""),
-    "number as name": (("models", 5), {}, "models: found the key 5", "quote it"),
-    "no kind": (("targets", "cpu"), {}, "targets.cpu: has no `kind`", ""),
-    "unknown kind": (("targets", "cpu", "kind"), "gpu", "targets.cpu.kind: found 'gpu'", "allowed: cpu"),
-    "unknown target key": (("targets", "cpu", "thread"), 2, "targets.cpu.thread: is not known", "'threads'"),
-    "no threads": (
-        ("targets", "cpu", "threads"),
-        0,
-        "targets.cpu.threads: found 0; a whole number",
-        "at least 1",
-    ),
-    "required a text": (
-        ("targets", "cpu", "required"),
-        "no",
-        "targets.cpu.required: found 'no'; true or false is expected",
-        "",
-    ),
-    "no error at all": (
-        ("targets", "cpu", "max_relative_error"),
-        0,
-        "targets.cpu.max_relative_error: found 0; a number from 1e-05 to 0.01",
-        "",
-    ),
-    "large error": (
-        ("targets", "cpu", "max_relative_error"),
-        0.1,
-        "targets.cpu.max_relative_error: found 0.1",
-        "to 0.01",
-    ),
-    "error a word": (
-        ("targets", "cpu", "max_relative_error"),
-        "small",
-        "targets.cpu.max_relative_error: found 'small'",
-        "a number",
-    ),
-    "error a flag": (
-        ("targets", "cpu", "max_relative_error"),
-        True,
-        "targets.cpu.max_relative_error: found True",
-        "a number",
-    ),
-    "exact a text": (("targets", "cpu", "exact"), "yes", "targets.cpu.exact: found 'yes'; true or false", ""),
-    "space unknown": (
-        ("targets", "cpu", "space"),
-        "opne",
-        "targets.cpu.space: found 'opne', which is not a kind of space",
-        "open",
-    ),
-    "space a flag": (("targets", "cpu", "space"), True, "targets.cpu.space: found True", "text"),
-    "threads a text": (("targets", "cpu", "threads"), "all", "targets.cpu.threads: found 'all'", "whole"),
-    "unknown mcpu": (("targets", "cpu", "mcpu"), "znver9", "targets.cpu.mcpu: found 'znver9'", "'znver"),
-    "negative trials": (
-        ("tuning", "trials"),
-        -1,
-        "tuning.trials: found -1; a whole number of at least 0",
-        "",
-    ),
-    "two budgets": (
-        ("tuning", "total_trials"),
-        9,
-        "tuning.total_trials: found beside trials",
-        "`trials` for each task",
-    ),
-    "trials a fraction": (("tuning", "trials"), 1.5, "tuning.trials: found 1.5", "whole"),
-    "negative seed": (("tuning", "seed"), -3, "tuning.seed: found -3", "whole"),
-    "refine a text": (("tuning", "refine"), "all", "tuning.refine: found 'all'; a whole number of at least 0", ""),
-    "refine of a build": (("builds", 1, "refine"), -1, "builds[1].refine: found -1; a whole number", "at least 0"),
-    "tuning a list": (("tuning",), [], "tuning: found []; a mapping is expected", ""),
-    "builds a mapping": (("builds",), {}, "builds: found {}; a list", ""),
-    "no builds": (("builds",), [], "builds: found []; a list with at least one", ""),
-    "build without model": (("builds", 1, "model"), ..., "builds[1]: has no `model`; it has target", ""),
-    "unknown model": (
-        ("builds", 1, "model"),
-        "tow",
-        "builds[1].model: found 'tow', which is not one of the models",
-        "'two'",
-    ),
-    "unknown target": (("builds", 0, "target"), "cuda", "builds[0].target: found 'cuda'", "allowed: cpu"),
-    "trials of a build": (("builds", 0, "trials"), "many", "builds[0].trials: found 'many'", "whole"),
-    "name of a build": (("builds", 0, "name"), "../x", "builds[0].name: found '../x'; a name", ""),
-    "second build of a name": (
-        ("builds", 1, "model"),
-        "one",
-        "builds[1]: found a second build named 'one-cpu-autotvm'",
-        "builds[0]",
-    ),
-}
+    ("models.one.inputs.x", {"dtype": "int64"}, ": has no `shape`"),
+    ("models.a/b", {}, "models: found 'a/b'; a name consists of"),
+    ("models", {5: {}}, ": found the key 5 ... quote it"),
+    ("targets.cpu", {}, ": has no `kind`"),
+    ("targets.cpu.kind", "gpu", ": found 'gpu' ... allowed: cpu"),
+    ("targets.cpu.thread", 2, ": is not known ... 'threads'"),
+    ("targets.cpu.threads", 0, ": found 0; a whole number ... at least 1"),
+    ("targets.cpu.required", "no", ": found 'no'; true or false is expected"),
+    ("targets.cpu.max_relative_error", 0, ": found 0; a number from 1e-05 to 0.01"),
+    ("targets.cpu.max_relative_error", 0.1, ": found 0.1 ... to 0.01"),
+    ("targets.cpu.max_relative_error", "small", ": found 'small' ... a number"),
+    ("targets.cpu.max_relative_error", True, ": found True ... a number"),
+    ("targets.cpu.exact", "yes", ": found 'yes'; true or false"),
+    ("targets.cpu.space", "opne", ": found 'opne', which is not a kind of space ... open"),
+    ("targets.cpu.space", True, ": found True ... text"),
+    ("targets.cpu.threads", "all", ": found 'all' ... whole"),
+    ("targets.cpu.mcpu", "znver9", ": found 'znver9' ... 'znver"),
+    ("tuning.trials", -1, ": found -1; a whole number of at least 0"),
+    ("tuning.total_trials", 9, ": found beside trials ... `trials` for each task"),
+    ("tuning.trials", 1.5, ": found 1.5 ... whole"),
+    ("tuning.seed", -3, ": found -3 ... whole"),
+    ("tuning.refine", "all", ": found 'all'; a whole number of at least 0"),
+    ("builds.1.refine", -1, ": found -1; a whole number ... at least 0"),
+    ("tuning", [], ": found []; a mapping is expected"),
+    ("builds", {}, ": found {}; a list"),
+    ("builds", [], ": found []; a list with at least one"),
+    ("builds.1.model", ..., "builds[1]: has no `model`; it has target"),
+    ("builds.1.model", "tow", ": found 'tow', which is not one of the models ... 'two'"),
+    ("builds.0.target", "cuda", ": found 'cuda' ... allowed: cpu"),
+    ("builds.0.trials", "many", ": found 'many' ... whole"),
+    ("builds.0.name", "../x", ": found '../x'; a name"),
+    ("builds.1.model", "one", "builds[1]: found a second build named 'one-cpu-autotvm' ... builds[0]"),
+]
+"""A place of the plain spec, the value that it is set to, and the message: `...` within it stands for anything.
+
+A message that begins with a colon, a dot or a bracket begins with the place.
+"""
 
 
-@pytest.mark.parametrize(("path", "value", "start", "mention"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_named_with_its_place(
-    path: tuple[str | int, ...], value: object, start: str, mention: str
-) -> None:
-    with pytest.raises(SpecError) as caught:
+@pytest.mark.parametrize(("path", "value", "message"), MISTAKES)
+def test_a_mistake_is_named_with_its_place(path: str, value: object, message: str) -> None:
+    place = re.sub(r"\.(\d+)", r"[\1]", path) if message[0] in ":.[" else ""
+    with pytest.raises(SpecError, match=pattern(f"{place}{message}")) as caught:
         parse_spec(changed(path, value))
-    assert str(caught.value).startswith(f"models.yaml: {start}")
-    assert mention in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -489,14 +375,14 @@ def test_nothing_but_a_spec_error_ever_comes_out(value: object) -> None:
 
 
 def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
-    spec = parse_spec(changed(("targets", "cpu", "threads"), 100_000))
+    spec = parse_spec(changed("targets.cpu.threads", 100_000))
     with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
         describe_target(spec.targets["cpu"])
 
 
 def test_a_kind_of_space_is_said_only_where_it_differs() -> None:
     def described(**settings: object) -> dict[str, Any]:
-        return describe_target(parse_spec(changed(("targets", "cpu"), settings)).targets["cpu"])
+        return describe_target(parse_spec(changed("targets.cpu", settings)).targets["cpu"])
 
     for settings in ({"kind": "cpu"}, {"kind": "cuda", "arch": "sm_90"}):
         plain = described(**settings)
@@ -506,7 +392,7 @@ def test_a_kind_of_space_is_said_only_where_it_differs() -> None:
 
 def test_how_exact_a_processor_must_be_is_said_only_where_it_differs() -> None:
     def described(**settings: object) -> dict[str, Any]:
-        return describe_target(parse_spec(changed(("targets", "cpu"), {"kind": "cpu", **settings})).targets["cpu"])
+        return describe_target(parse_spec(changed("targets.cpu", {"kind": "cpu", **settings})).targets["cpu"])
 
     plain = described()
     assert described(max_relative_error="1e-4", exact=False) == plain
@@ -544,7 +430,7 @@ def test_a_mistake_in_an_accelerator_is_named_with_its_place(
     settings: dict[str, Any], start: str, mention: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        describe_target(parse_spec(changed(("targets", "npu"), {"kind": "vta", **settings})).targets["npu"])
+        describe_target(parse_spec(changed("targets.npu", {"kind": "vta", **settings})).targets["npu"])
     assert str(caught.value).startswith(f"models.yaml: {start}")
     assert mention in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -552,13 +438,13 @@ def test_a_mistake_in_an_accelerator_is_named_with_its_place(
 
 def test_an_accelerator_is_described_whole() -> None:
     settings = {"kind": "vta", "geometry": {"block_out": 32}, "hardware": "search", "memory_max": 2}
-    description = describe_target(parse_spec(changed(("targets", "npu"), settings)).targets["npu"])
+    description = describe_target(parse_spec(changed("targets.npu", settings)).targets["npu"])
     assert description["geometry"] == Geometry(block_out=32).to_json()
     assert (description["hardware"], description["memory_max"], description["area_max"]) == ("search", 2.0, 2.0)
 
 
 def test_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
-    mapping = changed(("models", "one", "calibration"), "data/samples.npz")
+    mapping = changed("models.one.calibration", "data/samples.npz")
     with pytest.raises(SpecError) as caught:
         parse_spec(mapping, project=tmp_path)
     assert str(caught.value).startswith(
@@ -568,7 +454,7 @@ def test_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "data/samples.npz").write_bytes(b"")
     assert parse_spec(mapping, project=tmp_path).models["one"].calibration == "data/samples.npz"
     with pytest.raises(SpecError, match=r"models\.one\.calibration: found \[1\]"):
-        parse_spec(changed(("models", "one", "calibration"), [1]), project=tmp_path)
+        parse_spec(changed("models.one.calibration", [1]), project=tmp_path)
 
 
 @pytest.mark.parametrize("calibration", [None, "samples.npz"])
@@ -581,18 +467,18 @@ def test_a_model_survives_its_plain_form(calibration: str | None) -> None:
 
 def test_inputs_may_have_types(tmp_path: Path) -> None:
     typed = {"ids": {"shape": [1, 4], "dtype": "int64"}, "x": {"shape": [2], "dtype": "float32"}, "y": [3]}
-    (model, _) = parse_spec(changed(("models", "one", "inputs"), typed)).models.values()
+    (model, _) = parse_spec(changed("models.one.inputs", typed)).models.values()
     assert model.inputs == {"ids": (1, 4), "x": (2,), "y": (3,)} and model.dtypes == {"ids": "int64"}
     (tmp_path / "net.onnx").touch()
     of_file = {"source": "onnx:net.onnx", "inputs": typed}
     with pytest.raises(SpecError, match=r"models\.one\.inputs\.ids\.dtype: an ONNX file names the types"):
-        parse_spec(changed(("models", "one"), of_file), project=tmp_path)
+        parse_spec(changed("models.one", of_file), project=tmp_path)
 
 
 def onnx_model(tmp_path: Path, **settings: object) -> ModelSpec:
     (tmp_path / "net.onnx").touch()
     entry = {"source": "onnx:net.onnx", **settings}
-    return parse_spec(changed(("models", "one"), entry), project=tmp_path).models["one"]
+    return parse_spec(changed("models.one", entry), project=tmp_path).models["one"]
 
 
 def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
@@ -655,10 +541,10 @@ def test_names_that_an_onnx_file_does_not_have(tmp_path: Path, settings: dict[st
 def test_only_onnx_files_have_names_for_dimensions_and_values(settings: dict[str, object]) -> None:
     entry = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}, **settings}
     with pytest.raises(SpecError, match="is for ONNX files, which have names for dimensions and values"):
-        parse_spec(changed(("models", "one"), entry))
+        parse_spec(changed("models.one", entry))
     entry = {"source": "torchvision:resnet18", "inputs": {"x": {"value": 1}}}
     with pytest.raises(SpecError, match=r"models\.one\.inputs\.x"):
-        parse_spec(changed(("models", "one"), entry))
+        parse_spec(changed("models.one", entry))
 
 
 def test_reading_a_spec_imports_nothing_heavy() -> None:
