@@ -109,8 +109,12 @@ class Worker:
 
     def launch(self) -> None:
         """Starts the process unless it runs, so that it is ready before the first call."""
-        if self._process is None:
-            self._launch()
+        if self._process is not None:
+            return
+        try:
+            self._start_process()
+        except OSError as error:
+            raise MachineError(f"a worker process cannot be started: {cause(error)}") from error
 
     def submit(self, *arguments: Any) -> None:
         """Submits a call.
@@ -196,12 +200,6 @@ class Worker:
 
     def _is_used_up(self) -> bool:
         return self._process is not None and self._n_calls >= self._calls_before_restart
-
-    def _launch(self) -> None:
-        try:
-            self._start_process()
-        except OSError as error:
-            raise MachineError(f"a worker process cannot be started: {cause(error)}") from error
 
     def _start_process(self) -> None:
         handle, self._log = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
