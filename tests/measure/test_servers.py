@@ -1,9 +1,11 @@
-"""Many servers: who runs what, in which order results come, and what a server costs that is killed."""
+"""Measuring over TVM's RPC behind real servers: who runs what, in which order results come, what a lost one costs."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.errors import DeviceLostError, MeasureError
+from anole.errors import DeviceLostError, MeasureError, TargetError
 from anole.measure.lane import Lane, LaneState
 from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions, Retries
@@ -25,8 +27,10 @@ from anole.measure.site import Elsewhere, Likeness
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
+from anole.targets.cpu.device.remote_runner import remote_runner
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.rpc.address import Remote
+from anole.targets.cuda.device.runner import find_gpu
+from anole.targets.rpc.address import Remote, Server
 from anole.targets.rpc.sessions import open_session
 from anole.targets.rpc.tracker import Tracker, count_servers
 from anole.task import Dense, Task
@@ -38,15 +42,19 @@ from .servers import HOST, LIMITS, QUICK, SHORT, START_S, Process, at, free_port
 TASK = Task(Dense(1, 64, 64), describe_cpu(threads=1), 1)
 KEY = "zen"
 
+Configs = list[dict[str, Any]]
+Measuring = Callable[..., Measurer]
+Processes = list[Process]
+
 
 @pytest.fixture(scope="module")
-def configs() -> list[dict[str, Any]]:
+def configs() -> Configs:
     space = get_target(TASK.target).space(TASK.workload)
     return [space.config(vector) for vector in space.sample(8, np.random.default_rng(0))]
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """Two servers without a tracker."""
     folder = tmp_path_factory.mktemp("alone")
     yield from _running([server(folder), server(folder)])
@@ -59,22 +67,32 @@ def central(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 @pytest.fixture(scope="module")
-def known(central: Process, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]:
+def known(central: Process, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     folder = tmp_path_factory.mktemp("known")
     processes = [server(folder, central.port, KEY) for _ in range(2)]
     yield processes
     kill(processes)
 
 
+@pytest.fixture(scope="module")
+def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A server that outlives crashes."""
+    serve = ("anole", "serve", "--port", "{port}", "--threads", "1")
+    process = Process(tmp_path_factory.mktemp("lent"), *serve)
+    process.start()
+    yield process
+    process.kill()
+
+
 @pytest.fixture
-def tracked(central: Process, known: list[Process]) -> list[Process]:
+def tracked(central: Process, known: Processes) -> Processes:
     """Two servers that the tracker knows, of which a test may kill any."""
     launch(known)
     await_servers(central, 2)
     return known
 
 
-def _running(processes: list[Process]) -> Iterator[list[Process]]:
+def _running(processes: Processes) -> Iterator[Processes]:
     launch(processes)
     for each in processes:
         each.await_listening()
@@ -82,20 +100,20 @@ def _running(processes: list[Process]) -> Iterator[list[Process]]:
     kill(processes)
 
 
-def launch(processes: Sequence[Process]) -> None:
+def launch(processes: Processes) -> None:
     """Starts those that do not run, such as those that a test has killed."""
     for each in processes:
         if not each.is_running:
             each.launch()
 
 
-def kill(processes: Sequence[Process]) -> None:
+def kill(processes: Processes) -> None:
     for each in processes:
         if each.is_running:
             each.kill()
 
 
-def grown(processes: Sequence[Process], before: Sequence[int]) -> list[int]:
+def grown(processes: Processes, before: Sequence[int]) -> list[int]:
     """How many candidates each has loaded since."""
     return [now - then for now, then in zip(loaded(processes), before, strict=True)]
 
@@ -118,7 +136,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def measurer(kept: Path) -> Callable[..., Measurer]:
+def measurer(kept: Path) -> Measuring:
     target = KeepingCpu({**TASK.target, "kept": str(kept)})
 
     def measurer(remote: Remote | Elsewhere, limits: Limits = LIMITS, retries: Retries = QUICK) -> Measurer:
@@ -129,9 +147,7 @@ def measurer(kept: Path) -> Callable[..., Measurer]:
     return measurer
 
 
-def measure_until_all_ran(
-    measuring: Measurer, configs: Sequence[dict[str, Any]], processes: Sequence[Process], before: Sequence[int]
-) -> int:
+def measure_until_all_ran(measuring: Measurer, configs: Configs, processes: Processes, before: Sequence[int]) -> int:
     """Measures until each server has run two candidates, and returns how many were measured."""
     results = measuring.measure([*configs] * 1000)
     for n, measurement in enumerate(results, 1):
@@ -146,7 +162,7 @@ def statuses(measured: Sequence[Measurement]) -> list[Status]:
     return [measurement.status for measurement in measured]
 
 
-def loaded(processes: Sequence[Process]) -> list[int]:
+def loaded(processes: Processes) -> list[int]:
     return [process.n_loaded for process in processes]
 
 
@@ -154,9 +170,129 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
+def threads_of(process: Process) -> list[int]:
+    """Returns the numbers of all threads of a process and of what it started."""
+    processes = (process.process, *process.process.children(recursive=True))
+    return [thread.id for each in processes for thread in each.threads()]
+
+
+@pytest.mark.guard
+def test_a_server_listens_to_its_own_machine_unless_a_host_is_given(lent: Process) -> None:
+    processes = [lent.process, *lent.process.children(recursive=True)]
+    listening = [each.laddr for process in processes for each in process.net_connections("tcp") if not each.raddr]
+    assert {address.ip for address in listening if address.port == lent.port} == {HOST}
+
+
+def test_measures_and_confirms_as_on_this_machine(measurer: Measuring, pair: Processes, configs: Configs) -> None:
+    with measurer(at(pair[:1])) as measuring:
+        measured = list(measuring.measure(configs[:4]))
+        confirmed = measuring.confirm(configs[:2], seconds_each=0.05)
+    assert statuses(measured) == [Status.OK] * 4
+    for measurement in measured:
+        assert measurement.latency_s is not None and 0 < measurement.latency_s < 1e-2
+        assert measurement.repeats == 10
+        assert measurement.build_s > 0 and measurement.run_s > 0
+    assert statuses(confirmed) == [Status.OK] * 2
+    assert all(confirmation.repeats >= 5 for confirmation in confirmed)
+
+
+@pytest.mark.guard
+def test_a_wrong_answer_and_a_hang_cost_one_trial_each(measurer: Measuring, pair: Processes, configs: Configs) -> None:
+    first, second, third, fourth = configs[:4]
+    with measurer(at(pair[:1]), Limits(connect_s=START_S, run_s=1.0, lease_s=0.5)) as measuring:
+        measured = list(measuring.measure([first, {**second, "calls": "getpid"}, {**third, "calls": "pause"}, fourth]))
+    assert statuses(measured) == [Status.OK, Status.WRONG_ANSWER, Status.RUN_TIMEOUT, Status.OK]
+    assert measured[1].error == "relative error nan; at most 0.0001 is allowed"
+    assert measured[2].error == "ended by its server, because it took too long"
+
+
+@pytest.mark.guard
+def test_a_server_that_is_killed_and_started_again_costs_nothing(
+    measurer: Measuring, pair: Processes, configs: Configs
+) -> None:
+    with measurer(at(pair[:1])) as measuring:
+        results = measuring.measure(configs[:4])
+        first = next(results)
+        pair[0].kill()
+        restart = threading.Timer(0.5, pair[0].start)
+        restart.start()
+        measured = [first, *results]
+    restart.join()
+    assert statuses(measured) == [Status.OK] * 4
+    assert all(measurement.latency_s is not None and measurement.latency_s < 1e-2 for measurement in measured)
+
+
+@pytest.mark.guard
+def test_a_server_that_stays_away_ends_it(measurer: Measuring, configs: Configs) -> None:
+    remote = Remote(HOST, free_port())
+    with (
+        measurer(remote, retries=SHORT) as measuring,
+        pytest.raises(MeasureError, match=f"the RPC server {HOST}:{remote.port} cannot be reached: .*; gave up after"),
+    ):
+        list(measuring.measure(configs))
+
+
+@pytest.mark.guard
+def test_a_server_that_is_deaf_ends_it(measurer: Measuring, configs: Configs) -> None:
+    with socket.create_server((HOST, 0)) as deaf:
+        remote = Remote(HOST, deaf.getsockname()[1])
+        with (
+            measurer(remote, Limits(connect_s=1.0), Retries(0.1, 0.1, 0.1)) as measuring,
+            pytest.raises(MeasureError, match=r"gives no answer: .*; gave up after 0.1 s"),
+        ):
+            list(measuring.measure(configs[:1]))
+
+
+@pytest.mark.guard
+def test_a_server_without_a_gpu_is_refused(pair: Processes) -> None:
+    with pytest.raises(TargetError, match="cuda sm_90: TVM finds no GPU where candidates are to run"):
+        find_gpu("sm_90", _open_patiently(pair[0]))
+
+
+@pytest.mark.guard
+def test_a_server_of_other_threads_is_refused(pair: Processes, configs: Configs) -> None:
+    task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
+    with (
+        Measurer(task, MeasureOptions(Fixed()), site=Elsewhere(at(pair[:1]))) as measuring,
+        pytest.raises(TargetError, match="with 1 of the target's 3 threads; start it with TVM_NUM_THREADS=3"),
+    ):
+        list(measuring.measure(configs[:1]))
+
+
+@pytest.mark.guard
+def test_a_crash_costs_one_trial(measurer: Measuring, lent: Process, configs: Configs) -> None:
+    with measurer(at([lent])) as measuring:
+        measured = list(measuring.measure([configs[0], {**configs[1], "calls": "abort"}, configs[2]]))
+    assert statuses(measured) == [Status.OK, Status.RUN_ERROR, Status.OK]
+    assert str(measured[1].error).startswith("its device was lost 3 times while it ran: the connection")
+
+
+@pytest.mark.guard
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+def test_a_server_stays_on_the_processors_that_it_may_use(lent: Process) -> None:
+    own = max(os.sched_getaffinity(0))
+    for thread in threads_of(lent):
+        os.sched_setaffinity(thread, {own})
+    target = CallingCpu(TASK.target)
+    session = open_session(Server(HOST, lent.port), 60.0)
+    remote_runner(target.template(TASK.workload), TASK.workload, 1, session)
+    assert {frozenset(os.sched_getaffinity(thread)) for thread in threads_of(lent)} == {frozenset({own})}
+
+
+def _open_patiently(process: Process) -> Any:
+    """Opens a session as soon as the last client of a server has left."""
+    ends_s = time.monotonic() + START_S
+    while True:
+        try:
+            return open_session(Server(HOST, process.port), 60.0)
+        except DeviceLostError:
+            assert time.monotonic() < ends_s
+            time.sleep(0.1)
+
+
 @pytest.mark.guard
 def test_both_servers_run_candidates_and_results_keep_their_order(
-    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
+    measurer: Measuring, pair: Processes, configs: Configs
 ) -> None:
     before, wrong = loaded(pair), {"calls": "getpid"}
     mixed = [{**config, **(wrong if at in (1, 4, 5) else {})} for at, config in enumerate(configs)]
@@ -168,9 +304,7 @@ def test_both_servers_run_candidates_and_results_keep_their_order(
 
 
 @pytest.mark.guard
-def test_a_confirmation_stays_on_one_server(
-    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
-) -> None:
+def test_a_confirmation_stays_on_one_server(measurer: Measuring, pair: Processes, configs: Configs) -> None:
     with measurer(at(pair)) as measuring:
         before = loaded(pair)
         confirmed = measuring.confirm(configs[:4], seconds_each=0.02)
@@ -181,15 +315,15 @@ def test_a_confirmation_stays_on_one_server(
 @pytest.mark.guard
 @pytest.mark.parametrize("hanging", [0, 2])
 def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
-    measurer: Callable[..., Measurer],
+    measurer: Measuring,
     central: Process,
-    tracked: list[Process],
-    configs: list[dict[str, Any]],
+    tracked: Processes,
+    configs: Configs,
     hanging: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     limits = Limits(connect_s=START_S, run_s=1.0, lease_s=0.5)
-    rivals: list[dict[str, Any]] = [
+    rivals: Configs = [
         {**config, "calls": "pause"} if at == hanging else config for at, config in enumerate(configs[:3])
     ]
     with measurer(of(central), limits) as measuring:
@@ -200,7 +334,7 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
 
 @pytest.mark.guard
 def test_a_tracker_lends_all_its_servers(
-    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+    measurer: Measuring, central: Process, tracked: Processes, configs: Configs
 ) -> None:
     before = loaded(tracked)
     with measurer(of(central)) as measuring:
@@ -208,9 +342,7 @@ def test_a_tracker_lends_all_its_servers(
 
 
 @pytest.mark.guard
-def test_a_limit_holds(
-    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
-) -> None:
+def test_a_limit_holds(measurer: Measuring, central: Process, tracked: Processes, configs: Configs) -> None:
     assert len(places_of_lanes(of(central), 8)) == 2
     assert places_of_lanes(of(central, 1), 8) == [[of(central, 1)]]
     before = loaded(tracked)
@@ -221,7 +353,7 @@ def test_a_limit_holds(
 
 @pytest.mark.guard
 def test_a_server_that_joins_is_used_from_the_next_batch_on(
-    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+    measurer: Measuring, central: Process, tracked: Processes, configs: Configs
 ) -> None:
     tracked[1].kill()
     await_servers(central, 1)
@@ -236,14 +368,14 @@ def test_a_server_that_joins_is_used_from_the_next_batch_on(
 @pytest.mark.guard
 @pytest.mark.parametrize("is_tracked", [True, False], ids=["tracker", "list"])
 def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
-    measurer: Callable[..., Measurer],
+    measurer: Measuring,
     is_tracked: bool,
     central: Process,
     request: pytest.FixtureRequest,
-    configs: list[dict[str, Any]],
+    configs: Configs,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    started: list[Process] = request.getfixturevalue("tracked" if is_tracked else "pair")
+    started: Processes = request.getfixturevalue("tracked" if is_tracked else "pair")
     row = [*configs, {**configs[0], "calls": "getpid"}]
     with measurer(of(central) if is_tracked else at(started)) as measuring:
         before, measured = loaded(started), list[Measurement]()
@@ -266,7 +398,7 @@ def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
 
 @pytest.mark.guard
 def test_when_all_servers_are_gone_it_ends_as_with_one(
-    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+    measurer: Measuring, central: Process, tracked: Processes, configs: Configs
 ) -> None:
     with measurer(of(central), retries=SHORT) as measuring:
         results = measuring.measure(configs * 1000)
@@ -278,10 +410,7 @@ def test_when_all_servers_are_gone_it_ends_as_with_one(
 
 @pytest.mark.guard
 def test_an_address_where_nobody_is_costs_no_candidate(
-    measurer: Callable[..., Measurer],
-    pair: list[Process],
-    configs: list[dict[str, Any]],
-    caplog: pytest.LogCaptureFixture,
+    measurer: Measuring, pair: Processes, configs: Configs, caplog: pytest.LogCaptureFixture
 ) -> None:
     absent = free_port()
     remote = Remote(HOST, absent, others=((HOST, pair[0].port),))
@@ -296,7 +425,7 @@ def test_an_address_where_nobody_is_costs_no_candidate(
 
 @pytest.mark.guard
 def test_one_run_that_has_all_servers_gives_one_to_another_run(
-    measurer: Callable[..., Measurer], central: Process, tracked: list[Process], configs: list[dict[str, Any]]
+    measurer: Measuring, central: Process, tracked: Processes, configs: Configs
 ) -> None:
     limits, events = Limits(connect_s=START_S, lease_s=0.3), list[str]()
     is_other_done = threading.Event()
@@ -324,11 +453,7 @@ def test_one_run_that_has_all_servers_gives_one_to_another_run(
 
 @pytest.mark.guard
 def test_servers_that_are_in_use_are_waited_for(
-    measurer: Callable[..., Measurer],
-    central: Process,
-    tracked: list[Process],
-    configs: list[dict[str, Any]],
-    caplog: pytest.LogCaptureFixture,
+    measurer: Measuring, central: Process, tracked: Processes, configs: Configs, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = [_session(of(central)) for _ in tracked]
 
@@ -347,7 +472,7 @@ def test_servers_that_are_in_use_are_waited_for(
 
 
 @pytest.mark.guard
-def test_a_key_that_nobody_has_is_said(central: Process, tracked: list[Process]) -> None:
+def test_a_key_that_nobody_has_is_said(central: Process, tracked: Processes) -> None:
     with pytest.raises(DeviceLostError, match=f"has no server of the key 'h200'; it has {KEY}"):
         Tracker(Remote(HOST, central.port, "h200")).count()
 
@@ -373,9 +498,7 @@ class Hearing(Likeness):
 
 
 @pytest.mark.guard
-def test_the_same_kernel_runs_on_all_servers(
-    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
-) -> None:
+def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processes, configs: Configs) -> None:
     site = Elsewhere(at(pair))
     hearing = site.likeness = Hearing()
     with measurer(site) as measuring:
@@ -405,7 +528,7 @@ def test_a_lane_gives_its_session_back_and_opens_another_one_when_its_lease_is_o
 
 @pytest.mark.guard
 def test_no_candidate_begins_that_its_session_has_no_time_for(
-    measurer: Callable[..., Measurer], pair: list[Process], configs: list[dict[str, Any]]
+    measurer: Measuring, pair: Processes, configs: Configs
 ) -> None:
     limits = Limits(connect_s=START_S, run_s=2.0, lease_s=0.3)
     began_s, n = time.monotonic(), 0
