@@ -84,7 +84,7 @@ def _key() -> str:
 def _build(folder: Path) -> None:
     include = Path(compiler_environment()["CUDA_PATH"]) / "include"
     flags = ("-std=c++17", "-O2", "-fPIC", "-shared", f"-I{DEVICE}", f"-I{include}", "-U_FORTIFY_SOURCE")
-    sources = [str(DEVICE / f"{name}.cpp") for name in ("access", "driver", "grid", "streams")]
+    sources = [str(DEVICE / f"{name}.cpp") for name in ("access", "driver", "grid")]
     _run(["g++", *flags, *sources, f"-Wl,-soname,{_CUDA}", "-o", str(folder / _CUDA)])
     (folder / "others.c").write_text(_other_functions(include.parent))
     (folder / "versions").write_text(f"{_RUNTIME} {{ global: *; }};\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from anole.record import Config
-from anole.targets.base import Template
 from anole.targets.cuda.device.builder import compile_kernel, cuda_target
 from anole.targets.cuda.device.runtime import prepare_to_compile
 from anole.targets.cuda.device.toolchain import compiler_environment
@@ -29,39 +27,20 @@ from tests.kit.emulated_gpu.compiler import compile_kernels
 Arrays = Sequence[NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Edit:
-    """A change of CUDA source, by which a check shows that it finds what is wrong.
+def replaced(what: str, by: str, which: int, source: str) -> str:
+    """Returns a source in which one occurrence of a part, counted from 0, is replaced.
 
-    Attributes:
-        what: a part of the source.
-        by: what replaces it.
-        which: which of its occurrences is replaced, from 0.
+    Raises:
+        ValueError: the part does not occur so often.
     """
-
-    what: str
-    by: str
-    which: int = 0
-
-    def __call__(self, source: str) -> str:
-        """Returns the changed source.
-
-        Raises:
-            ValueError: the part does not occur so often.
-        """
-        parts = source.split(self.what)
-        if len(parts) <= self.which + 1:
-            raise ValueError(f"{self.what!r} occurs {len(parts) - 1} times only")
-        at = self.which + 1
-        return self.by.join([self.what.join(parts[:at]), self.what.join(parts[at:])])
+    parts = source.split(what)
+    if len(parts) <= which + 1:
+        raise ValueError(f"{what!r} occurs {len(parts) - 1} times only")
+    return by.join([what.join(parts[: which + 1]), what.join(parts[which + 1 :])])
 
 
 def candidate_error(
-    description: Mapping[str, Any],
-    workload: Workload,
-    config: Config,
-    edit: Edit | None = None,
-    template: Template | None = None,
+    description: Mapping[str, Any], workload: Workload, config: Config, edit: Callable[[str], str] = str
 ) -> float:
     """Returns the relative error of a candidate against the reference.
 
@@ -69,14 +48,13 @@ def candidate_error(
         description: the target's.
         workload: the candidate's workload.
         config: the candidate's config.
-        edit: a change of its source.
-        template: the workload's template if it is not that of the target.
+        edit: changes its source.
     """
-    template = template or CudaTarget(description).template(workload)
+    template = CudaTarget(description).template(workload)
     func = template.schedule(define(template, workload, config), workload, config)
     example = Example.draw(workload)
     packed = template.pack_weight(workload, config, example.weight)
-    with compiling(edit or str):
+    with compiling(edit):
         kernel = compile_kernel(func, description)
     out = run(kernel["main"], [*example.arguments(packed), example.unwritten()])[-1]
     return example.relative_error(out)

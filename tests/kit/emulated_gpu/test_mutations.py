@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
 from anole.record import Config
-from anole.targets.cuda.device.builder import source
-from anole.targets.cuda.settings import describe_cuda
-from anole.targets.cuda.target import CudaTarget
-from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from tests.kit.emulated_gpu.programs import Edit, candidate_error
+from tests.kit.emulated_gpu.programs import candidate_error, replaced
 from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
+from tests.targets.cuda.templates.kernels import source_of
+from tests.targets.cuda.templates.workloads import TARGET
 
-TARGET = CudaTarget(describe_cuda("sm_90"))
 ROLLED = {"auto_unroll_max_step": 0, "unroll_explicit": 0}
 SPATIAL = {"tile_y": [2, 1, 2, 1], "tile_x": [1, 2, 2, 1], "tile_f": [1, 1, 8, 1], **ROLLED}
 STEPS = {"tile_rc": [2, 4], "tile_ry": [3, 1], "tile_rx": [1, 3]}
@@ -42,13 +40,9 @@ CANDIDATES: dict[str, tuple[Workload, Config]] = {
 """A candidate of every template, with several steps of the outer reduction, so that all of its barriers are needed."""
 
 
-def cuda_of(workload: Workload, config: Config) -> str:
-    template = TARGET.template(workload)
-    return source(template.schedule(define(template, workload, config), workload, config), TARGET.description)
-
-
-def is_found(gpu: EmulatedGpu, name: str, edit: Edit) -> bool:
-    """Whether a changed candidate is faulty or computes something else."""
+def is_found(gpu: EmulatedGpu, name: str, what: str, by: str, which: int) -> bool:
+    """Whether a candidate with a changed source is faulty or computes something else."""
+    edit = partial(replaced, what, by, which)
     try:
         return gpu.call(candidate_error, TARGET.description, *CANDIDATES[name], edit) > 1e-3
     except EmulationError as error:
@@ -64,20 +58,20 @@ def test_the_candidate_is_right(name: str, emulated_gpu: EmulatedGpu) -> None:
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_every_barrier_is_missed(name: str, emulated_gpu: EmulatedGpu) -> None:
     barrier = "__syncthreads();"
-    n_barriers = cuda_of(*CANDIDATES[name]).count(barrier)
+    n_barriers = source_of(*CANDIDATES[name]).count(barrier)
     assert n_barriers
     for which in range(n_barriers):
-        assert is_found(emulated_gpu, name, Edit(barrier, "", which)), which
+        assert is_found(emulated_gpu, name, barrier, "", which), which
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_an_index_that_is_one_too_large_is_found_in_every_array(name: str, emulated_gpu: EmulatedGpu) -> None:
-    code = cuda_of(*CANDIDATES[name])
+    code = source_of(*CANDIDATES[name])
     bodies = code[code.index("{", code.rindex("extern")) :]
     arrays = sorted(set(re.findall(r"\b((?!red_|mask|t0)\w*?_ptr)(?:\[| \+ )", bodies)))
     assert len(arrays) >= 4
     for array in arrays:
         access = next(each for each in (f"*)({array} + ", f"{array}[") if each in bodies)
-        edit = Edit(access, f"{access}1 + ", code.count(access) - bodies.count(access))
+        first = code.count(access) - bodies.count(access)
         if not re.search(rf"alignas\(64\) float {array}\[\d+\];", bodies) or "shared" in array:
-            assert is_found(emulated_gpu, name, edit), array
+            assert is_found(emulated_gpu, name, access, f"{access}1 + ", first), array

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "streams.h"
 
@@ -47,6 +48,22 @@ void* load(const void* image) {
 }
 
 }  // namespace
+
+namespace emulated {
+
+std::string last_failure = "nothing failed";
+
+bool submit(Stream* stream, Work work) {
+  if (stream && stream->captured) {
+    stream->captured->works.push_back(std::move(work));
+    return true;
+  }
+  std::string failure = work();
+  if (!failure.empty()) last_failure = failure;
+  return failure.empty();
+}
+
+}  // namespace emulated
 
 extern "C" {
 

@@ -13,12 +13,12 @@ from tvm import ir, tirx
 
 from anole.record import Config
 from anole.targets.cuda.device.builder import cuda_target
-from anole.targets.shared.kernel import define
 from anole.task import Dense
 from tests.kit.emulated_gpu.programs import candidate_error
 from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from ....examples import examples
+from .kernels import scheduled
 from .workloads import TARGET
 
 REASON = "the last warp adds up partial sums without waiting for its lanes"
@@ -33,10 +33,9 @@ def config_of(along_x: int, along_k: int) -> tuple[Dense, Config]:
 
 def relies_on_lockstep(workload: Dense, config: Config) -> bool:
     """Whether lanes of a warp are to wait for each other: TVM's CUDA C++ has nothing there."""
-    template, target = TARGET.template(workload), cuda_target(TARGET.description)
-    func = template.schedule(define(template, workload, config), workload, config)
+    target = cuda_target(TARGET.description)
     pipeline, _, _ = tirx.get_default_tir_pipeline(target)
-    lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": func})))
+    lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": scheduled(workload, config)})))
     scopes: list[str] = []
 
     def see(call: Any) -> None:

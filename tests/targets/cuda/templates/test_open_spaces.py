@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 from anole.errors import ConfigError
 from anole.record import Config
 from anole.space import ALGORITHM
-from anole.targets.cuda.device.builder import source
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates import open_spaces
-from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Task, Workload
 from tests.kit.emulated_gpu.programs import candidate_error
 from tests.kit.emulated_gpu.worker import EmulatedGpu
 
 from ....examples import examples
+from .kernels import source_of
 from .workloads import LIMITS, ONE_OF_EACH, TARGET, workloads
 
 SAME = (1, 1, 1, 1)
@@ -76,10 +75,8 @@ def runnable(workload: Workload, seed: int = 0) -> Iterator[Config]:
 @pytest.mark.examples(2)
 @pytest.mark.parametrize("workload", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 def test_what_may_run_becomes_cuda(workload: Workload) -> None:
-    template = OPEN.template(workload)
     for config in islice(runnable(workload), 3):
-        func = template.schedule(define(template, workload, config), workload, config)
-        assert "__global__" in source(func, OPEN.description)
+        assert "__global__" in source_of(workload, config, OPEN)
 
 
 @pytest.mark.parametrize(("greed", "reason"), GREEDY.values(), ids=GREEDY)

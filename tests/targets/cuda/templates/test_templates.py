@@ -13,44 +13,47 @@ from hypothesis import strategies as st
 
 from anole.record import Config
 from anole.space import ALGORITHM
-from anole.targets.cuda.device.builder import source
-from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Workload
 from tests.kit.emulated_gpu.programs import candidate_error
 from tests.kit.emulated_gpu.worker import EmulatedGpu
 from tests.kit.gpu_resources import resources
 
 from ....examples import examples
-from .workloads import ONE_OF_EACH, TARGET, workloads
+from .kernels import scheduled, source_of
+from .workloads import KINDS, LIMITS, ONE_OF_EACH, TARGET, by_winograd, default_of, winograd_convolutions, workloads
 
 SLOW_EXAMPLES = settings(
-    max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
+PADDED = (1, 1, 1, 1)
 
 
-def source_of(workload: Workload, config: Config) -> str:
-    template = TARGET.template(workload)
-    return source(template.schedule(define(template, workload, config), workload, config), TARGET.description)
+@st.composite
+def candidates(draw: st.DrawFn) -> tuple[Workload, Config]:
+    """Workloads of all templates with any valid config; a third are Winograd's."""
+    is_winograd = draw(st.integers(0, 2)) == 0
+    workload = draw(winograd_convolutions if is_winograd else workloads)
+    space = TARGET.space(workload).restricted({ALGORITHM: ["winograd"]} if is_winograd else {})
+    (vector,) = space.sample(1, np.random.default_rng(draw(st.integers(0, 1 << 30))))
+    return workload, space.config(vector)
 
 
-def drawn(workload: Workload, n: int, seed: int = 0) -> list[Config]:
-    space = TARGET.space(workload)
-    return [space.config(vector) for vector in space.sample(n, np.random.default_rng(seed))]
+def check(gpu: EmulatedGpu, workload: Workload, config: Config) -> None:
+    bound = 3e-5 if config.get(ALGORITHM) == "winograd" else 1e-5
+    assert gpu.call(candidate_error, TARGET.description, workload, config) < bound
 
 
 @SLOW_EXAMPLES
-@given(workload=workloads, seed=st.integers(0, 1 << 30))
-def test_any_valid_config_is_right(workload: Workload, seed: int, emulated_gpu: EmulatedGpu) -> None:
-    (config,) = drawn(workload, 1, seed)
-    assert emulated_gpu.call(candidate_error, TARGET.description, workload, config) < 1e-5
+@given(candidate=candidates())
+def test_any_valid_config_is_right(candidate: tuple[Workload, Config], emulated_gpu: EmulatedGpu) -> None:
+    check(emulated_gpu, *candidate)
 
 
 @pytest.mark.slow
-@settings(SLOW_EXAMPLES, max_examples=examples(400))
-@given(workload=workloads, seed=st.integers(0, 1 << 30))
-def test_any_valid_config_of_many_more_is_right(workload: Workload, seed: int, emulated_gpu: EmulatedGpu) -> None:
-    (config,) = drawn(workload, 1, seed)
-    assert emulated_gpu.call(candidate_error, TARGET.description, workload, config) < 1e-5
+@settings(SLOW_EXAMPLES, max_examples=examples(800))
+@given(candidate=candidates())
+def test_any_valid_config_of_many_more_is_right(candidate: tuple[Workload, Config], emulated_gpu: EmulatedGpu) -> None:
+    check(emulated_gpu, *candidate)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +73,33 @@ def test_any_valid_config_of_many_more_is_right(workload: Workload, seed: int, e
 def test_defaults_are_right(workload: Workload, emulated_gpu: EmulatedGpu) -> None:
     config = TARGET.default_config(workload)
     assert TARGET.space(workload).rejection(config) is None
-    assert emulated_gpu.call(candidate_error, TARGET.description, workload, config) < 1e-5
+    check(emulated_gpu, workload, config)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Conv2d(1, 3, 3, 5, 7, (3, 3)),
+        Conv2d(1, 1, 1, 1, 2, (3, 3), padding=PADDED),
+        Conv2d(2, 1, 9, 3, 2, (3, 3), padding=(2, 0, 1, 2)),
+        Conv2d(3, 7, 7, 13, 11, (3, 3), padding=PADDED),
+        Conv2d(1, 3, 2, 2, 65, (3, 3), padding=(4, 5, 0, 0)),
+    ],
+    ids=lambda workload: getattr(workload, "label", str(workload)),
+)
+@pytest.mark.examples(1)
+def test_winograd_is_right_with_either_tile(workload: Conv2d, size: int, emulated_gpu: EmulatedGpu) -> None:
+    config = by_winograd(workload)
+    assert TARGET.space(workload).rejection(config) is None
+    check(emulated_gpu, workload, {**config, "tile_size": size})
 
 
 @pytest.mark.examples(2)
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_the_source_binds_what_was_asked_for(kind: str) -> None:
-    workload = ONE_OF_EACH[kind]
-    config, template = TARGET.default_config(workload), TARGET.template(workload)
-    text = source_of(workload, config)
-    script = template.schedule(define(template, workload, config), workload, config).script()
+    workload, config = default_of(kind)
+    text, script = source_of(workload, config), scheduled(workload, config).script()
     found = re.findall(r'T\.thread_binding\((\d+), thread="((?:block|thread)Idx\.[xyz])"', script)
     bound = {axis: int(extent) for extent, axis in found}
     assert all(f"(int){axis}" in text for axis, extent in bound.items() if extent > 1)
@@ -106,19 +126,16 @@ def test_the_source_fetches_in_vectors_and_unrolls_as_asked() -> None:
 
 
 @pytest.mark.guard
-@pytest.mark.parametrize("kind", ONE_OF_EACH)
+@pytest.mark.parametrize("kind", KINDS)
 def test_kernels_compile_within_the_limits(kind: str) -> None:
-    workload = ONE_OF_EACH[kind]
-    config = TARGET.default_config(workload)
-    taken = resources(source_of(workload, config), TARGET.description["arch"])
-    assert 0 < taken.registers <= TARGET.limits.registers_per_thread
-    assert taken.shared_bytes <= TARGET.limits.shared_bytes_per_block
+    taken = resources(source_of(*default_of(kind)), TARGET.description["arch"])
+    assert 0 < taken.registers <= LIMITS.registers_per_thread
+    assert (0 if kind == "gemv" else 1) <= taken.shared_bytes <= LIMITS.shared_bytes_per_block
     assert taken.local_bytes == 0
 
 
-@pytest.mark.parametrize("kind", ONE_OF_EACH)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.examples(1)
 def test_builds_a_library_without_a_gpu(kind: str, tmp_path: Path) -> None:
-    workload = ONE_OF_EACH[kind]
-    TARGET.build(workload, TARGET.default_config(workload), tmp_path / "kernel.so")
+    TARGET.build(*default_of(kind), tmp_path / "kernel.so")
     assert (tmp_path / "kernel.so").stat().st_size > 0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from anole.record import Config
+from anole.space import ALGORITHM
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
-from anole.task import BatchMatmul, Conv2d, Dense
+from anole.targets.cuda.templates.winograd_space import winograd_space
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 LIMITS = TARGET.limits
@@ -55,8 +58,23 @@ ONE_OF_EACH = {
 }
 """A workload of every template."""
 
-WINOGRAD = Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1))
+WINOGRAD = ONE_OF_EACH["conv2d"]
 """A workload that Winograd's template has, too."""
+
+
+def by_winograd(workload: Conv2d, **changes: object) -> Config:
+    """The config by which Winograd is fastest by the model, changed."""
+    return {ALGORITHM: "winograd", **winograd_space(LIMITS, TARGET.gpu, workload).best_drawn, **changes}
+
+
+def default_of(kind: str) -> tuple[Workload, Config]:
+    """A workload and its default config, by the template's name; Winograd's has the size of its tiles."""
+    if kind in ONE_OF_EACH:
+        return ONE_OF_EACH[kind], TARGET.default_config(ONE_OF_EACH[kind])
+    return WINOGRAD, by_winograd(WINOGRAD, tile_size=int(kind[-1]))
+
+
+KINDS = (*ONE_OF_EACH, "winograd 2", "winograd 4")
 
 winograd_convolutions = st.builds(
     Conv2d,
