@@ -14,7 +14,9 @@ def described(document: str | None) -> ArgumentParser:
     return ArgumentParser(description=document, formatter_class=RawDescriptionHelpFormatter)
 
 
-def of_builds(document: str | None, rounds: int, rivals: str | None = None, turn_s: float | None = None) -> Any:
+def of_builds(
+    document: str | None, rounds: int, rivals: str | None = None, turn_s: float | None = None
+) -> ArgumentParser:
     """Returns the parser of a command that times builds in turns, with these defaults; without what is None."""
     parser = described(document)
     parser.add_argument("builds", nargs="+", type=Path)

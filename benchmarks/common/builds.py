@@ -61,16 +61,16 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def time_in_turns(
     folder: Path, device: Device, starts_in: Callable[[Path], Starts], pace: Pace
 ) -> tuple[dict[str, Started], dict[str, list[Times]]]:
-    """Returns the reports of the engines that start, and the times of their turns.
+    """Returns the reports of the engines of a build that start, and the times of their turns.
 
     Args:
-        folder: the build that they run, for messages.
-        device: where they run.
-        starts_in: from a folder for files that they share, what starts them.
+        folder: the build.
+        device: where it runs.
+        starts_in: returns what starts the engines, from a folder for files that they share.
         pace: how long and how often they run.
 
     Raises:
-        AnoleError: the build cannot run on this machine, or an engine exits before its last turn.
+        AnoleError: an engine exits before its last turn.
     """
     with TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
         with environment({**device.environment(), **site.environment()}):

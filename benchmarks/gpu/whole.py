@@ -63,13 +63,9 @@ class Plan:
     Attributes:
         networks: torchvision's networks, with the size of their square images.
         levels: trials of all layers of a network together; all networks reach a level before the next one begins.
-        rivals: other engines, by the kind of target.
-        rounds: turns of each engine.
-        layers: layers on which the search methods are compared.
-        variants: the search methods.
-        trials: trials of each of them on a layer.
-        configs: valid configs of each layer that are to launch.
-        launched: layers of these configs.
+        rivals: other engines, by the kind of target, with `rounds` turns each.
+        layers: layers on which the search methods `variants` are compared, after so many `trials` on each.
+        configs: valid configs of each layer in `launched` that are to launch.
         has_doctor: whether the machine's peak is measured.
     """
 
@@ -205,13 +201,7 @@ def compare_networks(folder: Path, target: str, plan: Plan, levels: Sequence[int
 
 @dataclass(frozen=True)
 class Network:
-    """A network of torchvision on a target of this machine, in the working directory.
-
-    Attributes:
-        name: its name.
-        size: the size of its square images.
-        target: the kind of the target.
-    """
+    """A network of torchvision on a kind of target of this machine, in the working directory; images are square."""
 
     name: str
     size: int
@@ -220,15 +210,14 @@ class Network:
     @property
     def build(self) -> Path:
         """The folder of its build."""
-        (build,) = self.pipeline(0).spec.builds.values()
-        return Path(build.name).resolve()
+        (build,) = self.pipeline(0).spec.builds
+        return Path(build).resolve()
 
     def pipeline(self, trials: int) -> Pipeline:
         """Returns a pipeline with a single build."""
+        inputs = {"x": [1, 3, self.size, self.size]}
         plain: Mapping[str, Any] = {
-            "models": {
-                self.name: {"source": f"torchvision:{self.name}", "inputs": {"x": [1, 3, self.size, self.size]}}
-            },
+            "models": {self.name: {"source": f"torchvision:{self.name}", "inputs": inputs}},
             "targets": {self.target: {"kind": self.target}},
             "tuning": {"preset": "anole", "total_trials": trials},
             "builds": [{"model": self.name, "target": self.target}],

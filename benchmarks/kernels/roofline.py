@@ -73,12 +73,7 @@ def main() -> None:
 
 
 def kernel_rows(folder: Path, seconds: float) -> Iterator[Row]:
-    """Yields a row for each kernel of a build.
-
-    Raises:
-        BuildError: the build cannot be profiled on this machine.
-        DocumentError: the build's description is missing or broken.
-    """
+    """Yields a row for each kernel of a build."""
     build = read_build(folder)
     command = [sys.executable, "-m", "anole", "profile", str(folder), "--json", "--seconds", str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -110,12 +105,7 @@ def _kernel_row(row: Row, task: BuiltTask | None) -> Row:
 
 
 def kind_of(label: str, algorithm: str) -> str:
-    """Returns the kind of a kernel, one of `KINDS` or `OTHER`.
-
-    Args:
-        label: label of its task, such as ``conv2d 32->32 k3x3 s1 g32 56x56``; empty if it has no task.
-        algorithm: the algorithm in its config; empty if there is no choice.
-    """
+    """Returns the kind of a kernel, from the label of its task, such as ``conv2d 32->32 k3x3 s1 g32 56x56``, if any."""
     operator, *words = label.split() or [OTHER]
     if operator != "conv2d":
         return operator

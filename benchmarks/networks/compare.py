@@ -48,11 +48,7 @@ def main() -> None:
 
 
 def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> Iterator[dict[str, Any]]:
-    """Yields a row for a build and for each rival that starts.
-
-    Raises:
-        AnoleError: the build cannot run on this machine, or an engine exits before its last turn.
-    """
+    """Yields a row for a build and for each rival that starts."""
     build = read_build(folder)
     device = device_of(build)
 

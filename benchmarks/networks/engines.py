@@ -35,13 +35,9 @@ def version_of(engine: str) -> str:
 
 
 def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = None) -> Engine:
-    """Returns the compiled build itself, or one of its rivals on the same inputs.
+    """Returns the compiled build itself (`OWN`), or one of its rivals on the same inputs.
 
-    Args:
-        name: name of the engine, `OWN` or a rival.
-        folder: folder of the build.
-        scratch: folder for files that several rivals share.
-        threads: number of threads of ONNX Runtime and OpenVINO; None for that of the build.
+    Rivals share files in the folder `scratch`. ONNX Runtime and OpenVINO have the threads of the build, or as given.
     """
     build = read_build(folder)
     inputs = draw_inputs(build)

@@ -2,8 +2,10 @@
 
     python -m benchmarks.search.claims > docs/results/claims.md
 
-A claim holds if its effect is significant, and does not hold if an effect on the other side is; otherwise it cannot be
-told. Whether the effect is as large as the paper's is another question: both numbers are given.
+``benchmarks/tables/claims.csv`` has the claims that can be tested here. Each is about a number: a figure of the variant
+``over`` over that of ``under``, or that figure itself. A claim holds if its effect is significant, and does not hold if
+an effect on the other side is; otherwise it cannot be told. Whether the effect is as large as the paper's is another
+question: both numbers are given.
 """
 
 from __future__ import annotations
@@ -11,15 +13,106 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.accelerator.networks import network_rows
 from benchmarks.common.arguments import described
-from benchmarks.common.rows import line, read_rows
-from benchmarks.search.evidence import Effect, Rows, effect, holm
-from benchmarks.search.paper_claims import CLAIMS, Claim, Data, Kind
-from benchmarks.search.report import sections
+from benchmarks.common.rows import Row, line, read_rows
+from benchmarks.search.evidence import Effect, Figure, Logs, Rows, effect, holm, log_ratios
+from benchmarks.search.report import Data, sections
 from benchmarks.search.run import FOLDER
+
+
+class Kind(Enum):
+    """What a claim is about."""
+
+    GAIN = "what a method gains"
+    PREMISE = "a premise of a method"
+    CONSTANT = "a number that follows from the settings, and cannot be otherwise"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, and what is found here.
+
+    Attributes:
+        where: the figure or table of the paper.
+        theirs: the paper's number.
+        setting: where the claim is tested here.
+        experiment: whose lines the number is computed from.
+        over, under: the variants whose figures are compared; without the latter, those of one are averaged.
+        figure: a column, or one of `FIGURES`.
+        claimed_above: the claim holds if the number is above this one.
+        flaw: why the number settles nothing, whatever it is.
+    """
+
+    paper: str
+    where: str
+    claim: str
+    theirs: str
+    setting: str
+    experiment: str
+    over: str
+    under: str
+    figure: str
+    claimed_above: float
+    kind: Kind
+    flaw: str
+
+    def number(self, data: Data) -> Logs:
+        """Returns the number's logarithms from all lines; nothing where those that it needs are missing."""
+        rows, figure = data.get(self.experiment, ()), FIGURES.get(self.figure, self.figure)
+        if not self.under:
+            assert callable(figure)
+            own = [row for row in rows if row["variant"] == self.over]
+            return {(row["layer"], row["seed"]): float(np.log(figure(row))) for row in own}
+        variant, place = _COLUMNS.get(self.experiment, ("variant", "layer"))
+        found = log_ratios(rows, self.over, self.under, figure, variant=variant, place=place)
+        if self.experiment != "accelerator/networks":
+            return found
+        # Networks of a family (`vgg11`, `vgg16`) share layers, and so are one place.
+        return {(name.rstrip("0123456789"), f"{name} {seed}"): value for (name, seed), value in found.items()}
+
+
+def _alike(row: Row) -> float:
+    """Returns how many times as often configs are alike within a cluster as across clusters."""
+    return max(1e-3, float(row["near_own"])) / max(1e-3, float(row["near_other"]))
+
+
+def _of_16(row: Row) -> float:
+    """Returns the share of a run's batches that are of 16; its last one does not count."""
+    return max(1e-3, float(np.mean([int(each) == 16 for each in row["batches"].split()[:-1]])))
+
+
+FIGURES: Mapping[str, Figure] = {
+    "how much closer": lambda row: float(row["loss_ratio"]),
+    "how alike": _alike,
+    "batches of 16": _of_16,
+    "steps to converge": lambda row: 1 + float(row["converged_at"] or "nan"),
+    "cost at 256": lambda row: 1 + float(row["gap_at_256"] or "nan"),
+    "cost at the end": lambda row: 1 + float(row["gap_at_end"] or "nan"),
+    # All of them where a run is never so near.
+    "trials to 1 %": lambda row: float(row["trials_to_1%"] or row["trials"]),
+    # One failure at least, so that ratios exist.
+    "failures": lambda row: max(1, int(row["failed"])) / int(row["trials"]),
+}
+"""Figures that are computed from several columns, or that may be missing."""
+
+_COLUMNS = {
+    "accelerator/networks": ("variant", "network"),
+    "networks_tuned": ("tuner", "network"),
+    "networks_timed": ("engine", "network"),
+}
+"""The columns of variants and places, where they are not those of the other experiments."""
+
+CLAIMS: Sequence[Claim] = tuple(
+    Claim(**{**row, "claimed_above": float(row["claimed_above"]), "kind": Kind[row["kind"].upper()]})
+    for row in read_rows(Path(__file__).parents[1] / "tables/claims.csv")
+)
+"""Every claim that is tested."""
 
 
 def main() -> None:
@@ -43,7 +136,7 @@ def read_data(folder: Path) -> Data:
 
 def page(data: Data) -> str:
     """Returns the page of all claims."""
-    found = {claim: effect(claim.compute(data), claim.claimed_above) for claim in CLAIMS}
+    found = {claim: effect(claim.number(data), claim.claimed_above) for claim in CLAIMS}
     told = [Told(claim, each) for claim, each in found.items() if each is not None]
     tested = [each for each in told if not each.claim.flaw and each.effect.low is not None]
     corrected = dict(zip(tested, holm([each.effect.p for each in tested]), strict=True))

@@ -43,13 +43,7 @@ def log_ratios(
 ) -> dict[tuple[str, str], float]:
     """Returns the logarithms of a figure of one variant over that of another, by place and seed.
 
-    Args:
-        rows: lines of an experiment.
-        over: the variant whose figure is divided.
-        under: the variant by whose figure it is divided.
-        column: the figure's column, or what computes it from a line; a pair counts if both are positive numbers.
-        variant: the column of the variants.
-        place: the column of the places.
+    The figure is a column, or computed from a line. A pair counts if both are positive numbers.
     """
     read = column if callable(column) else lambda row: float(row[column] or "nan")
     found: dict[str, dict[tuple[str, str], float]] = {over: {}, under: {}}
@@ -64,11 +58,8 @@ def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]
     """Returns the mean of values with its bootstrap interval; None without values.
 
     Places are drawn with replacement, and then seeds of each drawn place: what differs between layers is no chance
-    that more seeds would remove (Efron and Tibshirani 1993, chapter 8).
-
-    Args:
-        values: by place and seed; what is no finite number does not count.
-        undo: the inverse of the scale on which the mean is taken.
+    that more seeds would remove (Efron and Tibshirani 1993, chapter 8). What is no finite number does not count. `undo`
+    is the inverse of the scale on which the mean is taken.
     """
     groups = _by_place(values)
     if not groups:
@@ -95,7 +86,6 @@ class Effect:
         low, high: its 95 % interval; both None with too few places or pairs, or if nothing varies.
         p: the chance of a mean as far from the claimed number if that were true, on both sides; 1 without an interval.
         n: number of pairs.
-        places: number of places.
     """
 
     value: float
@@ -110,11 +100,7 @@ def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
     """Returns the geometric mean of what is given by its logarithms; None without any.
 
     Seeds of a layer are not independent of each other, and two networks that share layers are not either: only what
-    differs between places says how sure a mean is.
-
-    Args:
-        logs: what is no finite number does not count.
-        claimed: the number with which the mean is compared.
+    differs between places says how sure a mean is. What is no finite number does not count.
     """
     groups = _by_place(logs)
     if not groups:

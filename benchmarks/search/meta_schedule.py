@@ -37,13 +37,7 @@ def main() -> None:
 
 
 def tune_network(network: str, folder: Path, trials: int) -> None:
-    """Tunes a torchvision network with random weights, at batch 1 and 224 x 224.
-
-    Args:
-        network: its torchvision name.
-        folder: where the library, the weights and the records of tuning go.
-        trials: trials of each task.
-    """
+    """Tunes a torchvision network with random weights, at batch 1 and 224 x 224; trials are those of each task."""
     import tvm
     from tvm import relax
 
@@ -88,12 +82,7 @@ def import_network(network: str) -> tuple[Any, Sequence[Any]]:
 
 
 def meta_schedule_engine(folder: Path, inputs: Sequence[NDArray[Any]]) -> Engine:
-    """Returns an engine that runs a tuned network.
-
-    Args:
-        folder: what `tune_network` wrote.
-        inputs: its input.
-    """
+    """Returns an engine that runs what `tune_network` wrote."""
     import tvm
     from tvm.runtime.vm import VirtualMachine
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.common.arguments import described
+from benchmarks.common.rows import Row
 from benchmarks.search.exact import CHECKPOINTS
 
 TUNERS = {
@@ -30,8 +31,6 @@ TUNERS = {
 """The variants that are drawn, with titles and the colours of Okabe and Ito."""
 
 SPACES = ("constrained", "open")
-
-Row = Mapping[str, str]
 
 
 def main() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from benchmarks.common.rows import Row, line
 from benchmarks.search.evidence import Rows, effect, log_ratios, mean
-from benchmarks.search.paper_claims import Data
+
+Data = Mapping[str, Rows]
+"""The lines of each experiment by its name, and those in one kind of space by both names: ``tables/open``."""
 
 PRICES_S = (0.01, 0.1, 1.0, 60.0)
 """Seconds that a trial may cost: on our simulator, on a processor, on the papers' boards, in a hardware run."""

@@ -108,13 +108,7 @@ TABLE_VARIANTS: Variants = {
 
 
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
-    """Returns the settings of a variant.
-
-    Args:
-        variant: its name.
-        sizes: for a control, the batch sizes of the run beside which it is.
-        variants: all variants by name.
-    """
+    """Returns the settings of a variant; a control has the batch sizes of the run beside which it is."""
     plain = dict(variants[variant])
     if isinstance(surrogate := plain.get("surrogate"), GaussianProcess):
         return replace(read_tuner({**plain, "surrogate": "forest"}), surrogate=surrogate)
@@ -131,12 +125,7 @@ def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where search methods are compared.
-
-    Attributes:
-        kind: kind of the target, which is on this machine.
-        space: the target's setting ``space``.
-    """
+    """Where search methods are compared: a kind of target of this machine, and its setting ``space``."""
 
     kind: str = "cpu"
     space: str = "constrained"

@@ -46,11 +46,7 @@ def main() -> None:
 
 
 def compare(folder: Path, rivals: Sequence[str], counts: Sequence[int], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields a row for each number of neighbours and engine.
-
-    Raises:
-        AnoleError: the build cannot run on this machine, or an engine exits before its last turn.
-    """
+    """Yields a row for each number of neighbours and engine."""
     build = read_build(folder)
     device = device_of(build)
     with TemporaryDirectory() as scratch, site_of(device) as site:

@@ -43,11 +43,7 @@ def main() -> None:
 
 
 def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields the row of a network.
-
-    Raises:
-        AnoleError: the build cannot run on this machine, or a process exits before its last turn.
-    """
+    """Yields the row of a network."""
     build = read_build(folder)
     device, numbers = device_of(build), range(n_processes)
     with TemporaryDirectory() as other:

@@ -54,11 +54,7 @@ def main() -> None:
 
 
 def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields a row for each engine and number of threads; the first is the build with its own choice.
-
-    Raises:
-        AnoleError: the build cannot run on this machine, or an engine fails.
-    """
+    """Yields a row for each engine and number of threads; the first is the build with its own choice."""
     build = read_build(folder)
     device = device_of(build)
     engines = [(OWN, None), *((name, n) for name in (OWN, *rivals) for n in sorted({1, device.threads}))]

@@ -106,7 +106,7 @@ def found(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _title(network: str) -> str:
-    return NETWORKS[network][0] if network in NETWORKS else network
+    return NETWORKS.get(network, network)
 
 
 def _rivals(rows: Sequence[Row]) -> list[str]:

@@ -52,11 +52,7 @@ COLUMNS = ("device", "pair", "servers", "trials", "failed", "seconds", "trials_p
 
 @dataclass(frozen=True)
 class Pausing(Fixed):
-    """The same, with a pause before each timed repeat.
-
-    Attributes:
-        pause_s: seconds of a pause.
-    """
+    """The same, with a pause before each timed repeat."""
 
     pause_s: float = 0.0
 
@@ -91,9 +87,9 @@ def main() -> None:
 
 def turns(given: Any) -> Iterator[dict[str, object]]:
     """Yields the row of each turn; after those of a device, the medians are printed to stderr."""
-    described = {**describe_cpu(threads=1), "model": "a server of this machine"}
+    description = {**describe_cpu(threads=1), "model": "a server of this machine"}
     layer = LAYERS[given.layer]
-    task = Task(layer, described, get_target(described).template_version(layer))
+    task = Task(layer, description, get_target(description).template_version(layer))
     with serving(given.port, sorted(os.sched_getaffinity(0))[:2]) as remote:
         for device in chosen(given.devices, DEVICES):
             evaluator = DEVICES[device](given.seconds)

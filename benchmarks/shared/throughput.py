@@ -61,11 +61,7 @@ def main() -> None:
 def compare(
     case: str, folders: Sequence[Path], instances: int, names: Sequence[str], pace: Pace
 ) -> Iterator[dict[str, Any]]:
-    """Yields a row for each engine.
-
-    Raises:
-        AnoleError: a build cannot run on this machine, or an engine fails.
-    """
+    """Yields a row for each engine."""
     builds = [read_build(folder) for folder in folders]
     device = device_of(builds[0])
     with TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:

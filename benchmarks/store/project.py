@@ -142,37 +142,16 @@ def _make_model(folder: Path, name: str, tasks: Sequence[Task], runs: dict[str, 
     origin = Origin(entry, TARGETS[0], {"extract": 1})
     manifest = Manifest(name, "cpu", str(entry["source"]), {"x": [1, 3, 224, 224]}, origin, tuple(listed), flop)
     write_manifest(folder / f"work/models/{name}/cpu.json", manifest)
-    built = [
-        BuiltTask(
-            key=each.key,
-            label=each.label,
-            flop=each.flop,
-            weight=each.weight,
-            layers=each.layers,
-            config=_config(0),
-            matched="tuned",
-            run_key=runs[each.key].key,
-            latency_s=1e-3,
-            reason=None,
-        )
-        for each in listed
-    ]
+    built = tuple(
+        BuiltTask(task.key, task.label, task.flop, task.weight, task.layers, _config(0), "tuned", run, 1e-3, None)
+        for task, run in ((each, runs[each.key].key) for each in listed)
+    )
     build = Build(
-        name=f"{name}-cpu",
-        model=name,
-        entry=entry,
-        target="cpu",
-        target_description=TARGETS[0],
-        preset="anole",
-        trials=64,
-        seed=0,
-        created_at=_at(5000),
+        **{"name": f"{name}-cpu", "model": name, "entry": entry, "target": "cpu", "target_description": TARGETS[0]},
+        **{"preset": "anole", "trials": 64, "seed": 0, "created_at": _at(5000), "versions": VERSIONS},
+        **{"coverage": Coverage(flop, flop, 1.0), "tasks": built, "size_bytes": 1 << 20},
         inputs=(TensorInfo("x", (1, 3, 224, 224), "float32"),),
         outputs=(TensorInfo("y", (1, 1000), "float32"),),
-        coverage=Coverage(flop, flop, 1.0),
-        tasks=tuple(built),
-        versions=VERSIONS,
-        size_bytes=1 << 20,
     )
     (folder / "builds" / build.name).mkdir(parents=True)
     write_build(folder / "builds" / build.name, build)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -17,10 +18,9 @@ from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
 from anole.evaluate.interleave import Pace
-from anole.measure.site import site_of
+from benchmarks.common.arguments import described
 from benchmarks.networks.engines import compile_untuned
-from benchmarks.zoo.jobs import DONE, Row, running_s, shown, turn, wait_until_alone, write_report
-from benchmarks.zoo.sweep import COLUMNS
+from benchmarks.zoo.jobs import DONE, Row, shown, write_report
 
 _FOLDER = Path("build")
 _ROUNDS = "3"
@@ -30,27 +30,28 @@ _N_SLOWEST = 3
 _NOISE = 0.01
 
 
-def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
-    """Extracts, compiles, evaluates and times a network in the working directory.
+def main() -> None:
+    """Works on one network; `sweep.py` calls it."""
+    parser = described(__doc__)
+    parser.add_argument("network", help="its name in the zoo")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
+    parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    work_on(given.network, given.rounds, given.mutate)
 
-    Args:
-        name: the network's name in the zoo.
-        report: where the columns that are known so far are written, again and again.
-        rounds: how often each engine takes turns; 0 for no times.
-        mutate: whether the evaluation is tried on noise in single layers.
-    """
+
+def work_on(name: str, rounds: int, mutate: bool) -> None:
+    """Extracts, compiles, evaluates and times a network in the working directory."""
     row: Row = {}
-
-    def tell() -> None:
-        write_report(report, {name: value for name, value in row.items() if name in COLUMNS})
 
     @contextmanager
     def stage(named: str) -> Iterator[None]:
         row["stage"] = named
-        tell()
-        began_s, began_cpu_s = running_s(), time.process_time()
+        write_report(row)
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
         yield
-        row[f"{named}_s"], row[f"{named}_cpu_s"] = running_s() - began_s, time.process_time() - began_cpu_s
+        row[f"{named}_s"], row[f"{named}_cpu_s"] = time.monotonic() - began_s, time.process_time() - began_cpu_s
 
     try:
         with stage("extract"):
@@ -63,14 +64,10 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
         with stage("evaluate"):
             refusal = _evaluate(row)
         if rounds:
-            with turn():
-                # A job that is stopped while it holds the device would never release it.
-                with site_of(target).timing(), stage("alone"):
-                    wait_until_alone()
-                with stage("compare"):
-                    _compare(row, rounds)
-                with stage("profile"):
-                    row["slowest"] = _slowest()
+            with stage("compare"):
+                _compare(row, rounds)
+            with stage("profile"):
+                row["slowest"] = _slowest()
         if mutate and model.scheme != "onnx":
             with stage("mutate"):
                 row["uncaught"] = " ".join(uncaught(read_build(_FOLDER), target.threads))
@@ -78,7 +75,7 @@ def work_on(name: str, report: Path, rounds: int, mutate: bool) -> None:
         row["reason"] = refusal
     except (AnoleError, subprocess.CalledProcessError) as error:
         row["reason"] = shown(str(error))
-    tell()
+    write_report(row)
 
 
 def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
@@ -176,3 +173,7 @@ def layers_of(network: Any, run: Any) -> list[str]:
     for hook in hooks:
         hook.remove()
     return list(dict.fromkeys(names))
+
+
+if __name__ == "__main__":
+    main()

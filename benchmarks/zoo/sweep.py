@@ -5,82 +5,54 @@
     python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --again            # those again that were refused
 
 Each network has a process of its own with limits of time and memory, and a line in the file, which says how far it got.
-With `--jobs`, several networks run at once; while one of them takes times, the others are stopped (`zoo_jobs.py`). The
-latency is compared with ONNX Runtime's in turns, each engine in a process of its own (`networks.py`). With `--mutate`,
-the weights of the first, the middle and the last layer of the reference get noise of 1 %, one after another, and the
-evaluation must refuse the build each time.
+The latency is compared with ONNX Runtime's in turns, each engine in a process of its own (networks/compare.py). With
+`--mutate`, the weights of the first, the middle and the last layer of the reference get noise of 1 %, one after
+another, and the evaluation must refuse the build each time.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
-import logging
 import os
+import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import rounded
-from benchmarks.zoo.jobs import DONE, REPORT, Limits, Row, run_jobs
-
-if TYPE_CHECKING:
-    from benchmarks.zoo.networks import Network
-
-COLUMNS = (
-    *("network", "source", "inputs", "extracted", "compiled", "right", "relative_error", "output_variation"),
-    *("variation_error", "redrawn_error", "exact_error"),
-    *("latency_ms", "onnxruntime_ms", "speedup", "speedup_q1", "speedup_q3"),
-    *("rounds", "extract_s", "extract_cpu_s", "compile_s", "evaluate_s", "slowest", "uncaught", "stage", "reason"),
-)
+from benchmarks.zoo.jobs import COLUMNS, DONE, Limits, Row, run_job
+from benchmarks.zoo.networks import Network, zoo
 
 
 def main() -> None:
-    """Adds a line to a file for each network that it lacks, or works on one network."""
+    """Adds a line to a file for each network that it lacks."""
     parser = described(__doc__)
     parser.add_argument("file", type=Path, help="the file of all results, which is continued")
     parser.add_argument("--networks", default="", help="comma-separated; a name's beginning stands for all such names")
     parser.add_argument("--seconds", type=float, default=900.0, help="limit of each network")
-    parser.add_argument("--gigabytes", type=float, help="limit of each network; default: 80 %% of the memory for all")
-    parser.add_argument("--jobs", type=int, default=1, help="networks at once; none of the others runs during times")
+    parser.add_argument("--gigabytes", type=float, help="limit of each network; 80 %% of the memory by default")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
     parser.add_argument("--again", action="store_true", help="repeat the networks that did not go all the way")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.jobs < 1:
-        parser.error(f"--jobs: found {arguments.jobs}; at least 1 is expected")
-    logging.basicConfig(level=logging.WARNING)
-    if arguments.one:
-        from benchmarks.zoo.steps import work_on
-
-        work_on(arguments.one, arguments.file, arguments.rounds, arguments.mutate)
-    else:
-        _sweep(arguments)
-
-
-def _sweep(arguments: argparse.Namespace) -> None:
-    from benchmarks.zoo.networks import zoo
-
+    given = parser.parse_args()
+    # What a signal ends must end its job, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     networks = zoo()
-    names = chosen(networks, arguments.networks)
-    kept = [row for row in read(arguments.file) if not (arguments.again and row["stage"] != DONE)]
-    write(arguments.file, kept)
+    kept = [row for row in read(given.file) if not (given.again and row["stage"] != DONE)]
+    write(given.file, kept)
+    limits = Limits(given.seconds, given.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9)
+    options = ["--rounds", str(given.rounds), *(["--mutate"] if given.mutate else [])]
     done = {row["network"] for row in kept}
-    options = ["--rounds", str(arguments.rounds), *(["--mutate"] if arguments.mutate else [])]
-    script = [sys.executable, "-m", "benchmarks.zoo.sweep", str(REPORT)]
-    commands = [(name, [*script, "--one", name, *options]) for name in names if name not in done]
-    gigabytes = arguments.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9 / arguments.jobs
-    with closing(run_jobs(commands, arguments.jobs, Limits(arguments.seconds, gigabytes))) as finished:
-        for name, found in finished:
+    for name in chosen(networks, given.networks):
+        if name not in done:
+            found = run_job([sys.executable, "-m", "benchmarks.zoo.steps", name, *options], limits)
             row = _described(name, networks[name]) | found
-            append(arguments.file, row)
+            append(given.file, row)
             speedup = row.get("speedup")
             outcome = row.get("reason") or (f"{speedup:.2f}x as fast as ONNX Runtime" if speedup else "not compared")
             print(f"{name}: {row['stage']}: {outcome}", flush=True)

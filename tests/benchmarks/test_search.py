@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.search import exact, layers, learned, networks
-from benchmarks.search.claims import page, read_data
+from benchmarks.search.claims import CLAIMS, page, read_data
 from benchmarks.search.exact import CHECKPOINTS
-from benchmarks.search.paper_claims import CLAIMS
 from benchmarks.search.picture import draw, mean_ratios
 from benchmarks.search.report import sections
 from benchmarks.search.run import EXPERIMENTS, FOLDER

@@ -1,4 +1,4 @@
-"""Jobs of the zoo: what limits end, what is reported, who is stopped while times are taken, and what a signal ends."""
+"""Jobs of the zoo: what limits end, what is reported, and what a signal ends."""
 
 from __future__ import annotations
 
@@ -13,41 +13,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.zoo.jobs import DONE, Job, Limits, Row, run_jobs, shown
+from benchmarks.zoo.jobs import DONE, Limits, Row, run_job, shown
 
 from ..tiny_builds import HOME
 
-MUCH_S, MUCH_GB = 600.0, 1000.0
-MUCH = Limits(MUCH_S, MUCH_GB)
-
-TICK = """
-import os, sys, time
-while True:
-    with open(sys.argv[1], "a") as file:
-        print(time.monotonic(), file=file)
-    if os.path.exists(f"{sys.argv[1]}.end"):
-        break
-    time.sleep(0.01)
-"""
-"""Writes the time again and again into a file, until there is one of that name with ``.end``."""
-
-TAKE_TIMES = """
-import sys, time
-from pathlib import Path
-from benchmarks.zoo.jobs import REPORT, turn, wait_until_alone, write_report
-with turn():
-    write_report(REPORT, {"stage": "alone"})
-    wait_until_alone()
-    write_report(REPORT, {"stage": "compare"})
-    began_s = time.monotonic()
-    time.sleep(0.6)
-    ended_s = time.monotonic()
-write_report(REPORT, {"stage": "done", "began_s": began_s, "ended_s": ended_s})
-"""
+SLEEP = "import time; time.sleep(600)"
 
 
-def python(text: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", text, *arguments]
+def python(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+def starting(path: Path) -> str:
+    """Returns what starts a process in a group of its own, whose number it writes into a file, and waits for it."""
+    start = f"process = subprocess.Popen({python(SLEEP)}, start_new_session=True)"
+    return f"import subprocess; {start}; open({str(path)!r}, 'w').write(str(process.pid)); process.wait()"
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -64,10 +44,9 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def outcome(text: str, seconds: float = MUCH_S, gigabytes: float = MUCH_GB) -> Row:
+def outcome(text: str, seconds: float = 600.0, gigabytes: float = 1000.0) -> Row:
     """Returns the columns of a job that runs Python."""
-    ((_, row),) = run_jobs([("any", python(text))], 1, Limits(seconds, gigabytes))
-    return row
+    return run_job(python(text), Limits(seconds, gigabytes))
 
 
 def test_a_reason_fits_a_line() -> None:
@@ -85,9 +64,7 @@ def test_what_was_reported_before_the_end_is_kept() -> None:
 
 
 def test_a_limit_of_time_ends_all_processes(tmp_path: Path) -> None:
-    inner = f"p = subprocess.Popen({python(TICK, str(tmp_path / 'ticks'))}, start_new_session=True)"
-    text = f"import subprocess; {inner}; open({str(tmp_path / 'pid')!r}, 'w').write(str(p.pid)); p.wait()"
-    assert outcome(text, seconds=1.5)["reason"] == "it took more than 1.5 s"
+    assert outcome(starting(tmp_path / "pid"), seconds=1.5)["reason"] == "it took more than 1.5 s"
     wait_for(lambda: is_gone(int((tmp_path / "pid").read_text())))
 
 
@@ -97,55 +74,20 @@ def test_a_limit_of_memory_and_a_crash_are_named() -> None:
     assert outcome("import os; os.abort()")["reason"] == "it was ended by SIGABRT"
 
 
-def test_the_time_in_which_a_job_is_stopped_does_not_count(tmp_path: Path) -> None:
-    job = Job(python(TICK, "ticks"), tmp_path, Limits(1.5, MUCH_GB))
-    try:
-        wait_for(job.stop)
-        time.sleep(2)
-        assert not job.has_ended()
-        job.go_on()
-        assert not job.has_ended() and float((tmp_path / "stopped_s.txt").read_text()) >= 2
-        wait_for(job.has_ended)
-    finally:
-        job.end()
-    assert job.row()["reason"] == "it took more than 1.5 s"
-
-
-def test_nobody_else_runs_while_a_job_takes_times(tmp_path: Path) -> None:
-    outer, inner = tmp_path / "outer", tmp_path / "inner"
-    start = f"import subprocess; inner = subprocess.Popen({python(TICK, str(inner))}, start_new_session=True)"
-    wait = f"import os, time\nwhile not os.path.exists({str(inner)!r}): time.sleep(0.05)"
-    commands = [("ticks", python(f"{start}\n{TICK}\ninner.wait()", str(outer)))]
-    commands += [(name, python(f"{wait}\n{TAKE_TIMES}")) for name in ("one", "two")]
-    rows: dict[str, Row] = {}
-    for name, row in run_jobs(commands, 3, MUCH):
-        rows[name] = row
-        if {"one", "two"} == set(rows):
-            for path in (outer, inner):
-                path.with_suffix(".end").touch()
-    turns = sorted((rows[name]["began_s"], rows[name]["ended_s"]) for name in ("one", "two"))
-    assert turns[0][1] < turns[1][0]
-    for path in (outer, inner):
-        times_s = [float(line) for line in path.read_text().splitlines()]
-        assert times_s[0] < turns[0][0] and turns[1][1] < times_s[-1]
-        assert not [time_s for time_s in times_s for began_s, ended_s in turns if began_s < time_s < ended_s]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_all_jobs_and_those_that_are_stopped(tmp_path: Path, number: signal.Signals) -> None:
-    ticks = [tmp_path / "one", tmp_path / "two"]
-    commands = [(path.name, python(TICK, str(path))) for path in ticks]
-    commands.append(("times", python(TAKE_TIMES.replace("0.6", "600"))))
+def test_a_signal_ends_the_job_of_a_sweep(tmp_path: Path, number: signal.Signals) -> None:
     # A shell that starts the tests in the background has them ignore SIGINT.
-    heard = f"import signal\nsignal.signal({number:d}, signal.SIG_DFL)"
-    sweep = f"{heard}\nfrom benchmarks.zoo.jobs import *\nfor _ in run_jobs({commands}, 3, Limits(600, 1000)): pass"
+    heard = f"import signal, sys\nsignal.signal({number:d}, signal.default_int_handler)"
+    working = f"from benchmarks.zoo import sweep\nrun = sweep.run_job\nwork = {python(starting(tmp_path / 'pid'))}"
+    sweep = f"{heard}\n{working}\nsweep.run_job = lambda _, limits: run(work, limits)\nsweep.main()"
     paths = {"PYTHONPATH": os.pathsep.join([str(HOME), str(HOME / "lib")]), "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(python(sweep), env={**os.environ, **paths})
+    command = [*python(sweep), str(tmp_path / "zoo.csv"), "--networks", "unet"]
+    process = subprocess.Popen(command, env={**os.environ, **paths}, stderr=subprocess.DEVNULL)
     try:
-        wait_for(lambda: any(tmp_path.glob("zoo-*/*/alone")))
-        jobs = psutil.Process(process.pid).children(recursive=True)
-        assert [job.status() for job in jobs].count(psutil.STATUS_STOPPED) == 2 and len(jobs) == 3
+        wait_for((tmp_path / "pid").exists)
+        wait_for(lambda: (tmp_path / "pid").read_text() != "")
     finally:
         process.send_signal(number)
-    assert process.wait() == 128 + number
-    assert all(is_gone(job.pid) for job in jobs) and not list(tmp_path.glob("zoo-*"))
+    assert process.wait() != 0
+    wait_for(lambda: is_gone(int((tmp_path / "pid").read_text())))
+    assert not list(tmp_path.glob("zoo-*"))
