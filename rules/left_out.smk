@@ -3,6 +3,8 @@
 import atexit
 from subprocess import CalledProcessError
 
+from anole.documents.log import errors
+
 
 def left_out(failed):
     """The lines on a failed job, or on the failed ones of a group: the builds that wait, and the message of its log.
@@ -16,7 +18,7 @@ def left_out(failed):
         if hasattr(each.wildcards, "build")
     }
     builds = ", ".join(name for name in pipeline.spec.builds if name in waiting)
-    told = [job for job in group if _messages(job.log)] or group
+    told = [job for job in group if errors(map(Path, job.log))] or group
     for job in sorted(told, key=str):
         reason = f"{job.rule.name} failed: {_reason(job.log)}"
         yield f"anole: left out: {builds}: {reason}" if builds else f"anole: {reason}"
@@ -24,26 +26,15 @@ def left_out(failed):
 
 def _reason(logs):
     """The last message of Anole in a job's log, or else the last line."""
-    last = (_messages(logs) or _lines(logs) or ["there is no message"])[-1]
-    return f"{last} (see {', '.join(logs)})"
-
-
-def _messages(logs):
-    return [
-        line.removeprefix("anole: ")
-        for line in _lines(logs)
-        if line.startswith("anole: ")
-    ]
-
-
-def _lines(logs):
-    return [
+    files = [log for log in map(Path, logs) if log.exists()]
+    lines = [
         line
-        for log in map(Path, logs)
-        if log.exists()
+        for log in files
         for line in log.read_text(errors="replace").splitlines()
         if line.strip()
     ]
+    last = (errors(files) or lines or ["there is no message"])[-1]
+    return f"{last} (see {', '.join(logs)})"
 
 
 def merge_what_exists():

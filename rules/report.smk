@@ -1,4 +1,4 @@
-# The page is compared with the one that it replaces, so it must not be removed before its job runs.
+# The command refuses to replace a file that is no report, so Snakemake must not remove it before.
 rule report_page:
     input:
         "work/merged.json",

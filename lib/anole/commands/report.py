@@ -19,7 +19,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 def report(output: Path | None, database: Path | None, spec: Path) -> None:
     """Write a page about builds, searches and accelerators.
 
-    The page is one HTML file that loads nothing. An earlier report in its place is compared with the new one.
+    The page is one HTML file that loads nothing. An earlier report in its place is replaced.
     """
     from anole.report.pages.report import write_report
 

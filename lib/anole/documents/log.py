@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _WARNING = "warning: "
+_ERROR = "anole: "
 _TIME = re.compile(r"^\d\d:\d\d:\d\d ", re.MULTILINE)
 
 
@@ -35,7 +36,16 @@ def is_warning(message: str) -> bool:
 
 def is_explained(text: str) -> bool:
     """Returns whether a log says in a line of Anole's why its stage failed."""
-    return any(line.startswith("anole: ") for line in text.splitlines())
+    return bool(_errors(text))
+
+
+def errors(logs: Iterable[Path]) -> list[str]:
+    """Returns the messages with which commands failed, in order."""
+    return [error for path in logs if path.is_file() for error in _errors(path.read_text(errors="replace"))]
+
+
+def _errors(text: str) -> list[str]:
+    return [line.removeprefix(_ERROR) for line in text.splitlines() if line.startswith(_ERROR)]
 
 
 def said_last(logs: Iterable[Path]) -> str | None:

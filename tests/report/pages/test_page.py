@@ -239,35 +239,6 @@ def test_a_picture_that_cannot_be_drawn_is_noticed(page: str, tmp_path: Path) ->
     assert any(chart["marks"] == 0 for chart in broken.facts["charts"])
 
 
-def test_the_next_report_tells_what_changed(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    project.fill()
-    project.merge()
-    output = tmp_path / "report.html"
-    assert "this is the first" in changes(write_report(tmp_path, output))
-    assert "0 changes among 2 builds" in changes(write_report(tmp_path, output))
-    # Beyond the middle half of the rounds' speedups, and within it.
-    project.evaluate("resnet18-cpu", latency_s=0.016, created_at="2026-11-23T12:00:00.000Z")
-    project.evaluate("resnet34-cpu", latency_s=0.0168, created_at="2026-11-23T12:00:00.000Z")
-    project.extract("other", [(project.CONV, 1)])
-    project.compile("other", [(project.CONV, 1, None)])
-    project.tune(project.run_of(project.OTHER), project.OTHER, [1e-3])
-    project.merge()
-    page = write_report(tmp_path, output)
-    rows = [[cell.text for cell in row] for row in table_of(page, "changes")]
-    assert rows == [
-        ["other-cpu", "new", "", "-"],
-        ["resnet18-cpu", "faster beside onnxruntime", "1.00x (0.98x to 1.03x)", "1.06x (1.04x to 1.09x)"],
-        ["resnet18-cpu", "faster beside torch", "1.44x (1.41x to 1.48x)", "1.53x (1.49x to 1.57x)"],
-    ]
-    assert "+1 trials since" in changes(page)
-
-
-def changes(page: str) -> str:
-    (section,) = parse(page).all("section", id="changes")
-    return " ".join(section.text.split())
-
-
 def table_of(page: str, key: str) -> list[list[Element]]:
     start = page.index(f'<section id="{key}">')
     parsed = parse(page[start : page.index("</section>", start)])
@@ -326,11 +297,6 @@ def test_a_folder_is_no_page(recorded: Path, tmp_path: Path) -> None:
     database = str(recorded / layout.DATABASE)
     result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(tmp_path)])
     assert result.exit_code == 2 and "is a directory" in result.stderr
-
-
-def test_another_file_is_not_taken_for_a_report(recorded: Path, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text('<script type="application/json" id="anole-figures">{"builds": 3}</script>')
-    assert "this is the first" in changes(write_report(recorded, tmp_path / "page.html"))
 
 
 def test_a_file_that_is_no_report_is_not_replaced(recorded: Path, tmp_path: Path) -> None:

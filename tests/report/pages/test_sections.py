@@ -31,7 +31,7 @@ def project_for(request: pytest.FixtureRequest, key: str) -> Path:
     return project
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key != "changes"])
+@pytest.mark.parametrize("key", KEYS)
 def test_a_section_shows_rows_and_its_queries_give_them_again(request: pytest.FixtureRequest, key: str) -> None:
     project = project_for(request, key)
     with source_of(project) as source:

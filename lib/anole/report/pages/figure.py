@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from anole.report.pages.database import Database, Query
-from anole.report.pages.snapshot import Snapshot, snapshot_of
 
 Chart = Mapping[str, Any]
 """A picture in Vega-Lite's language."""
@@ -94,18 +92,11 @@ class Source:
         database: the records.
         project: the folder with models.yaml, builds and logs.
         spec: models.yaml, if the project has one.
-        previous: the figures of the last report; None if there is none.
     """
 
     database: Database
     project: Path
     spec: Path | None = None
-    previous: Snapshot | None = None
-
-    @cached_property
-    def current(self) -> Snapshot:
-        """The figures that the next report compares its own with."""
-        return snapshot_of(self.database)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from anole.declared.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE
 from anole.documents.evaluation import read_evaluation
+from anole.documents.log import errors
 from anole.errors import AnoleError
 from anole.project.pipeline import Pipeline
 from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
@@ -75,8 +76,8 @@ def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[t
     }
     for stage, (output, log) in stages.items():
         if not (folder / output).exists():
-            message = _message(folder / "logs" / stage / f"{log}.log")
-            yield name, stage, message or _waiting(pipeline, build, stage)
+            failed = errors([folder / "logs" / stage / f"{log}.log"])
+            yield name, stage, failed[-1] if failed else _waiting(pipeline, build, stage)
             return
     try:
         absence = read_evaluation(folder / layout.evaluation_path(name)).absence
@@ -98,8 +99,8 @@ def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
         return str(error)
     if not receipts:
         return "not done yet"
-    messages = (_message(pipeline.project / _log_of(receipt)) for receipt in receipts)
-    why = next((f": {message}" for message in messages if message is not None), "")
+    failed = (errors([pipeline.project / _log_of(receipt)]) for receipt in receipts)
+    why = next((f": {messages[-1]}" for messages in failed if messages), "")
     return f"{counted(len(receipts), 'job')} of tuning left{why}"
 
 
@@ -107,16 +108,6 @@ def _log_of(receipt: Path) -> Path:
     """Returns the log of the job that writes a receipt, as `rules/tune.smk` names it."""
     _, folder, *names = receipt.with_suffix(".log").parts
     return Path("logs/tune", *names) if folder == "tuned" else Path("logs/tune_together", "-".join(names))
-
-
-def _message(log: Path) -> str | None:
-    """Returns the last message of Anole in a log; None if there is none."""
-    try:
-        text = log.read_text(errors="replace", encoding="utf-8")
-    except OSError:
-        return None
-    lines = [line.removeprefix("anole: ") for line in text.splitlines() if line.startswith("anole: ")]
-    return lines[-1] if lines else None
 
 
 def _tasks(source: Source) -> Shown:

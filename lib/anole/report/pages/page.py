@@ -12,10 +12,12 @@ from importlib import resources
 from urllib.parse import quote
 
 from anole.report.pages.figure import MOST_ROWS, READERS, Download, Figure, Lacking, Section, Shown, Table
-from anole.report.pages.snapshot import ELEMENT, Snapshot
 
 VEGA_LITE = "6.4"
 """The version of Vega-Lite that the pictures are written for."""
+
+TITLE_END = ": Anole's report</title>"
+"""In the head of every report, of older versions too; no title has it, because what comes from a record is escaped."""
 
 _GLOBALS = "window.vegaEmbed = vegaEmbed;"
 
@@ -37,14 +39,12 @@ class Page:
         facts: the sentence under the title.
         tiles: the summary: each name and its figure.
         sections: each section and what it shows.
-        snapshot: what the next report compares its figures with.
     """
 
     title: str
     facts: str
     tiles: Mapping[str, str]
     sections: Sequence[tuple[Section, Sequence[Shown]]]
-    snapshot: Snapshot
 
 
 def render(page: Page) -> str:
@@ -52,8 +52,7 @@ def render(page: Page) -> str:
     body = _Body()
     main = "\n".join(body.sections(page.sections))
     style, script = (_resource(name) for name in ("page.css", "page.js"))
-    scripts = [f'<script type="application/json" id="{ELEMENT}">{_in_script(page.snapshot.to_json())}</script>']
-    scripts += [
+    scripts = [
         f'<script type="application/json" id="spec-{number}">{_in_script(json.dumps(chart, allow_nan=False))}</script>'
         for number, chart in enumerate(body.charts)
     ]
@@ -68,7 +67,7 @@ def render(page: Page) -> str:
             '<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(page.title)}: Anole's report</title>",
+            f"<title>{escape(page.title)}{TITLE_END}",
             '<link rel="icon" href="data:,">',
             f"<style>{style}</style>",
             "</head>",

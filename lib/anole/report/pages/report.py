@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from anole.errors import StoreError
-from anole.files import write_atomically
+from anole.files import read_regular, write_atomically
+from anole.record import utc_now
 from anole.report.pages.database import Database, LackingError
 from anole.report.pages.figure import Lacking, Section, Shown, Source
-from anole.report.pages.page import Page, render
+from anole.report.pages.page import TITLE_END, Page, render
 from anole.report.pages.sections import all_sections
-from anole.report.pages.snapshot import is_another_file, read_snapshot
 from anole.words import counted, named_few, times
 
 _COUNTS = {
@@ -37,26 +37,34 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
 
     Args:
         database: the project's database.
-        output: the file to write; if it is a report, the new one says what changed since.
+        output: the file to write; a report in its place is replaced.
         project: the folder with the builds and the logs.
         spec: models.yaml; None if there is none.
 
     Raises:
         StoreError: the database is missing or cannot be read, or the output is a file that is no report.
     """
-    if is_another_file(output):
+    if _is_another_file(output):
         raise StoreError(f"{output}: is no report of Anole, so it is left as it is; `--output` names another file")
     with Database(database) as opened:
-        source = Source(opened, project, spec, read_snapshot(output))
+        source = Source(opened, project, spec)
         page = Page(
             title=_title(opened),
             facts=f"Made by Anole{_version()} from {database.name} on "
-            f"{source.current.made_at[:16].replace('T', ' ')} UTC. Everything is in this file.",
+            f"{utc_now()[:16].replace('T', ' ')} UTC. Everything is in this file.",
             tiles=_tiles(opened),
             sections=[(section, shown_of(section, source)) for section in all_sections()],
-            snapshot=source.current,
         )
     write_atomically(output, render(page))
+
+
+def _is_another_file(page: Path) -> bool:
+    """Returns whether a file is there that no report wrote."""
+    try:
+        content = read_regular(page)
+    except OSError:
+        return False
+    return bool(content) and TITLE_END.encode() not in content
 
 
 def _version() -> str:

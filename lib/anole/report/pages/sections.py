@@ -5,7 +5,6 @@ from __future__ import annotations
 from anole.report.pages import (
     batches,
     builds,
-    changes,
     curves,
     failures,
     held_back,
@@ -23,7 +22,6 @@ _OWN = (
     Section("load", "How long does a run take on a busy machine?", "deployment", under_load.make),
     Section("kernels", "Where does the time go?", "deployment", kernels.make),
     Section("held-back", "What is held back, and why?", "deployment", held_back.make),
-    Section("changes", "What changed since the last report?", "deployment", changes.make),
     Section("curves", "How fast do the searches find good configs?", "research", curves.make),
     Section("tuners", "Which tuner is better?", "research", tuners.make),
     Section("failures", "Why do candidates fail?", "research", failures.make),
