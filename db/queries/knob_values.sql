@@ -1,5 +1,6 @@
 -- Which values of each knob do the fast configs of a task have?
--- A config is fast if it is within 10 % of the run's best. Set :task (the beginning of a task's key) to see only one.
+-- A config is fast if it is within 10 % of the run's best. Set :task (a task's label, or the beginning of its
+-- key) to see only one.
 select
     best.label,
     knob.key as knob,
@@ -9,6 +10,6 @@ select
 from best_of_run as best
 join trial on trial.run_key = best.run_key and trial.gflops >= 0.9 * best.gflops
 join json_each(trial.config) as knob
-where best.task_key like coalesce(:task, '') || '%'
+where :task is null or best.label = :task or best.task_key like :task || '%'
 group by best.task_key, knob.key, knob.value
 order by best.label, knob.key, fast_trials desc;

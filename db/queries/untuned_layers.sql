@@ -1,4 +1,9 @@
 -- Which layers of a build run with a default config, why, and what share of its operations are they?
+-- Units: percent of the build's floating-point operations.
+-- n: count build, sum weight as layer
+-- Measured: as the builds were compiled. The weight is how often the task occurs.
+-- Table: build, label, weight, percent_of_build_flop, matched, reason
+-- Without rows: none: every layer of the compiled builds runs with a tuned config.
 select
     build_task.build,
     task.label,

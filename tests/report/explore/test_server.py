@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -20,9 +21,9 @@ from click.testing import CliRunner
 
 from anole.__main__ import main
 from anole.errors import StoreError
-from anole.merge.cookbook import column_text, cookbook, read_descriptions, read_queries
+from anole.report.cookbook import Recipe, column_text, cookbook, read_descriptions, read_recipes
 from anole.report.explore import server
-from anole.report.explore.charts import DASHBOARD
+from anole.report.explore.metadata import DASHBOARD
 from anole.report.explore.server import ExploreError, explore, serving
 
 from ...record_project import LOADS, Project
@@ -31,6 +32,7 @@ pytest.importorskip("datasette", reason="datasette is not installed (the extra `
 pytest.importorskip("datasette_dashboards", reason="datasette-dashboards is not installed (the extra `explore`)")
 
 DESCRIPTIONS = read_descriptions((cookbook() / "README.md").read_text())
+RECIPES = read_recipes(cookbook())
 CHROMIUM = shutil.which("chromium")
 
 
@@ -108,11 +110,13 @@ def test_a_key_leads_to_its_row(site: Site) -> None:
     assert "One tuning of one task" in site.page(next(path for path in paths if "/run/" in path))
 
 
-@pytest.mark.parametrize("query", read_queries(cookbook()), ids=lambda query: query.name)
-def test_queries_of_the_cookbook_are_answered(site: Site, query: Any) -> None:
-    assert query.question.split("?")[0].replace("'", "&#39;") in site.page(f"/tuning/{dashed(query.name)}")
-    rows = site.json(f"/tuning/{dashed(query.name)}.json?_shape=array")
-    assert rows or query.name == "wrong_machine"
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_questions_of_the_cookbook_are_answered(site: Site, recipe: Recipe) -> None:
+    page = site.page(f"/tuning/{dashed(recipe.name)}")
+    assert recipe.question.split("?")[0].replace("'", "&#39;") in page
+    assert (f"/-/dashboards/{DASHBOARD}/{recipe.name}" in page) == (recipe.chart is not None)
+    rows = site.json(f"/tuning/{dashed(recipe.name)}.json?_shape=array")
+    assert rows or recipe.name in ("wrong_machine", "rank_correlations")
 
 
 def dashed(name: str) -> str:
@@ -124,16 +128,14 @@ def test_a_parameter_of_a_query_chooses(site: Site) -> None:
     assert {row["model"] for row in rows} == {"resnet18"}
 
 
-def test_each_view_has_a_chart_whose_query_finds_rows(site: Site) -> None:
-    views = {name for name, description in DESCRIPTIONS.items() if description.is_view}
+def test_each_picture_of_the_cookbook_is_a_chart_whose_query_finds_rows(site: Site) -> None:
     charts = site.json("/-/metadata.json")["plugins"]["datasette-dashboards"][DASHBOARD]["charts"]
-    assert set(charts) == views
+    assert set(charts) == {name for name, recipe in RECIPES.items() if recipe.chart}
     task = "conv2d+64-%3E64+k3x3+s1+56x56"
-    for view in views:
-        sql = urllib.request.quote(charts[view]["query"])
-        assert site.json(f"/tuning.json?sql={sql}&_shape=array&task={task}"), view
-        assert f"/-/dashboards/{DASHBOARD}/{view}" in site.page(f"/tuning/{view}")
-        assert charts[view]["title"] in site.page(f"/-/dashboards/{DASHBOARD}/{view}?task={task}")
+    for name, chart in charts.items():
+        sql = urllib.request.quote(chart["query"])
+        assert site.json(f"/tuning.json?sql={sql}&_shape=array&task={task}") or name == "rank_correlations", name
+        assert html.escape(chart["title"]) in site.page(f"/-/dashboards/{DASHBOARD}/{name}?task={task}")
     assert task in site.page(f"/-/dashboards/{DASHBOARD}").replace("conv2d 64-&gt;64 k3x3 s1 56x56", task)
 
 

@@ -114,13 +114,13 @@ def section(source: Source, key: str) -> list[Shown]:
     return list(shown_of(found, source))
 
 
-def figure(source: Source, key: str, title: str) -> Figure:
+def figure(source: Source, key: str, title: str = "") -> Figure:
     (found,) = (each for each in section(source, key) if each.title.startswith(title))
     assert isinstance(found, Figure), found
     return found
 
 
-def lacking(source: Source, key: str, title: str) -> str:
+def lacking(source: Source, key: str, title: str = "") -> str:
     (found,) = (each for each in section(source, key) if each.title.startswith(title))
     assert isinstance(found, Lacking)
     return found.remedy

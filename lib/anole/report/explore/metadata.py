@@ -7,17 +7,25 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from anole.merge.cookbook import (
+from anole.merge.schema import FORMER_TABLES
+from anole.report.cookbook import (
     Description,
-    Query,
+    Recipe,
     column_text,
     cookbook,
     read_descriptions,
-    read_queries,
+    read_recipes,
     with_empty_as_null,
 )
-from anole.merge.schema import FORMER_TABLES
-from anole.report.explore.charts import DASHBOARD, charts, task_filter
+
+DASHBOARD = "anole"
+"""The name of the page with all charts."""
+
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+"""The version of Vega-Lite that datasette-dashboards 0.8 brings; it names an older one itself."""
+
+_CONFIG = {"background": "#00000000", "axisY": {"labelLimit": 320}}
+"""How charts are drawn here."""
 
 STATIC = "anole"
 """Under this name the files of `static` are served."""
@@ -71,9 +79,9 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
     """
     folder = cookbook()
     descriptions = read_descriptions((folder / "README.md").read_text(encoding="utf-8"))
-    tables = {each: _table(each, columns[each], descriptions, task_label) for each in descriptions if each in columns}
+    recipes = read_recipes(folder)
+    tables = {each: _table(each, columns[each], descriptions) for each in descriptions if each in columns}
     tables |= {each: {**tables.get(each, {}), "hidden": True} for each in FORMER_TABLES}
-    drawn = charts(name, [each for each in descriptions if each in columns and descriptions[each].is_view])
     title = "Anole's records"
     return {
         "title": title,
@@ -84,32 +92,26 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
                 "description_html": "The views, at the end of the list, answer most questions; so do the queries.",
                 "tables": tables,
                 # No table or view has such a name, which would hide it.
-                "queries": {query.name.replace("_", "-"): _canned(query) for query in read_queries(folder)},
+                "queries": {each.replace("_", "-"): _canned(recipe, task_label) for each, recipe in recipes.items()},
             }
         },
         "plugins": {
             "datasette-dashboards": {
                 DASHBOARD: {
                     "title": title,
-                    "description": "A chart for each view; those of one task show the task that is chosen here.",
-                    "filters": task_filter(name, task_label),
-                    "charts": drawn,
+                    "description": "Those of one task show the task that is chosen here.",
+                    "filters": {"task": _task_filter(name, task_label)},
+                    "charts": {each: _chart(name, recipe) for each, recipe in recipes.items() if recipe.chart},
                 }
             }
         },
     }
 
 
-def _table(
-    name: str, columns: Collection[str], descriptions: Mapping[str, Description], task_label: str | None
-) -> dict[str, Any]:
-    text = _html(descriptions[name].text)
-    if descriptions[name].is_view:
-        chosen = f"?task={html.escape(task_label)}" if task_label else ""
-        text += f' <a href="/-/dashboards/{DASHBOARD}/{name}{chosen}">Chart</a>'
+def _table(name: str, columns: Collection[str], descriptions: Mapping[str, Description]) -> dict[str, Any]:
     told = {column: column_text(descriptions, name, column) for column in columns}
     found: dict[str, Any] = {
-        "description_html": text,
+        "description_html": _html(descriptions[name].text),
         "columns": {column: _plain(meaning) for column, meaning in told.items() if meaning},
         "units": {column: unit for column in columns if (unit := _unit(column))},
     }
@@ -129,8 +131,24 @@ def _unit(column: str) -> str | None:
     return "B" if column.endswith("_bytes") else None
 
 
-def _canned(query: Query) -> dict[str, Any]:
-    return {"sql": with_empty_as_null(query), "title": query.question, "description": query.remark or None}
+def _canned(recipe: Recipe, task_label: str | None) -> dict[str, Any]:
+    facts = {"": recipe.remark, "<b>Units:</b> ": recipe.units, "<b>Measured:</b> ": recipe.measured}
+    told = [f"{name}{_html(fact)}" for name, fact in facts.items() if fact]
+    if recipe.chart:
+        chosen = f"?task={html.escape(task_label)}" if task_label else ""
+        told.append(f'<a href="/-/dashboards/{DASHBOARD}/{recipe.name}{chosen}">Chart</a>')
+    return {"sql": with_empty_as_null(recipe), "title": recipe.question, "description_html": " ".join(told) or None}
+
+
+def _chart(database: str, recipe: Recipe) -> dict[str, Any]:
+    shown = {"library": "vega-lite", "display": {"$schema": _SCHEMA, "config": _CONFIG, **(recipe.chart or {})}}
+    return {"title": recipe.question, "db": database, "query": with_empty_as_null(recipe), **shown}
+
+
+def _task_filter(database: str, label: str | None) -> dict[str, Any]:
+    """Returns the filter by which people choose the task that some charts show."""
+    query = "select distinct label from task join run on run.task_key = task.key order by label"
+    return {"name": "Task", "type": "select", "db": database, "query": query, "default": label or ""}
 
 
 def _html(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -29,7 +30,7 @@ class Query:
     """A query that was run, and what it returned.
 
     Attributes:
-        sql: the query as it was run; it has no parameters, so that readers can run it again.
+        sql: the query as it was run; its parameters, if it has any, were not set.
     """
 
     sql: str
@@ -62,8 +63,8 @@ class Database:
     ) -> None:
         self._connection.close()
 
-    def query(self, sql: str) -> Query:
-        """Runs a query.
+    def query(self, sql: str, parameters: Sequence[str] = ()) -> Query:
+        """Runs a query with null for each of its parameters.
 
         Raises:
             LackingError: the database is of an older version.
@@ -73,7 +74,7 @@ class Database:
         end_s = time.monotonic() + _LIMIT_S
         self._connection.set_progress_handler(lambda: time.monotonic() > end_s, _STEPS)
         try:
-            cursor = self._connection.execute(sql)
+            cursor = self._connection.execute(sql, dict.fromkeys(parameters))
             rows = tuple(cursor.fetchall())
         except sqlite3.Error as error:
             if str(error).startswith(("no such table", "no such column")):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anole.report.cookbook import Chart
 from anole.report.pages.database import Database, Query
-
-Chart = Mapping[str, Any]
-"""A picture in Vega-Lite's language."""
 
 MOST_ROWS = 60
 """The most rows of a table that the page shows."""
-
-MOST_NAMES = 40
-"""The most names that a picture with a row for each shows."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    def of(cls, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
         """Returns a table of any sequences."""
         return cls(tuple(columns), tuple(map(tuple, rows)))
 
@@ -114,6 +111,13 @@ class Section:
     title: str
     reader: str
     make: Callable[[Source], Sequence[Shown]] = field(hash=False)
+
+
+def with_rows(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> Chart:
+    """Returns a picture with its rows, of which it has only what it names."""
+    named = set(re.findall(r"\w+", json.dumps(chart)))
+    values = [{name: value for name, value in row.items() if name in named} for row in rows]
+    return {**chart, "data": {"values": values}}
 
 
 READERS: Mapping[str, str] = {

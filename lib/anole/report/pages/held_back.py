@@ -1,4 +1,4 @@
-"""Section: what is not as it could be: builds that are skipped or failed, and tasks without a tuned config."""
+"""Section: the builds of models.yaml that are skipped, failed or not done, and why."""
 
 from __future__ import annotations
 
@@ -12,48 +12,31 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.log import errors
 from anole.errors import AnoleError
 from anole.project.pipeline import Pipeline
-from anole.report.pages.figure import Figure, Lacking, Shown, Source, Table
-from anole.words import counted, percent
+from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table
+from anole.words import counted
 
-_UNTUNED = """
-select
-    build_task.build,
-    build_task.reason,
-    count(*) as tasks,
-    1.0 * sum(build_task.weight * task.flop) / build.total_flop as flop_share,
-    min(task.label) as example
-from build_task
-join task on task.key = build_task.task_key
-join build on build.name = build_task.build
-where build_task.matched <> 'tuned'
-group by build_task.build, build_task.reason
-order by flop_share desc, build_task.build
-"""
-
-_ALL = "select count(*) as tasks, count(distinct build) as builds from build_task"
-
-
-def make(source: Source) -> list[Shown]:
-    """Returns the builds that are not done, and the tasks that have their default config."""
-    return [_builds(source), _tasks(source)]
+_QUESTION = "Which builds are skipped, failed or not done, and why?"
 
 
 def _builds(source: Source) -> Shown:
-    title = "Builds that are skipped, failed or not done"
     if source.spec is None:
-        return Lacking(title, "there is no models.yaml here to compare with; run the command in the project's folder.")
+        return Lacking(
+            _QUESTION, "there is no models.yaml here to compare with; run the command in the project's folder."
+        )
     try:
         pipeline = Pipeline.load(source.spec)
     except AnoleError as error:
-        return Lacking(title, f"models.yaml cannot be read on this machine: {error}")
+        return Lacking(_QUESTION, f"models.yaml cannot be read on this machine: {error}")
     known = {name for (name,) in source.database.query("select name from build").rows}
     rows = [(name, "skipped", reason) for name, reason in pipeline.skipped.items()]
     for build in pipeline.spec.builds.values():
         rows += _undone(pipeline, build, known)
     if not rows:
-        return Lacking(title, f"none: each of {counted(len(pipeline.spec.builds), 'build')} in models.yaml is done.")
+        return Lacking(
+            _QUESTION, f"none: each of {counted(len(pipeline.spec.builds), 'build')} in models.yaml is done."
+        )
     return Figure(
-        title,
+        _QUESTION,
         "",
         f"{counted(len(rows), 'build')} of {len(pipeline.spec.builds) + len(pipeline.skipped)} in models.yaml.",
         "from models.yaml, the files of this folder and the last message of each stage's log, when this page was made. "
@@ -110,29 +93,4 @@ def _log_of(receipt: Path) -> Path:
     return Path("logs/tune", *names) if folder == "tuned" else Path("logs/tune_together", "-".join(names))
 
 
-def _tasks(source: Source) -> Shown:
-    title = "Tasks without a tuned config"
-    ((tasks, builds),) = source.database.query(_ALL).rows
-    query = source.database.query(_UNTUNED)
-    if not tasks:
-        return Lacking(title, "no build is compiled; `snakemake --cores all` does it.")
-    if not query.rows:
-        return Lacking(title, f"none: all {tasks} tasks of {counted(builds, 'build')} run with a tuned config.")
-    rows = (
-        (
-            row["build"],
-            row["reason"] or "no reason is recorded",
-            str(row["tasks"]),
-            percent(row["flop_share"]),
-            row["example"],
-        )
-        for row in query.records()
-    )
-    return Figure(
-        title,
-        "share of the build's floating-point operations that run with a default config.",
-        f"{counted(sum(row['tasks'] for row in query.records()), 'task')} of {tasks} in {counted(builds, 'build')}.",
-        "as the builds were compiled.",
-        (query,),
-        Table.of(("build", "why", "tasks", "share", "such as"), rows),
-    )
+SECTION = Section("held_back", _QUESTION, "deployment", lambda source: [_builds(source)])

@@ -22,7 +22,16 @@
       symbolOpacity: 1,
     },
     text: { color: "currentColor" },
+    rule: { color: "currentColor" },
   };
+  config.mark = { color: config.range.category[0] };
+  const encoded = (view, channel) =>
+    view.encoding?.[channel]?.field
+    ? view.encoding[channel]
+    : view.layer?.map(layer => encoded(layer, channel)).find(found => found);
+  // The length of a field's longest text; a field that the picture itself makes is taken for as long as said.
+  const longest = (values, field, otherwise) =>
+    Math.max(...values.map(row => field in row ? String(row[field]).length : otherwise));
   const draw = async () => {
     let drawn = 0;
     for (const place of document.querySelectorAll(".chart")) {
@@ -32,8 +41,9 @@
       const limit = Math.max(110, Math.min(320, width * 0.32));
       own.axisY = { labelLimit: limit, titleAnchor: "middle" };
       // The legend begins where the axis ends, and must not be wider than what is left.
-      const { legend, names } = spec.usermeta;
-      const left = width - (names ? Math.min(limit, names * 7.5) + 12 : 70);
+      const { values } = spec.data, colour = encoded(spec, "color"), y = encoded(spec, "y");
+      const legend = colour ? longest(values, colour.field, 16) : 0;
+      const left = width - (y?.type === "nominal" ? Math.min(limit, longest(values, y.field, 40) * 7.5) + 12 : 70);
       own.legend.columns = Math.max(1, Math.floor(left / (legend * 7.2 + 30)));
       own.legend.labelLimit = Math.min(260, left - 30);
       spec.width = width;

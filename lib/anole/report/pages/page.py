@@ -103,13 +103,16 @@ class _Body:
                 reader = section.reader
                 yield f'<h2 id="{escape(reader)}">{escape(READERS[reader])}</h2>'
             yield f'<section id="{escape(section.key)}"><h3>{escape(section.title)}</h3>'
-            yield from map(self._shown, shown)
+            for each in shown:
+                yield self._shown(each, "" if each.title == section.title else each.title)
             yield "</section>"
 
-    def _shown(self, shown: Shown) -> str:
+    def _shown(self, shown: Shown, title: str) -> str:
+        """Returns a figure or what it lacks, below its title, unless that is the section's."""
         if isinstance(shown, Lacking):
-            return f'<p class="lacking"><b>{escape(shown.title)}:</b> {_prose(shown.remedy)}</p>'
-        parts = [f"<figure><h4>{escape(shown.title)}</h4>", _caption(shown)]
+            name = f"<b>{escape(title)}:</b> " if title else ""
+            return f'<p class="lacking">{name}{_prose(shown.remedy)}</p>'
+        parts = ["<figure>", f"<h4>{escape(title)}</h4>" if title else "", _caption(shown)]
         if shown.chart is not None:
             name = f"spec-{len(self.charts)}"
             self.charts.append({**shown.chart, "description": shown.title})

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import inf
+from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 from anole.errors import AnoleError
-from anole.report.pages.charts import scatter
-from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table
+from anole.report.cookbook import read_chart
+from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table, with_rows
 from anole.targets.vta.area import relative_area
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.templates.design import HARDWARE, geometry_of
@@ -91,8 +92,9 @@ def _of_builds(source: Source) -> Shown:
     edges: dict[str, list[Point]] = {}
     for build in dict.fromkeys(point["build"] for point in points):
         edges[build] = front((point["area"], point["cycles"]) for point in points if point["build"] == build)
-    line = [{"area": area, "cycles": cycles, "build": build} for build, edge in edges.items() for area, cycles in edge]
-    best = [point for point in points if (point["area"], point["cycles"]) in edges[point["build"]]]
+    for point in points:
+        point["on_front"] = (point["area"], point["cycles"]) in edges[point["build"]]
+    best = [point for point in points if point["on_front"]]
     rows = (
         (
             *(point["build"], point["block"], times(point["area"]), times(point["memory"])),
@@ -109,16 +111,7 @@ def _of_builds(source: Source) -> Shown:
         "an estimate in gates (docs/vta.md).",
         (query,),
         Table.of(("build", "block", "area", "memory", "cycles", "ms"), rows),
-        scatter(
-            points,
-            "area",
-            "cycles",
-            "build",
-            ("area, VTA's own is 1", "cycles"),
-            line=line,
-            steps=True,
-            formats=("~g", "~s"),
-        ),
+        with_rows(read_chart(Path(__file__).with_name("geometries.json")), points),
     )
 
 
@@ -156,11 +149,7 @@ def _of_trials(source: Source) -> Shown:
         "mean of their relative cycles with one block. Area is an estimate in gates (docs/vta.md).",
         (tried, networks),
         Table.of(("network", "area", "cycles", "relative"), rows),
-        scatter(
-            *(values, "area", "cycles", "network", ("area, VTA's own is 1", "cycles, relative to the fewest")),
-            line=values,
-            steps=True,
-        ),
+        with_rows(read_chart(Path(__file__).with_name("fronts.json")), values),
     )
 
 

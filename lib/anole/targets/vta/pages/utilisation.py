@@ -9,8 +9,8 @@ from typing import Any
 from anole.documents import layout
 from anole.documents.build import read_build
 from anole.errors import AnoleError
-from anole.report.pages.charts import rows_of_points
-from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table
+from anole.report.cookbook import read_chart
+from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table, with_rows
 from anole.targets.vta.network.artifact import load_programs
 from anole.targets.vta.pages.accelerators import REMEDY
 from anole.targets.vta.report import Utilisation, utilisation
@@ -63,7 +63,7 @@ def make(source: Source) -> list[Shown]:
     values = []
     for build in {row["build"]: None for row in known}:
         shares = _shares([row["used"] for row in known if row["build"] == build])
-        values += [{"build": build, "share": share, "unit": unit, "from": 0.0} for unit, share in shares.items()]
+        values += [{"build": build, "share": share, "unit": unit} for unit, share in shares.items()]
     return [
         Figure(
             title,
@@ -73,13 +73,7 @@ def make(source: Source) -> list[Shown]:
             "cycles are known. The picture has whole networks, the table each step, the longest first.",
             (query,),
             Table.of(("build", "layer", "cycles", "instructions", *_UNITS), table),
-            rows_of_points(
-                *(values, "build", "share", "unit", "share of the cycles in which a unit works"),
-                low="from",
-                high="share",
-            )
-            if values
-            else None,
+            with_rows(read_chart(Path(__file__).with_suffix(".json")), values) if values else None,
         )
     ]
 

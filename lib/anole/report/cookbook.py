@@ -1,17 +1,25 @@
-"""The cookbook of the database: what db/README.md says of each table, view and column, and the queries beside it."""
+"""The cookbook of the database: what db/README.md says of each table and view, and the questions beside it."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from anole import workflow
+
+Chart = Mapping[str, Any]
+"""A picture in Vega-Lite's language."""
 
 _CELL = re.compile(r"`([^`]+)`")
 _PARAMETER = re.compile(r"'[^']*'|--[^\n]*|(?<![:\w]):([a-z_]+)")
 """A parameter's name, or a text or a comment, in which none is looked for."""
+_LABEL = re.compile(r"^(Units|n|Measured|Table|Without rows|In short): ", re.MULTILINE)
+"""What begins the lines that the report says of a question's rows."""
 _TABLES = (
     "trial",
     "run",
@@ -43,22 +51,36 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Query:
-    """A query of the cookbook.
+class Recipe:
+    """A question to the database, with all that its file says of it and the picture beside it.
 
     Attributes:
         name: the name of its file.
-        question: the question that it answers.
-        remark: what else its first lines say; may be empty.
+        question: the first line.
+        remark: what else the first lines say; may be empty.
         sql: the statement.
         parameters: names of its parameters; null stands for all.
+        chart: a picture of the rows, without them; None if there is none.
+        units: of what is shown, and which direction is better.
+        counts: what of the rows is counted, such as ``count build`` or ``sum runs as run``.
+        measured: how it was measured.
+        columns: those that a table shows.
+        remedy: what would fill it if there are no rows.
+        headline: a sentence with columns of the first row in braces; may be empty.
     """
 
     name: str
     question: str
     remark: str
     sql: str
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+    chart: Chart | None = None
+    units: str = ""
+    counts: tuple[str, ...] = ()
+    measured: str = ""
+    columns: tuple[str, ...] = ()
+    remedy: str = ""
+    headline: str = ""
 
 
 def cookbook() -> Path:
@@ -66,9 +88,9 @@ def cookbook() -> Path:
     return workflow.HOME / "db"
 
 
-def read_queries(folder: Path) -> list[Query]:
-    """Returns the queries of a cookbook's folder, by name."""
-    return [_query(path.stem, path.read_text(encoding="utf-8")) for path in sorted((folder / "queries").glob("*.sql"))]
+def read_recipes(folder: Path) -> dict[str, Recipe]:
+    """Returns the questions of a cookbook's folder by their names."""
+    return {path.stem: _recipe(path) for path in sorted((folder / "queries").glob("*.sql"))}
 
 
 def read_descriptions(text: str) -> dict[str, Description]:
@@ -108,15 +130,36 @@ def _of_view(section: str) -> Iterator[tuple[str, str]]:
         yield name, " ".join(meaning.split())
 
 
-def _query(name: str, text: str) -> Query:
-    lines = text.splitlines()
-    n_comments = next(number for number, line in enumerate(lines) if not line.startswith("--"))
-    question, *remarks = (line.removeprefix("--").strip() for line in lines[:n_comments])
-    sql = "\n".join(lines[n_comments:]).strip()
-    parameters = tuple(dict.fromkeys(filter(None, _PARAMETER.findall(sql))))
-    return Query(name, question, " ".join(remarks), sql, parameters)
+def _recipe(path: Path) -> Recipe:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = list(takewhile(lambda line: line.startswith("--"), lines))
+    question, *others = (line.removeprefix("--").strip() for line in comments)
+    remark, *labelled = (" ".join(part.split()) for part in _LABEL.split("\n".join(others)))
+    told = dict(zip(labelled[::2], labelled[1::2], strict=True))
+    sql = "\n".join(lines[len(comments) :]).strip()
+    chart = path.with_suffix(".json")
+    return Recipe(
+        path.stem,
+        question,
+        remark,
+        sql,
+        tuple(dict.fromkeys(filter(None, _PARAMETER.findall(sql)))),
+        read_chart(chart) if chart.exists() else None,
+        units=told.get("Units", ""),
+        counts=tuple(filter(None, told.get("n", "").split(", "))),
+        measured=told.get("Measured", ""),
+        columns=tuple(filter(None, told.get("Table", "").split(", "))),
+        remedy=told.get("Without rows", ""),
+        headline=told.get("In short", ""),
+    )
 
 
-def with_empty_as_null(query: Query) -> str:
-    """Returns a query's statement for programs that give an empty text for a parameter that is not set."""
-    return _PARAMETER.sub(lambda found: f"nullif(:{found[1]}, '')" if found[1] else found[0], query.sql)
+def read_chart(path: Path) -> Chart:
+    """Returns the picture in a file, in Vega-Lite's language."""
+    chart: Chart = json.loads(path.read_text(encoding="utf-8"))
+    return chart
+
+
+def with_empty_as_null(recipe: Recipe) -> str:
+    """Returns a recipe's statement for programs that give an empty text for a parameter that is not set."""
+    return _PARAMETER.sub(lambda found: f"nullif(:{found[1]}, '')" if found[1] else found[0], recipe.sql)

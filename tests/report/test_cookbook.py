@@ -1,0 +1,73 @@
+"""The cookbook as programs read it: every table, view, column and query of it is found."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+
+import pytest
+from sqlite_utils import Database
+
+from anole.merge.schema import create_tables, create_views
+from anole.report.cookbook import Recipe, column_text, cookbook, read_descriptions, read_recipes, with_empty_as_null
+
+DESCRIPTIONS = read_descriptions((cookbook() / "README.md").read_text())
+RECIPES = read_recipes(cookbook())
+
+
+@pytest.fixture(scope="module")
+def db() -> Database:
+    db = Database(memory=True)
+    create_tables(db.conn)
+    create_views(db.conn)
+    return db
+
+
+def test_every_table_and_view_is_described_and_every_column(db: Database) -> None:
+    names = {*db.table_names(), *db.view_names()}
+    assert set(DESCRIPTIONS) == names
+    assert {name for name in names if DESCRIPTIONS[name].is_view} == set(db.view_names())
+    for name in db.table_names():
+        assert set(DESCRIPTIONS[name].columns) == {column.name for column in db[name].columns}, name
+    for name in names:
+        assert (
+            DESCRIPTIONS[name].text and "|" not in DESCRIPTIONS[name].text and "Columns:" not in DESCRIPTIONS[name].text
+        )
+
+
+def test_a_view_tells_of_a_column_what_its_own_lines_say_or_else_another_ones() -> None:
+    assert column_text(DESCRIPTIONS, "tuner_summary", "trials") == "of all these runs"
+    assert column_text(DESCRIPTIONS, "best_trial", "trials") == "how many the run has"
+    assert column_text(DESCRIPTIONS, "best_trial", "gflops") == DESCRIPTIONS["trial"].columns["gflops"]
+    assert column_text(DESCRIPTIONS, "trial", "label") is None
+    assert "below 0.01" in (column_text(DESCRIPTIONS, "model_latency", "output_variation") or "")
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_a_question_is_answered_with_the_columns_that_its_file_names(db: Database, recipe: Recipe) -> None:
+    assert recipe.question.endswith("?")
+    rows = db.conn.execute(recipe.sql, dict.fromkeys(recipe.parameters))
+    columns = {name for name, *_ in rows.description}
+    assert {*recipe.columns, *re.findall(r"{(\w+)}", recipe.headline)} <= columns
+    assert {column for count in recipe.counts for column in re.findall(r"^(?:count|sum|max) (\w+)", count)} <= columns
+    drawn = json.dumps(recipe.chart)
+    fields = {one or other for one, other in re.findall(r'"field": "(\w+)"|datum\.(\w+)', drawn)}
+    assert fields <= {*columns, *re.findall(r'"as": "(\w+)"', drawn)}
+
+
+def test_a_file_tells_all_of_its_question() -> None:
+    assert set(RECIPES) == {path.stem for path in (cookbook() / "queries").glob("*.sql")}
+    assert {path.stem for path in (cookbook() / "queries").glob("*.json")} == {n for n in RECIPES if RECIPES[n].chart}
+    assert RECIPES["best_config_per_layer"].parameters == ("model", "target")
+    assert RECIPES["noise"].parameters == ()
+    assert RECIPES["slowest_layers"].remark.startswith("A layer that occurs several times")
+    sizes = RECIPES["build_sizes"]
+    assert (sizes.remark, sizes.counts, sizes.columns[:2]) == ("", ("count build",), ("build", "target"))
+    assert sizes.remedy == "`snakemake --cores all` compiles the builds of models.yaml."
+
+
+def test_an_empty_parameter_means_all() -> None:
+    recipe = Recipe("q", "?", "", "select coalesce(:model, 'all'), ':b', '$.a'", ("model",))
+    found = sqlite3.connect(":memory:").execute(with_empty_as_null(recipe), {"model": ""}).fetchone()
+    assert found == ("all", ":b", "$.a")
