@@ -26,10 +26,11 @@ so_far as (
         run.preset,
         run.seed,
         grid.seconds,
+        -- Failures have no latency.
         best.latency_s / (
             select min(trial.latency_s)
             from trial
-            where trial.run_key = run.key and trial.elapsed_s <= grid.seconds and trial.status = 'ok'
+            where trial.run_key = run.key and trial.elapsed_s <= grid.seconds
         ) as speed
     from run
     join best on best.task_key = run.task_key

@@ -26,10 +26,11 @@ so_far as (
         run.preset,
         run.seed,
         grid.trials,
+        -- Failures have no latency.
         best.latency_s / (
             select min(trial.latency_s)
             from trial
-            where trial.run_key = run.key and trial.number < grid.trials and trial.status = 'ok'
+            where trial.run_key = run.key and trial.number < grid.trials
         ) as speed
     from run
     join best on best.task_key = run.task_key

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from sqlite_utils import Database
 
 from anole.merge.schema import create_tables, create_views
 from anole.report.cookbook import Recipe, column_text, cookbook, read_descriptions, read_recipes, with_empty_as_null
+from anole.store.shard import Shard
+from anole.task import Task
+
+from ..record_project import Project
 
 DESCRIPTIONS = read_descriptions((cookbook() / "README.md").read_text())
 RECIPES = read_recipes(cookbook())
@@ -44,16 +51,57 @@ def test_a_view_tells_of_a_column_what_its_own_lines_say_or_else_another_ones() 
     assert "below 0.01" in (column_text(DESCRIPTIONS, "model_latency", "output_variation") or "")
 
 
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    """A project with rows for every question: also runs on another processor than their target's."""
+    project = Project(tmp_path_factory.mktemp("cookbook"))
+    project.fill()
+    elsewhere = {"measured_at": {"rpc": "b"}}
+    for seed, host in enumerate(({"processor": "EPYC"}, {"processor": "Xeon"}, {"processor": "Xeon", **elsewhere})):
+        task = Task(project.OTHER.workload, {**project.OTHER.target, "model": "EPYC"}, 1)
+        run = replace(project.run_of(task, seed=seed), host={"name": "old", **host})
+        project.tune(run, task, [1e-3, None])
+    with Shard.open(project.shards, project.run_of(project.WIDE), project.WIDE) as shard:
+        shard.append_iteration(1, {"rank_correlation": 0.4})
+    project.merge()
+    with closing(sqlite3.connect(project.database)) as connection:
+        yield connection
+
+
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_a_question_is_answered_with_the_columns_that_its_file_names(db: Database, recipe: Recipe) -> None:
+def test_a_question_is_answered_with_the_columns_that_its_files_name(
+    database: sqlite3.Connection, recipe: Recipe
+) -> None:
     assert recipe.question.endswith("?")
-    rows = db.conn.execute(recipe.sql, dict.fromkeys(recipe.parameters))
-    columns = {name for name, *_ in rows.description}
+    answer = database.execute(recipe.sql, dict.fromkeys(recipe.parameters))
+    columns = {name for name, *_ in answer.description}
+    assert answer.fetchall()
     assert {*recipe.columns, *re.findall(r"{(\w+)}", recipe.headline)} <= columns
     assert {column for count in recipe.counts for column in re.findall(r"^(?:count|sum|max) (\w+)", count)} <= columns
     drawn = json.dumps(recipe.chart)
     fields = {one or other for one, other in re.findall(r'"field": "(\w+)"|datum\.(\w+)', drawn)}
     assert fields <= {*columns, *re.findall(r'"as": "(\w+)"', drawn)}
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("isolation_and_network", ("resnet18-cpu", "conv2d 64->64 k3x3 s1 56x56", 1.05, 1.158, 1)),
+        ("wrong_machine", ("dense 256->10", "EPYC", "Xeon", "old", "autotvm", 2)),
+    ],
+)
+def test_only_such_rows_are_found(database: sqlite3.Connection, name: str, row: tuple[object, ...]) -> None:
+    (found,) = database.execute(RECIPES[name].sql).fetchall()
+    assert found[: len(row)] == row
+
+
+def test_a_task_is_chosen_by_its_label_or_by_the_beginning_of_its_key(database: sqlite3.Connection) -> None:
+    for name in (name for name, recipe in RECIPES.items() if "task" in recipe.parameters):
+        rows = [
+            database.execute(RECIPES[name].sql, {**dict.fromkeys(RECIPES[name].parameters), "task": task}).fetchall()
+            for task in (Project.WIDE.label, Project.WIDE.key[:12])
+        ]
+        assert rows[0] == rows[1] != [] and {row[0] for row in rows[0]} == {Project.WIDE.label}
 
 
 def test_a_file_tells_all_of_its_question() -> None:

@@ -83,7 +83,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installa
 def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     beside = [ROOT / name for name in ("Snakefile", "environment.yml", "db/README.md", "profiles/default/profile.yaml")]
-    beside += [*ROOT.glob("rules/*.smk"), *ROOT.glob("db/queries/*.sql"), *ROOT.glob("profiles/kubernetes/*.*")]
+    beside += [*ROOT.glob("rules/*.smk"), *ROOT.glob("db/queries/*.*"), *ROOT.glob("profiles/kubernetes/*.*")]
     assert {f"anole/share/{path.relative_to(ROOT)}" for path in beside} <= names
     library = {str(path.relative_to(ROOT / "lib")) for path in (ROOT / "lib").rglob("*") if path.suffix != ".pyc"}
     assert {name for name in library if (ROOT / "lib" / name).is_file()} <= names
