@@ -8,8 +8,8 @@
 -- rounds' ratios, and from speedup_low to speedup_high lies the middle half of them; older evaluations have none. A
 -- simulated target counts cycles, and its reference is the same network with default configs. The picture has the 40
 -- builds with the least speedup.
--- Table: build, latency_ms, latency_std_ms, reference, reference_latency_ms, reference_latency_std_ms, speedup,
--- speedup_low, speedup_high, relative_error, output_variation, snr_db, rounds, threads, processor
+-- Table: build, reference, speedup, speedup_low, speedup_high, latency_ms, reference_latency_ms, relative_error,
+-- output_variation, snr_db, latency_std_ms, reference_latency_std_ms, rounds, threads, processor
 -- Without rows: `snakemake --cores all` compiles the builds of models.yaml and evaluates them, on a machine that has
 -- their targets.
 -- In short: The least speedup is {speedup}x, of {build} beside {reference}.

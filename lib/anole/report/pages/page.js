@@ -47,11 +47,12 @@
       own.legend.columns = Math.max(1, Math.floor(left / (legend * 7.2 + 30)));
       own.legend.labelLimit = Math.min(260, left - 30);
       spec.width = width;
-      spec.autosize = { type: "fit-x", contains: "padding" };
       spec.config = own;
       try {
         await vegaEmbed(place, spec, {
           mode: "vega-lite", renderer: "svg", actions: false, tooltip: { theme: dark ? "dark" : "light" },
+          // Vega-Lite warns of fitting the width where the height follows from the number of rows; Vega does it.
+          patch: vega => ({ ...vega, autosize: { type: "fit-x", contains: "padding" } }),
         });
         drawn += 1;
       } catch (error) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +15,9 @@ Row = Mapping[str, Any]
 
 _LONGEST = 160
 """Characters of a text that a table shows."""
+
+_ZEROS = re.compile(r"\.?0+(?=e|$)")
+"""Digits of a number that its query may have rounded away."""
 
 _UNITS = {"_ms": ", ms", "_s": ", s", "_mb": ", MB", "_utc": " (UTC)"}
 """How the title of a column ends, by the end of its name."""
@@ -75,7 +79,8 @@ def cell(value: Any) -> str:
     if value is None:
         return NONE
     if isinstance(value, float):
-        return significant(value)
+        text = significant(value)
+        return _ZEROS.sub("", text) if "." in text else text
     if isinstance(value, int):
         return f"{value:,}"
     return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
