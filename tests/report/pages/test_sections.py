@@ -37,7 +37,7 @@ def said(section: Section, shown: Sequence[Shown]) -> Iterator[str]:
         if isinstance(each, Lacking):
             yield f"{each.title}: {each.remedy}"
             continue
-        yield from (each.title, each.units, each.n, each.method, each.headline)
+        yield from filter(None, (each.title, each.units, each.n, each.method, each.headline))
         yield f"{[len(query.rows) for query in each.queries]} rows"
         if each.table is not None:
             yield from (" | ".join(row) for row in (each.table.columns, *each.table.rows))
