@@ -31,7 +31,7 @@ rule all:
 
 rule tuned:
     input:
-        [receipts_of(build) for build in pipeline.spec.builds.values()],
+        [answers.receipts_of(build) for build in pipeline.spec.builds.values()],
 
 
 include: "rules/describe.smk"

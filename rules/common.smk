@@ -1,8 +1,7 @@
-"""Shared by all rules: the checked models.yaml, and functions that turn wildcards into files and settings."""
+"""Shared by all rules: the checked models.yaml, and what answers questions about a job."""
 
 import fcntl
 import sys
-from functools import cache
 from pathlib import Path
 
 # In a checkout the library lies beside the rules; in an installed package the rules lie within the library.
@@ -13,21 +12,10 @@ if str(_LIBRARY) not in sys.path:
     sys.path.insert(0, str(_LIBRARY))
 
 from anole.documents import layout
-from anole.documents.document import argument_of
 from anole.errors import AnoleError
-from anole.files import write_atomically
-from anole.keys import canonical_json, content_key
-from anole.extract.stage import extract_versions
 from anole.host import launcher as host
-from anole.project.hardware import asked_of, is_detected_on_nodes
+from anole.project.answers import Answers, give_up
 from anole.project.pipeline import Pipeline
-
-
-def give_up(error):
-    """Ends Snakemake with the library's one-line message, which says what is wrong and how to fix it."""
-    print(f"anole: {error}", file=sys.stderr)
-    raise SystemExit(2)
-
 
 if (
     workflow.modifier.path_modifier.prefix
@@ -55,7 +43,15 @@ def load_pipeline():
         give_up(error)
 
 
-pipeline = load_pipeline()
+answers = Answers(
+    load_pipeline,
+    workflow,
+    wait_for_target=lambda target: checkpoints.describe.get(target=target),
+    wait_for_model=lambda model, target: checkpoints.extract.get(
+        model=model, target=target
+    ),
+)
+pipeline = answers.pipeline
 
 for build, reason in pipeline.skipped.items():
     print(f"anole: skips the build {build}: {reason}", file=sys.stderr)
@@ -99,7 +95,7 @@ def hold_project():
 onstart:
     hold_project()
     drop_default_rate()
-    pipeline.keep_targets()
+    answers.pipeline.keep_targets()
 
 
 LAUNCHER = host.launcher()
@@ -108,136 +104,3 @@ LAUNCHER = host.launcher()
 def launcher(wildcards, output):
     """Starts Anole. Asks for the output, as Snakemake then takes no other interpreter or folder for a new parameter."""
     return LAUNCHER
-
-
-def build_of(wildcards):
-    return pipeline.spec.builds[wildcards.build]
-
-
-def target_of(wildcards):
-    """The target of a job: of its build, of its run, or its own."""
-    if hasattr(wildcards, "target"):
-        return wildcards.target
-    if hasattr(wildcards, "build"):
-        return build_of(wildcards).target
-    return pipeline.build_of(wildcards.task, wildcards.run).target
-
-
-def described(target):
-    """Waits for a node to say what a target is, if only nodes can, and returns the target's name."""
-    global pipeline
-    if target in pipeline.undescribed:
-        checkpoints.describe.get(target=target)
-        pipeline = load_pipeline()
-    return target
-
-
-def description_file(wildcards):
-    """Where a node says what the target is, if only nodes can."""
-    target = pipeline.spec.targets[described(wildcards.target)]
-    return (
-        str(layout.described_path(target.name)) if is_detected_on_nodes(target) else []
-    )
-
-
-def argument(plain):
-    """An argument of a command that is too long for a command line: the file of its content, which jobs find here."""
-    path = layout.argument_path(content_key(plain))
-    if not workflow.dryrun:
-        write_atomically(path, canonical_json(plain))
-    return f"@{path}"
-
-
-def model_files(wildcards):
-    """The model's own files; only a change of these extracts the model again."""
-    return pipeline.files(wildcards.model)
-
-
-def asked_of_target(wildcards):
-    return argument(asked_of(pipeline.spec.targets[wildcards.target]))
-
-
-def model_entry(wildcards):
-    return argument(pipeline.spec.models[wildcards.model].to_json())
-
-
-def target_description(wildcards):
-    return argument(pipeline.description(described(wildcards.target)))
-
-
-def versions(wildcards):
-    return canonical_json(
-        extract_versions(pipeline.description(described(wildcards.target)))
-    )
-
-
-def tuner_settings(wildcards):
-    return argument(pipeline.tuner_of(wildcards.task, wildcards.run)[0].to_json())
-
-
-def tuner_seed(wildcards):
-    return pipeline.tuner_of(wildcards.task, wildcards.run)[1]
-
-
-def shared_tuner_settings(wildcards):
-    return argument(_shared_tuner(wildcards)[0].to_json())
-
-
-def shared_tuner_seed(wildcards):
-    return _shared_tuner(wildcards)[1]
-
-
-def build_files(wildcards):
-    return pipeline.files(build_of(wildcards).model)
-
-
-def build_order(wildcards):
-    build = build_of(wildcards)
-    described(build.target)
-    return argument(argument_of(pipeline.order(build)))
-
-
-def required(wildcards):
-    """The option of stages that measure a build, unless its target is known to be elsewhere."""
-    return "" if build_of(wildcards).target in pipeline.absences else "--required"
-
-
-def manifest(wildcards):
-    return pipeline.manifest(build_of(wildcards))
-
-
-def receipts(wildcards):
-    """The receipts that show that a build's tasks are tuned; a locked task needs none."""
-    return _receipts(wildcards.build)
-
-
-def ingredients(wildcards):
-    """The receipts that a build is compiled with: the refined ones if it is refined."""
-    of_tasks, build = receipts(wildcards), build_of(wildcards)
-    return str(layout.refined_path(build.name)) if candidates(wildcards) else of_tasks
-
-
-def candidates(wildcards):
-    """The number of candidates of each task to try within a build's network; a locked build is not refined."""
-    return pipeline.candidates(build_of(wildcards))
-
-
-def receipts_of(build):
-    """Returns an input function for the receipts of one build, so that a broken model holds up its own builds only."""
-    return lambda wildcards: _receipts(build.name)
-
-
-def _shared_tuner(wildcards):
-    return pipeline.shared_tuner_of(wildcards.model, wildcards.target, wildcards.key)
-
-
-@cache
-def _receipts(name):
-    """The receipts of a build's tasks, which are known once its model is extracted; until then Snakemake asks again."""
-    build = pipeline.spec.builds[name]
-    described(build.target)
-    checkpoints.extract.get(model=build.model, target=build.target)
-    try:
-        return pipeline.receipts(build)
-    except AnoleError as error:
-        give_up(error)

@@ -1,8 +1,8 @@
 rule compile:
     input:
-        build_files,
-        manifest=manifest,
-        receipts=ingredients,
+        answers.build_files,
+        manifest=answers.manifest,
+        receipts=answers.ingredients,
     output:
         directory("builds/{build}"),
     log:
@@ -13,7 +13,7 @@ rule compile:
         mem_mb=memory_mb(4000),
     params:
         anole=launcher,
-        order=build_order,
+        order=answers.build_order,
     shell:
         "{params.anole} compile {wildcards.build} --order {params.order} --manifest {input.manifest} "
         "--output {output} {input.receipts} 2> {log}"

@@ -11,10 +11,10 @@ checkpoint describe:
     resources:
         **NODE,
         # Schedulers show a job only the GPUs that it asked for.
-        gpu=gpu,
+        gpu=answers.gpu,
         mem_mb=memory_mb(1000),
     params:
         anole=launcher,
-        asked=asked_of_target,
+        asked=answers.asked_of_target,
     shell:
         "{params.anole} describe {wildcards.target} --asked {params.asked} --output {output} 2> {log}"

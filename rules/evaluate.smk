@@ -12,14 +12,14 @@ rule evaluate:
         "logs/evaluate/{build}.log",
     conda:
         "../environment.yml"
-    threads: cores
+    threads: answers.cores
     resources:
         **NODE,
-        device=device,
-        gpu=gpu,
+        device=answers.device,
+        gpu=answers.gpu,
         mem_mb=memory_mb(6000),
     params:
         anole=launcher,
-        required=required,
+        required=answers.required,
     shell:
         "{params.anole} evaluate {input} --output {output} {params.required} 2> {log}"

@@ -1,7 +1,7 @@
 checkpoint extract:
     input:
-        model_files,
-        description_file,
+        answers.model_files,
+        answers.description_file,
     output:
         "work/models/{model}/{target}.json",
     log:
@@ -14,9 +14,9 @@ checkpoint extract:
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        entry=model_entry,
-        description=target_description,
-        versions=versions,
+        entry=answers.model_entry,
+        description=answers.target_description,
+        versions=answers.versions,
     shell:
         "{params.anole} extract {wildcards.model} --target {wildcards.target} --entry {params.entry} "
         "--target-description {params.description} --tasks work/tasks --manifest {output} 2> {log}"

@@ -3,7 +3,7 @@
 import atexit
 from subprocess import CalledProcessError
 
-from anole.documents.log import errors
+from anole.documents.log import explanations, last_words
 
 
 def left_out(failed):
@@ -18,23 +18,10 @@ def left_out(failed):
         if hasattr(each.wildcards, "build")
     }
     builds = ", ".join(name for name in pipeline.spec.builds if name in waiting)
-    told = [job for job in group if errors(map(Path, job.log))] or group
+    told = [job for job in group if explanations(map(Path, job.log))] or group
     for job in sorted(told, key=str):
-        reason = f"{job.rule.name} failed: {_reason(job.log)}"
+        reason = f"{job.rule.name} failed: {last_words([*map(Path, job.log)])}"
         yield f"anole: left out: {builds}: {reason}" if builds else f"anole: {reason}"
-
-
-def _reason(logs):
-    """The last message of Anole in a job's log, or else the last line."""
-    files = [log for log in map(Path, logs) if log.exists()]
-    lines = [
-        line
-        for log in files
-        for line in log.read_text(errors="replace").splitlines()
-        if line.strip()
-    ]
-    last = (errors(files) or lines or ["there is no message"])[-1]
-    return f"{last} (see {', '.join(logs)})"
 
 
 def merge_what_exists():
@@ -58,7 +45,7 @@ def merge_what_exists():
                 "{job.params.anole} merge {job.params.builds} --shards db/shards --database db/tuning.sqlite 2> {job.log}"
             )
         except CalledProcessError:
-            yield f"anole: merge failed: {_reason(job.log)}"
+            yield f"anole: merge failed: {last_words([*map(Path, job.log)])}"
 
 
 onerror:

@@ -1,25 +1,25 @@
 rule refine:
     input:
-        build_files,
-        manifest=manifest,
-        receipts=receipts,
+        answers.build_files,
+        manifest=answers.manifest,
+        receipts=answers.receipts,
     output:
         "work/refined/{build}.json",
     log:
         "logs/refine/{build}.log",
     conda:
         "../environment.yml"
-    threads: cores
+    threads: answers.cores
     resources:
         **NODE,
-        device=device,
-        gpu=gpu,
+        device=answers.device,
+        gpu=answers.gpu,
         mem_mb=memory_mb(6000),
     params:
         anole=launcher,
-        order=build_order,
-        candidates=candidates,
-        required=required,
+        order=answers.build_order,
+        candidates=answers.candidates,
+        required=answers.required,
     shell:
         "{params.anole} refine {wildcards.build} --order {params.order} --manifest {input.manifest} "
         "--candidates {params.candidates} {params.required} --output {output} {input.receipts} 2> {log}"

@@ -6,20 +6,20 @@ rule tune:
     log:
         "logs/tune/{task}/{run}/{trials}.log",
     group:
-        tuning_group
+        answers.tuning_group
     conda:
         "../environment.yml"
-    threads: cores
+    threads: answers.cores
     resources:
         **NODE,
-        device=device,
-        gpu=gpu,
+        device=answers.device,
+        gpu=answers.gpu,
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        measure=measure,
-        tuner=tuner_settings,
-        seed=tuner_seed,
+        measure=answers.measure,
+        tuner=answers.tuner_settings,
+        seed=answers.tuner_seed,
     shell:
         "{params.anole} tune {input} --tuner {params.tuner} --seed {params.seed} --trials {wildcards.trials} "
         "--shards db/shards --receipt {output} --measure {params.measure:q} --builders {threads} > {log} 2>&1"
@@ -33,20 +33,20 @@ rule tune_together:
     log:
         "logs/tune_together/{model}-{target}-{key}-{trials}.log",
     group:
-        tuning_group
+        answers.tuning_group
     conda:
         "../environment.yml"
-    threads: cores
+    threads: answers.cores
     resources:
         **NODE,
-        device=device,
-        gpu=gpu,
+        device=answers.device,
+        gpu=answers.gpu,
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        measure=measure,
-        tuner=shared_tuner_settings,
-        seed=shared_tuner_seed,
+        measure=answers.measure,
+        tuner=answers.tuner_settings,
+        seed=answers.tuner_seed,
     shell:
         "{params.anole} tune-together {input.manifest} --tuner {params.tuner} --seed {params.seed} "
         "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} "

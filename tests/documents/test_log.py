@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anole.documents.log import LogFormatter, is_explained, is_warning, messages, said_last
+from anole.documents.log import LogFormatter, explanations, is_warning, last_words, messages, said_last
 
 
 @pytest.fixture
@@ -45,6 +45,11 @@ def test_the_result_is_the_last_message_that_is_no_warning(log: Path, tmp_path: 
     assert said_last([]) is said_last([tmp_path / "none.log"]) is None
 
 
-def test_only_an_error_of_anole_explains_a_failure() -> None:
-    assert is_explained("12:00:00 conv2d: 1/8\nanole: the disk is full\n")
-    assert not is_explained("12:00:00 says anole: nothing\nSegmentation fault\n")
+def test_only_an_error_of_anole_explains_a_failure(tmp_path: Path) -> None:
+    full, fault, empty = (tmp_path / name for name in ("full.log", "fault.log", "empty.log"))
+    full.write_text("12:00:00 conv2d: 1/8\nanole: the disk is full\nKilled\n")
+    fault.write_text("12:00:00 says anole: nothing\nSegmentation fault\n\n")
+    assert (explanations([full]), explanations([fault, empty])) == (["the disk is full"], [])
+    assert last_words([full]) == f"the disk is full (see {full})"
+    assert last_words([fault]) == f"Segmentation fault (see {fault})"
+    assert last_words([empty]) == f"there is no message (see {empty})"

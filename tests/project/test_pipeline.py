@@ -83,10 +83,6 @@ def test_where_candidates_run_is_known_by_their_target(accelerated: Pipeline) ->
         "npu": Place.SIMULATOR,
         "wide": Place.SIMULATOR,
     }
-    npu = accelerated.spec.builds["one-npu-random"]
-    assert accelerated.build_of("k", accelerated.run(npu, "k").key).name in accelerated.spec.builds
-    with pytest.raises(KeyError):
-        accelerated.build_of("k", "no such run")
 
 
 def test_samples_are_files_of_their_model(accelerated: Pipeline, pipeline: Pipeline) -> None:
@@ -106,13 +102,6 @@ def test_equal_tasks_share_a_run_only_under_equal_tuners(pipeline: Pipeline) -> 
     assert pipeline.run(one, "k").key == pipeline.run(again, "k").key
     assert pipeline.run(one, "k").key != pipeline.run(two, "k").key
     assert pipeline.run(one, "k").key != pipeline.run(one, "l").key
-
-
-def test_a_run_leads_back_to_its_tuner(pipeline: Pipeline) -> None:
-    two = pipeline.spec.builds["two-cpu-random"]
-    assert pipeline.tuner_of("k", pipeline.run(two, "k").key) == (pipeline.tuners[two.name], 1)
-    with pytest.raises(KeyError):
-        pipeline.tuner_of("k", "no such run")
 
 
 def test_receipts_are_named_by_task_run_and_budget(pipeline: Pipeline) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_WARNING = "warning: "
-_ERROR = "anole: "
+_WARNING, _EXPLANATION = "warning: ", "anole: "
 _TIME = re.compile(r"^\d\d:\d\d:\d\d ", re.MULTILINE)
 
 
@@ -34,21 +33,23 @@ def is_warning(message: str) -> bool:
     return message.startswith(_WARNING)
 
 
-def is_explained(text: str) -> bool:
-    """Returns whether a log says in a line of Anole's why its stage failed."""
-    return bool(_errors(text))
+def explanations(logs: Iterable[Path]) -> list[str]:
+    """Returns why a stage failed, as Anole says it in lines of logs."""
+    return [line.removeprefix(_EXPLANATION) for line in _lines(logs) if line.startswith(_EXPLANATION)]
 
 
-def errors(logs: Iterable[Path]) -> list[str]:
-    """Returns the messages with which commands failed, in order."""
-    return [error for path in logs if path.is_file() for error in _errors(path.read_text(errors="replace"))]
-
-
-def _errors(text: str) -> list[str]:
-    return [line.removeprefix(_ERROR) for line in text.splitlines() if line.startswith(_ERROR)]
+def last_words(logs: Sequence[Path]) -> str:
+    """Returns why a stage failed, or else the last line of its logs, and where they are."""
+    said = explanations(logs) or _lines(logs) or ["there is no message"]
+    return f"{said[-1]} (see {', '.join(map(str, logs))})"
 
 
 def said_last(logs: Iterable[Path]) -> str | None:
     """Returns the first line of the last message that is no warning; of a stage that has ended, that is its result."""
     told = [message for message in messages(logs) if not is_warning(message)]
     return told[-1].partition("\n")[0] if told else None
+
+
+def _lines(logs: Iterable[Path]) -> list[str]:
+    lines = (path.read_text(errors="replace").splitlines() for path in logs if path.is_file())
+    return [line for several in lines for line in several if line.strip()]

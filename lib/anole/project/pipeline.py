@@ -50,7 +50,6 @@ class Pipeline:
     skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
     lockfile: Lockfile = field(default_factory=lambda: Lockfile(layout.LOCKFILE))
     _runs: dict[tuple[str, str], Run] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _builds_of_runs: dict[str, BuildSpec] = field(default_factory=dict, init=False, repr=False, compare=False)
     _manifests: dict[tuple[Path, int], Manifest] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -171,9 +170,7 @@ class Pipeline:
         known = (build.name, task_key)
         if known not in self._runs:
             tuner = self.tuners[build.name]
-            run = Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
-            self._runs[known] = run
-            self._builds_of_runs.setdefault(run.key, build)
+            self._runs[known] = Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
         return self._runs[known]
 
     def receipts(self, build: BuildSpec) -> list[Path]:
@@ -259,38 +256,6 @@ class Pipeline:
         if self.spec.targets[target].remote is not None:
             return Place.ELSEWHERE
         return get_target(self.description(target)).place
-
-    def build_of(self, task_key: str, run_key: str) -> BuildSpec:
-        """Returns a build that needs a run.
-
-        Raises:
-            KeyError: no build needs it.
-        """
-        if run_key not in self._builds_of_runs:
-            for build in self.spec.builds.values():
-                self.run(build, task_key)
-        return self._builds_of_runs[run_key]
-
-    def tuner_of(self, task_key: str, run_key: str) -> tuple[TunerSettings, int]:
-        """Returns the tuner settings and the seed of a run that some build needs.
-
-        Raises:
-            KeyError: no build needs it.
-        """
-        build = self.build_of(task_key, run_key)
-        return self.tuners[build.name], build.seed
-
-    def shared_tuner_of(self, model: str, target: str, key: str) -> tuple[TunerSettings, int]:
-        """Returns the tuner settings and the seed of a build whose tasks share a budget.
-
-        Raises:
-            KeyError: no build has this key.
-        """
-        for build in self.spec.builds.values():
-            if build.shared and (build.model, build.target) == (model, target):
-                if self.shared_key(build, self.read_manifest(model, target).weights) == key:
-                    return self.tuners[build.name], build.seed
-        raise KeyError(key)
 
 
 def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[str, Any]]:

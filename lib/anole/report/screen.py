@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anole.documents import layout
-from anole.documents.log import is_explained, is_warning, messages, said_last
+from anole.documents.log import explanations, is_warning, messages, said_last
 from anole.errors import AnoleError
 from anole.report.results import render_results
 
@@ -114,7 +114,7 @@ class Screen:
         """
         job = self._running.pop(job_id, None)
         texts = [path.read_text(errors="replace").strip() for path in job.logs if path.is_file()] if job else []
-        if job and is_explained("\n".join(texts)):
+        if job and explanations(job.logs):
             message = "\n".join([f"{job.rule} failed: {', '.join(map(str, job.logs))}:", *texts])
         self.tell(message, logging.ERROR)
 

@@ -9,7 +9,7 @@ from anole.declared.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE
 from anole.documents.evaluation import read_evaluation
-from anole.documents.log import errors
+from anole.documents.log import explanations
 from anole.errors import AnoleError
 from anole.project.pipeline import Pipeline
 from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table
@@ -59,7 +59,7 @@ def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[t
     }
     for stage, (output, log) in stages.items():
         if not (folder / output).exists():
-            failed = errors([folder / "logs" / stage / f"{log}.log"])
+            failed = explanations([folder / "logs" / stage / f"{log}.log"])
             yield name, stage, failed[-1] if failed else _waiting(pipeline, build, stage)
             return
     try:
@@ -82,7 +82,7 @@ def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
         return str(error)
     if not receipts:
         return "not done yet"
-    failed = (errors([pipeline.project / _log_of(receipt)]) for receipt in receipts)
+    failed = (explanations([pipeline.project / _log_of(receipt)]) for receipt in receipts)
     why = next((f": {messages[-1]}" for messages in failed if messages), "")
     return f"{counted(len(receipts), 'job')} of tuning left{why}"
 
