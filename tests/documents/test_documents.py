@@ -65,27 +65,6 @@ def test_a_document_whose_checksum_is_wrong_is_refused(manifest: Path) -> None:
     assert read_manifest(manifest).weights, "documents of older versions have no checksum"
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"schema": 2}, "found schema 2; this version of Anole reads 1"),
-        ({"schema": None}, "found schema None"),
-        ({"model": 3}, "model is 3, not text"),
-        ({"inputs": [1, 3]}, "inputs is [1, 3], not an object"),
-        ({"tasks": [{"key": "x", "label": "", "flop": 1, "weight": 1, "layers": []}]}, "tasks[0].key is 'x'"),
-        (
-            {"tasks": [{"key": "a" * 64, "label": "", "flop": 1, "weight": 1.5, "layers": []}]},
-            "tasks[0].weight is 1.5, not a whole number",
-        ),
-    ],
-)
-def test_a_damaged_manifest_is_named(manifest: Path, change: dict, problem: str) -> None:
-    edit(manifest, **change)
-    with pytest.raises(DocumentError) as caught:
-        read_manifest(manifest)
-    assert problem in str(caught.value)
-
-
 def test_a_task_that_is_missing_damaged_or_another_is_named(project, manifest: Path) -> None:
     path = project.folder / "work" / "tasks" / f"{project.CONV.key}.json"
     path.write_text(json.dumps(project.DENSE.to_json()))
@@ -97,34 +76,6 @@ def test_a_task_that_is_missing_damaged_or_another_is_named(project, manifest: P
     path.unlink()
     with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it again"):
         read_listed_task(manifest, project.CONV.key)
-
-
-def test_a_damaged_build_or_evaluation_is_named(project) -> None:
-    build = project.compile("resnet18", [(project.CONV, 1, None)])
-    evaluation = project.evaluate("resnet18-cpu")
-    assert read_build(build.parent).name == read_evaluation(evaluation).build == "resnet18-cpu"
-    with pytest.raises(DocumentError, match=r"coverage\.share is missing"):
-        read_build(edit(build, coverage={"tuned_flop": 0, "total_flop": 1}).parent)
-    with pytest.raises(DocumentError, match="created_at is 'now'"):
-        read_build(edit(build, created_at="now").parent)
-    with pytest.raises(DocumentError, match=r"latencies\[0\]\.reference is missing"):
-        read_evaluation(edit(evaluation, latencies=[{}]))
-    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun evaluate` writes it again"):
-        read_evaluation(evaluation.with_name("gone.json"))
-
-
-@pytest.mark.parametrize(
-    ("tried", "problem"),
-    [
-        ({"config": {}, "latency_alone_s": 1.0}, r"tasks\[0\]\.refined\[0\]\.chosen is missing"),
-        ("all", r"tasks\[0\]\.refined\[0\] is 'all', not an object"),
-    ],
-)
-def test_a_damaged_refinement_is_named(project, tried: object, problem: str) -> None:
-    build = project.compile("resnet18", [(project.CONV, 1, None)])
-    tasks = [{**task, "refined": [tried]} for task in json.loads(build.read_text())["tasks"]]
-    with pytest.raises(DocumentError, match=problem):
-        read_build(edit(build, tasks=tasks).parent)
 
 
 def test_a_build_of_an_older_version_was_not_refined(project) -> None:
@@ -200,17 +151,45 @@ def test_a_described_target_is_read_as_it_was_written(described: Path) -> None:
     assert read_described(described) == absent
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"asked": None}, "asked is None, not an object"),
-        ({"description": []}, "description is [], not "),
-        ({"absence": 3}, "absence is 3, not "),
-        ({"node": None}, "node is None, not text"),
-    ],
-)
-def test_a_damaged_description_of_a_target_is_named(described: Path, change: dict, problem: str) -> None:
+LISTED = {"key": "a" * 64, "label": "", "flop": 1, "weight": 1, "layers": []}
+BUILT = {**LISTED, "config": None, "matched": "tuned", "run_key": None, "latency_s": None, "reason": None}
+DAMAGED = [
+    ("extract", {"schema": 2}, "found schema 2; this version of Anole reads 1"),
+    ("extract", {"schema": None}, "found schema None"),
+    ("extract", {"model": 3}, "model is 3, not text"),
+    ("extract", {"inputs": [1, 3]}, "inputs is [1, 3], not an object"),
+    ("extract", {"tasks": [{**LISTED, "key": "x"}]}, "tasks[0].key is 'x', not of the form"),
+    ("extract", {"tasks": [{**LISTED, "weight": 1.5}]}, "tasks[0].weight is 1.5, not a whole number"),
+    ("compile", {"coverage": {"tuned_flop": 0, "total_flop": 1}}, "coverage.share is missing"),
+    ("compile", {"created_at": "now"}, "created_at is 'now', not of the form"),
+    ("compile", {"tasks": [{**BUILT, "refined": ["all"]}]}, "tasks[0].refined[0] is 'all', not an object"),
+    (
+        "compile",
+        {"tasks": [{**BUILT, "refined": [{"config": {}, "latency_s": None, "latency_alone_s": 1.0}]}]},
+        "].chosen is missing",
+    ),
+    ("evaluate", {"latencies": [{}]}, "latencies[0].reference is missing"),
+    ("describe", {"asked": None}, "asked is None, not an object"),
+    ("describe", {"description": []}, "description is [], not an object or null"),
+    ("describe", {"absence": 3}, "absence is 3, not text or null"),
+    ("describe", {"node": None}, "node is None, not text"),
+]
+
+
+@pytest.mark.parametrize(("stage", "change", "problem"), DAMAGED)
+def test_a_damaged_document_is_named_with_the_place_and_the_remedy(
+    project, manifest: Path, described: Path, stage: str, change: dict, problem: str
+) -> None:
+    build, evaluation = project.compile("resnet18", [(project.CONV, 1, None)]), project.evaluate("resnet18-cpu")
+    path, read = {
+        "extract": (manifest, lambda: read_manifest(manifest)),
+        "compile": (build, lambda: read_build(build.parent)),
+        "evaluate": (evaluation, lambda: read_evaluation(evaluation)),
+        "describe": (described, lambda: read_described(described)),
+    }[stage]
+    read()
+    edit(path, **change)
     with pytest.raises(DocumentError) as caught:
-        read_described(edit(described, **change))
-    assert problem in str(caught.value)
-    assert str(caught.value).endswith("; `snakemake --forcerun describe` writes it again")
+        read()
+    assert str(caught.value).startswith(f"{path}: ") and problem in str(caught.value)
+    assert str(caught.value).endswith(f"; `snakemake --forcerun {stage}` writes it again")

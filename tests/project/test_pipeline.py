@@ -149,23 +149,6 @@ def test_a_missing_manifest_is_told_how_to_mend(pipeline: Pipeline) -> None:
         pipeline.receipts(pipeline.spec.builds["plain"])
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "is not JSON"),
-        ("[]", "holds \\[\\], not an object"),
-        ("{}", "model is missing"),
-        ("null", "holds None, not an object"),
-        ("\x00", "is not JSON"),
-    ],
-)
-def test_a_broken_manifest_is_refused(pipeline: Pipeline, text: str, problem: str) -> None:
-    one = pipeline.spec.builds["one-cpu-random"]
-    leave_manifest(pipeline, one, []).write_text(text)
-    with pytest.raises(DocumentError, match=problem):
-        pipeline.receipts(one)
-
-
 def test_a_task_file_is_missed_only_until_it_is_tuned(pipeline: Pipeline) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     leave_manifest(pipeline, one, ["a" * 64])

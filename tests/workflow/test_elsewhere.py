@@ -109,16 +109,6 @@ def test_a_build_is_compiled_from_a_database_that_was_filled_elsewhere(project: 
 
 
 @pytest.mark.guard
-def test_records_that_are_short_of_the_budget_are_refused_by_name(project: Any) -> None:
-    labels = tune_elsewhere(project, project.folder / "db/shards", 1)
-    outcome = project.snakemake()
-    assert (outcome.code, outcome.jobs) == (2, {})
-    assert f"lacks the records of 2 tasks, of which the first is {labels[0]}" in outcome.output or (
-        f"lacks the records of 2 tasks, of which the first is {labels[1]}" in outcome.output
-    )
-
-
-@pytest.mark.guard
 def test_a_build_without_trials_needs_no_hardware(project: Any) -> None:
     project.edit("models.yaml", "trials: 2", "trials: 0")
     outcome = project.snakemake("builds/chain-gpu-random")

@@ -30,15 +30,6 @@ def test_a_comment_runs_nothing(two: Any) -> None:
 
 
 @pytest.mark.guard
-def test_a_model_of_known_layers_tunes_nothing(two: Any, onnx_writer: Callable[..., None]) -> None:
-    onnx_writer(two.folder / "more.onnx", [16, 16, 32])
-    plain = yaml.safe_load((two.folder / "models.yaml").read_text())
-    two.write({**plain["models"], "more": {"source": "onnx:more.onnx"}})
-    outcome = two.snakemake("tuned")
-    assert (outcome.code, outcome.jobs) == (0, {"extract": ["more-cpu"]})
-
-
-@pytest.mark.guard
 def test_a_changed_layer_of_a_factory_is_the_only_one_tuned(two: Any) -> None:
     two.edit("nets.py", "nn.Conv2d(16, 16, 3, padding=1)", "nn.Conv2d(16, 24, 3, padding=1)")
     outcome = two.snakemake("tuned")

@@ -11,9 +11,6 @@ from typing import Any
 import pytest
 
 from anole.documents.build import Build, digests, read_build
-from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
-from anole.documents.receipt import read_receipts
-from anole.project.pipeline import Pipeline
 
 pytestmark = pytest.mark.workflow
 
@@ -63,19 +60,6 @@ def prefer_other_configs(project: Any) -> None:
 def digests_of_library(project: Any, build: str) -> dict[str, str]:
     found = digests(project.folder / folder(build))
     return {name: digest for name, digest in found.items() if name == "model.so"}
-
-
-@pytest.mark.guard
-def test_a_locked_build_waits_for_no_receipt(two: Any) -> None:
-    pipeline = Pipeline.load(two.folder / "models.yaml")
-    build = pipeline.spec.builds[CHAIN]
-    receipts = read_receipts(two.folder / path for path in pipeline.receipts(build))
-    tasks = {key: LockedTask("layer", each.config or {}, None, None) for key, each in receipts.items()}
-    entry = LockedBuild(pipeline.descriptions["cpu"], tasks)
-    write_lockfile(Lockfile(two.folder / "anole.lock.json", {CHAIN: entry}))
-    shutil.rmtree(two.folder / "work/tuned")
-    assert planned(two, folder(CHAIN)) == ["compile"]
-    assert planned(two, folder(TINY)) == ["compile", "tune"]
 
 
 @pytest.mark.slow
@@ -149,12 +133,3 @@ def test_only_the_tasks_that_a_lock_lacks_are_tuned(project: Any, onnx_writer: A
         ("conv2d 16->40 k3x3 s1 8x8", "is not locked: its records decide"),
         ("conv2d 16->32 k3x3 s1 8x8", "is locked, but the model has no such task"),
     ]
-
-
-@pytest.mark.guard
-def test_a_bad_lock_file_starts_nothing(two: Any) -> None:
-    (two.folder / "anole.lock.json").write_text('{"schema": 2, "builds": {}}')
-    outcome = two.snakemake()
-    says = "anole: anole.lock.json: schema: is 2, not 1"
-    assert (outcome.code, outcome.jobs) == (2, {}) and says in outcome.output
-    assert two.anole("plan").stderr == f"{says}\n"

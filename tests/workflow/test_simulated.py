@@ -86,15 +86,6 @@ def test_then_nothing_is_left_to_do(project: Any) -> None:
 
 
 @pytest.mark.guard
-def test_another_geometry_is_tuned_anew(project: Any) -> None:
-    project.edit("models.yaml", "block_out: 16", "block_out: 32")
-    outcome = project.snakemake("tuned")
-    assert (outcome.code, sorted(outcome.jobs)) == (0, ["extract", "tune"])
-    assert project.tuned_labels(outcome) == TUNED
-    assert len(project.shards()) == 4
-
-
-@pytest.mark.guard
 def test_other_samples_compile_again_and_broken_ones_are_told_in_one_line(project: Any) -> None:
     save_samples(project, 8)
     stages = [step["stage"] for step in json.loads(project.anole("plan", "--json").stdout)["steps"]]
