@@ -21,11 +21,10 @@ from anole.targets.cuda.device.builder import source
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
-from anole.targets.cuda.templates.batch_matmul_space import batch_matmul_kernel
 from anole.targets.cuda.templates.conv2d_space import conv2d_kernel
 from anole.targets.cuda.templates.depthwise_space import depthwise_kernel
-from anole.targets.cuda.templates.gemm_space import gemm_kernel
 from anole.targets.cuda.templates.gemv_space import gemv_kernel
+from anole.targets.cuda.templates.product_space import batch_matmul_kernel, gemm_kernel
 from anole.targets.cuda.templates.roofline import Kernel
 from anole.targets.cuda.templates.winograd_space import winograd_kernels
 from anole.targets.shared.kernel import define

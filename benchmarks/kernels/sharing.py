@@ -23,9 +23,8 @@ from anole.record import Config
 from anole.space import Space
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
-from anole.targets.cpu.templates.batch_matmul_space import batch_matmul_space
 from anole.targets.cpu.templates.conv2d_space import conv2d_space
-from anole.targets.cpu.templates.dense_space import dense_space
+from anole.targets.cpu.templates.product_space import batch_matmul_space, dense_space
 from anole.task import BatchMatmul, Dense, Workload
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows

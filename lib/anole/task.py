@@ -51,13 +51,23 @@ class Conv2d:
     def out_height(self) -> int:
         """Rows of the output."""
         reach = (self.kernel[0] - 1) * self.dilation[0] + 1
-        return (self.height + self.padding[0] + self.padding[2] - reach) // self.strides[0] + 1
+        return (self.padded_height - reach) // self.strides[0] + 1
 
     @property
     def out_width(self) -> int:
         """Columns of the output."""
         reach = (self.kernel[1] - 1) * self.dilation[1] + 1
-        return (self.width + self.padding[1] + self.padding[3] - reach) // self.strides[1] + 1
+        return (self.padded_width - reach) // self.strides[1] + 1
+
+    @property
+    def padded_height(self) -> int:
+        """Rows of the data with its padding."""
+        return self.height + self.padding[0] + self.padding[2]
+
+    @property
+    def padded_width(self) -> int:
+        """Columns of the data with its padding."""
+        return self.width + self.padding[1] + self.padding[3]
 
     @property
     def flop(self) -> int:

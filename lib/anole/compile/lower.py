@@ -25,6 +25,7 @@ from anole.extract.graph import operands_of, workload_of
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
+from anole.targets.shared.nodes import blocks_of
 from anole.task import Workload, workload_from_json, workload_to_json
 
 WORKLOAD = "anole.workload"
@@ -120,7 +121,7 @@ def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
     if func.body.block.name_hint != "root":
         return
     schedule = s_tir.Schedule(func)
-    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
+    for rv in blocks_of(schedule):
         text = schedule.get(rv).annotations.get(WORKLOAD)
         if text is not None:
             yield workload_from_json(json.loads(str(text)))
@@ -152,7 +153,7 @@ def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
     result = choice.template.compute(workload, choice.config, data, packed)
     schedule = s_tir.Schedule(te.create_prim_func([data, packed, result], "int64"))
-    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
+    for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:
             schedule.annotate(rv, WORKLOAD, canonical_json(workload_to_json(workload)))
     return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)

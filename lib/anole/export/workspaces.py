@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.instrument import pass_instrument
 
 from anole.export.arena import rounded
+from anole.targets.shared.nodes import collect
 
 _ALLOCATING = "TVMBackendAllocWorkspace"
 _LOWERING = "tirx.LowerTVMBuiltin"
@@ -33,22 +33,16 @@ class Workspaces:
             return
         for _, function in module.functions_items():
             if isinstance(function, tirx.PrimFunc):
-                inner = [_allocated(loop.body) for loop in _found(function.body, tirx.For) if _is_parallel(loop)]
+                inner = [_allocated(loop.body) for loop in collect(function.body, tirx.For) if _is_parallel(loop)]
                 self.chunk_bytes = max(self.chunk_bytes, *inner, 0)
                 self.serial_bytes = max(self.serial_bytes, _allocated(function.body) - sum(inner))
 
 
 def _allocated(root: Any) -> int:
     """Returns the bytes of all allocations in a statement: at least what is allocated at once."""
-    calls = [call for call in _found(root, ir.Call) if _ALLOCATING in getattr(call.op, "name", "")]
+    calls = [call for call in collect(root, ir.Call) if _ALLOCATING in getattr(call.op, "name", "")]
     return sum(rounded(int(call.args[2])) for call in calls)
 
 
 def _is_parallel(loop: tirx.For) -> bool:
     return bool(loop.kind == tirx.ForKind.PARALLEL)
-
-
-def _found(root: Any, kind: type) -> list[Any]:
-    nodes: list[Any] = []
-    tvm_ffi.structural_walk(root, (kind, nodes.append))
-    return nodes

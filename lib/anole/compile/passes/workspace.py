@@ -13,6 +13,8 @@ import tvm
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from anole.targets.shared.nodes import blocks_of
+
 _CALL_TIR = "relax.call_tir"
 _CALL_TIR_INPLACE = "relax.call_tir_inplace"
 
@@ -38,7 +40,7 @@ def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
 def _workspaces(func: tirx.PrimFunc) -> list[Any]:
     """Returns the global-memory buffers that a function allocates around its kernels."""
     schedule = s_tir.Schedule(func)
-    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    blocks = blocks_of(schedule)
     loops = [schedule.get(loop) for block in blocks for loop in schedule.get_loops(block)]
     if not any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in loops):
         return []

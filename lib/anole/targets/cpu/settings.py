@@ -13,6 +13,7 @@ from anole.targets.base import MAX_RELATIVE_ERROR
 from anole.targets.kind import Inventory, Kind, plain_values
 from anole.targets.rpc.address import Remote
 from anole.targets.shared.space_setting import CONSTRAINED, described_space, read_space
+from anole.words import counted
 
 if TYPE_CHECKING:
     from anole.targets.cpu.target import CpuTarget
@@ -135,7 +136,7 @@ def _inventory() -> Inventory:
         facts["not used"] = f"{' '.join(unused)}: kernels compute in float32"
     facts["threads"] = str(description["threads"])
     counts = sorted({1, int(description["threads"])})
-    return Inventory(facts, {f"{n} thread{'s'[: n > 1]}": describe_cpu(threads=n) for n in counts})
+    return Inventory(facts, {counted(n, "thread"): describe_cpu(threads=n) for n in counts})
 
 
 KIND = Kind(

@@ -12,7 +12,7 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, named_object, version_of
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates import algorithms, batch_matmul_space, dense_space, open_spaces
+from anole.targets.cpu.templates import algorithms, open_spaces, product_space
 from anole.targets.cpu.templates.rounding import covering_version
 from anole.targets.cpu.templates.serial_layers import VERSION as SHARING_VERSION
 from anole.targets.cpu.templates.serial_layers import sharing_version, threads_fed
@@ -42,10 +42,10 @@ class CpuTarget:
     cpp_runtime = CppRuntime("kDLCPU", ("tvm_runtime",))
     compiler_options: Mapping[str, Any] = {}
     template_versions: Mapping[str, int] = {
-        "batch_matmul": batch_matmul_space.VERSION,
+        "batch_matmul": product_space.BATCH_MATMUL_VERSION,
         **algorithms.VERSIONS,
-        "dense": dense_space.VERSION,
-        "dense.prefetch": dense_space.PREFETCH_VERSION,
+        "dense": product_space.DENSE_VERSION,
+        "dense.prefetch": product_space.DENSE_PREFETCH_VERSION,
         "sharing": SHARING_VERSION,
     }
 
@@ -81,7 +81,7 @@ class CpuTarget:
         if isinstance(workload, Conv2d):
             version = algorithms.convolution_version(self.unit, workload, self.exact)
         elif isinstance(workload, Dense):
-            version = dense_space.dense_version(workload)
+            version = product_space.dense_version(workload)
         else:
             version = version_of(workload, self.template_versions, "the cpu") + covering_version(workload.rows)
         opened = self._opened(workload)
@@ -99,8 +99,8 @@ class CpuTarget:
         if isinstance(workload, Conv2d):
             return algorithms.convolution_space(self.unit, threads, workload, self.exact)
         if isinstance(workload, BatchMatmul):
-            return batch_matmul_space.batch_matmul_space(self.unit, threads, workload)
-        return dense_space.dense_space(self.unit, threads, workload)
+            return product_space.batch_matmul_space(self.unit, threads, workload)
+        return product_space.dense_space(self.unit, threads, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
@@ -117,13 +117,9 @@ class CpuTarget:
             return template
         if isinstance(workload, Conv2d):
             return algorithms.convolution_template(self.unit, workload, self.exact)
-        if isinstance(workload, BatchMatmul):
-            from anole.targets.cpu.templates.batch_matmul import BatchMatmulTemplate
+        from anole.targets.cpu.templates.products import BatchMatmulTemplate, DenseTemplate
 
-            return BatchMatmulTemplate(self.unit)
-        from anole.targets.cpu.templates.dense import DenseTemplate
-
-        return DenseTemplate(self.unit)
+        return (BatchMatmulTemplate if isinstance(workload, BatchMatmul) else DenseTemplate)(self.unit)
 
     def _opened(self, workload: Workload) -> open_spaces.Opened | None:
         """Returns the open space of a workload, if that is what its configs are drawn from."""
@@ -191,6 +187,6 @@ class CpuTarget:
 
     def copy_bytes_per_s(self) -> float:
         """Measures, in this process, the memory bandwidth of copies by all threads."""
-        from anole.targets.cpu.device.bandwidth import CopyKernel
+        from anole.targets.cpu.device.peak import CopyKernel
 
         return CopyKernel(self.description).bytes_per_s()

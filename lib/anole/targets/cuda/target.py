@@ -14,7 +14,7 @@ from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.gpus import Gpu, present_gpus
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.device.toolchain import check_architecture, compiler_environment
-from anole.targets.cuda.templates import algorithms, batch_matmul_space, gemm_space, gemv_space, open_spaces
+from anole.targets.cuda.templates import algorithms, gemv_space, open_spaces, product_space
 from anole.targets.shared.space_setting import is_open
 from anole.task import BatchMatmul, Conv2d, Workload
 
@@ -85,10 +85,10 @@ class CudaTarget:
         if isinstance(workload, Conv2d):
             return algorithms.convolution_space(self.limits, self.gpu, workload)
         if isinstance(workload, BatchMatmul):
-            return batch_matmul_space.batch_matmul_space(self.limits, self.gpu, workload)
+            return product_space.batch_matmul_space(self.limits, self.gpu, workload)
         if workload.batch <= gemv_space.MOST_ROWS:
             return gemv_space.gemv_space(self.limits, self.gpu, workload)
-        return gemm_space.gemm_space(self.limits, self.gpu, workload)
+        return product_space.gemm_space(self.limits, self.gpu, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
@@ -100,9 +100,7 @@ class CudaTarget:
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
-        from anole.targets.cuda.templates.choice import template_of
-
-        return template_of(workload, direct=self.open)
+        return algorithms.template_of(workload, direct=self.open)
 
     def _opened(self, workload: Workload) -> open_spaces.Opened | None:
         """Returns the open space of a workload, if that is what its configs are drawn from."""

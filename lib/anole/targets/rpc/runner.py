@@ -33,15 +33,7 @@ class Conditions:
 
 
 class SessionRunner:
-    """Runs candidates of one workload on the same inputs, which are sent once.
-
-    Args:
-        template: the workload's template.
-        workload: the workload of the candidates.
-        session: the session in which they run.
-        device: the session's device.
-        conditions: conditions under which they are timed.
-    """
+    """Runs candidates of one workload on the same inputs, which are sent once."""
 
     def __init__(
         self, template: Template, workload: Workload, session: rpc.RPCSession, device: Any, conditions: Conditions

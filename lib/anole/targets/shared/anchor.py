@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import s_tir, te, tirx
 
 from anole.targets.base import ANCHOR
+from anole.targets.shared.nodes import blocks_of
 from anole.task import Conv2d
 
 SBlockRV = Any
@@ -14,12 +16,12 @@ SBlockRV = Any
 
 def find_anchor(sch: s_tir.Schedule) -> SBlockRV:
     """Returns the anchor operator's block."""
-    return next(block for block in _blocks(sch) if ANCHOR in sch.get(block).annotations)
+    return next(block for block in blocks_of(sch) if ANCHOR in sch.get(block).annotations)
 
 
 def find_block(sch: s_tir.Schedule, name: str) -> SBlockRV | None:
     """Returns the block with a name, or None."""
-    return next((block for block in _blocks(sch) if sch.get(block).name_hint == name), None)
+    return next((block for block in blocks_of(sch) if sch.get(block).name_hint == name), None)
 
 
 def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
@@ -27,10 +29,6 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
 
     If nothing follows the anchor, a block that copies its result is added. Blocks that compute other operands of the
     epilogue, such as a residual's scale, are inlined into it.
-
-    Args:
-        sch: the schedule of the whole function.
-        anchor: the block whose result the epilogue reads.
     """
     consumers = _consumers(sch, anchor)
     if not consumers:
@@ -49,58 +47,72 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
 
 
 def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
-    """Returns NHWC data with its zero padding, computed by a block named ``pad``.
+    """Returns NHWC data with its zero padding, computed by a block named ``pad`` if there is any.
 
     Args:
         w: the convolution that reads it.
         data: NHWC.
         channels: number of channels of the result; additional ones are zero. By default as many as the data has.
     """
-    top, left, bottom, right = w.padding
     channels = channels or w.in_channels
-    shape = (w.batch, w.height + top + bottom, w.width + left + right, channels)
+    if not any(w.padding) and channels == w.in_channels:
+        return data
+    top, left = w.padding[:2]
 
     def point(n: Any, y: Any, x: Any, c: Any) -> Any:
         within = [y >= top, y < w.height + top, x >= left, x < w.width + left]
         inside = tirx.all(*within, c < w.in_channels) if channels > w.in_channels else tirx.all(*within)
         return tirx.if_then_else(inside, data[n, y - top, x - left, c], tirx.const(0, w.dtype))
 
-    return te.compute(shape, point, name="pad")
+    return te.compute((w.batch, w.padded_height, w.padded_width, channels), point, name="pad")
 
 
 def convolve(
-    w: Conv2d, data: te.Tensor, packed: te.Tensor, filters: int, columns: int | None = None, rows: int | None = None
+    w: Conv2d,
+    padded: te.Tensor,
+    packed: te.Tensor,
+    size: tuple[int, int, int],
+    name: str = "conv2d",
+    first_channel: Callable[[Any], Any] | None = None,
 ) -> te.Tensor:
-    """Returns the convolution of NHWC data with weights in panels, as NHWC; its block is marked as the anchor.
+    """Returns the convolution of padded NHWC data with weights in panels, as NHWC; its block is marked as the anchor.
 
     Args:
         w: the convolution.
-        data: NHWC.
-        packed: (panels, kernel height, kernel width, in, panel width).
-        filters: number of filters in all panels, including those that fill up the last panel.
-        columns: number of columns of the result; any beyond the convolution's own are unused. By default there are none
-            beyond.
-        rows: number of rows of the result, likewise.
+        padded: what `pad` returns.
+        packed: (panels, kernel height, kernel width, channels of a group, panel width).
+        size: number of rows, columns and filters of the result; any beyond the convolution's own are unused.
+        name: the block's name.
+        first_channel: maps a filter to the first of its channels; by default the first of its group.
     """
-    padded, panel = pad(w, data) if any(w.padding) else data, int(packed.shape[-1])
-    rows, columns = rows or w.out_height, columns or w.out_width
+    (rows, columns, filters), panel = size, int(packed.shape[-1])
     channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
     rc = te.reduce_axis((0, channels), "rc")
     ry = te.reduce_axis((0, w.kernel[0]), "ry")
     rx = te.reduce_axis((0, w.kernel[1]), "rx")
 
+    def channel(f: Any) -> Any:
+        if first_channel is not None:
+            return first_channel(f) + rc
+        return rc if w.groups == 1 else f // filters_of_group * channels + rc
+
     def point(n: Any, y: Any, x: Any, f: Any) -> Any:
-        channel = rc if w.groups == 1 else f // filters_of_group * channels + rc
         row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
         if columns > w.out_width:
-            column = tirx.min(column, w.width + w.padding[1] + w.padding[3] - 1)
+            column = tirx.min(column, w.padded_width - 1)
         if rows > w.out_height:
-            row = tirx.min(row, w.height + w.padding[0] + w.padding[2] - 1)
-        value = padded[n, row, column, channel] * packed[f // panel, ry, rx, rc, f % panel]
+            row = tirx.min(row, w.padded_height - 1)
+        value = padded[n, row, column, channel(f)] * packed[f // panel, ry, rx, rc, f % panel]
         return te.sum(value, axis=[rc, ry, rx])
 
-    shape = (w.batch, rows, columns, filters)
-    return te.compute(shape, point, name="conv2d", attrs={ANCHOR: w.operator})
+    return te.compute((w.batch, rows, columns, filters), point, name=name, attrs={ANCHOR: w.operator})
+
+
+def crop(result: te.Tensor, *shape: int) -> te.Tensor:
+    """Returns the part of a result that has this shape, from its first element on."""
+    if tuple(map(int, result.shape)) == shape:
+        return result
+    return te.compute(shape, lambda *at: result[at], name="crop")
 
 
 def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:
@@ -114,10 +126,6 @@ def _inline_operands(sch: s_tir.Schedule, epilogue: SBlockRV, anchor: SBlockRV) 
     while operands := [block for block in sch.get_producers(epilogue) if not sch.get_sref(block).same_as(own)]:
         for block in operands:
             sch.compute_inline(block)
-
-
-def _blocks(sch: s_tir.Schedule) -> list[SBlockRV]:
-    return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
 def _consumers(sch: s_tir.Schedule, block: SBlockRV) -> list[SBlockRV]:

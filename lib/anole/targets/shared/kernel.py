@@ -48,11 +48,7 @@ def link(output: str, objects: Sequence[str], options: Sequence[str] | None = No
 
 
 def run_tool(kind: str, command: Sequence[str]) -> None:
-    """Runs a tool that builds libraries, whose failure is the machine's fault.
-
-    Args:
-        kind: what it is, such as ``linker``, for messages.
-        command: its path and arguments.
+    """Runs a tool of a kind, such as ``linker``, that builds libraries; its failure is the machine's fault.
 
     Raises:
         MachineError: it cannot be started, or it failed.

@@ -51,12 +51,7 @@ ACTIVATIONS: Mapping[str, Callable[[Value, Activation], Value]] = {
 
 
 class CellEquations:
-    """The equations of a recurrence's cell in one direction.
-
-    Args:
-        recurrence: the recurrent layer.
-        direction: which of its directions.
-    """
+    """The equations of a recurrence's cell in one direction."""
 
     def __init__(self, recurrence: Recurrence, direction: int) -> None:
         self._recurrence = recurrence

@@ -60,14 +60,7 @@ class RecurrentStep(ABC):
     def _tile(
         self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
     ) -> AbstractContextManager[tuple[Place, Sums]]:
-        """Opens loops over a tile of rows and a group of hidden units; yields the place of each, and of its sums.
-
-        Args:
-            direction: the direction.
-            first_row: the first row.
-            group: the group of hidden units.
-            has_lanes: whether the statements within are for a vector.
-        """
+        """Opens loops over a tile of rows and a group of hidden units; yields the place of each, and of its sums."""
 
     @abstractmethod
     def _allocated_sums(self) -> Any:

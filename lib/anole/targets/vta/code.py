@@ -41,11 +41,7 @@ class Placed(NamedTuple):
 
 
 class Code(Sequence[Instruction]):
-    """The instructions of a program, made of passages; as a sequence, all of their instructions in order.
-
-    Args:
-        passages: the passages, in order.
-    """
+    """The instructions of a program, made of passages; as a sequence, all of their instructions in order."""
 
     def __init__(self, passages: Sequence[Placed]) -> None:
         self.passages = tuple(passages)

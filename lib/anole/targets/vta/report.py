@@ -109,13 +109,7 @@ _WIDTH, _ROW, _LEFT, _TOP = 1000, 28, 70, 24
 
 
 def draw_timeline(program: Sequence[Instruction], timeline: Timeline, until: int | None = None) -> str:
-    """Returns a picture (SVG) of the instructions that each module runs over time.
-
-    Args:
-        program: the instructions.
-        timeline: the instructions' start and end cycles.
-        until: the last cycle that is drawn; the end by default.
-    """
+    """Returns a picture (SVG) of the instructions that each module runs over time, to its end or until a cycle."""
     end = min(until or timeline.cycles, timeline.cycles)
     scale = (_WIDTH - _LEFT - 10) / end
     parts = [

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from anole.record import Config
 from anole.targets import get_device
-from anole.targets.cpu.device.weights import WeightCopies
+from anole.targets.cpu.device.runner import WeightCopies
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Dense
 

@@ -16,8 +16,8 @@ from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.algorithms import convolution_default
 from anole.targets.cuda.templates.conv2d_space import conv2d_kernel, conv2d_space
-from anole.targets.cuda.templates.gemm_space import gemm_kernel
 from anole.targets.cuda.templates.memory import bank_cycles, sectors
+from anole.targets.cuda.templates.product_space import gemm_kernel
 from anole.targets.cuda.templates.roofline import Kernel, latency_s, speed
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.task import Conv2d, Dense, Workload

@@ -9,6 +9,8 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
+from anole.targets.shared.nodes import collect
+
 _EXPENSIVE = frozenset("erf exp exp2 exp10 log log1p log2 log10 pow reinterpret rsqrt sigmoid sqrt tanh".split())
 
 
@@ -145,13 +147,6 @@ class _Strides:
 
 def _loads(root: Any) -> list[Any]:
     return collect(root, ir.TensorLoad)
-
-
-def collect(root: Any, kind: type) -> list[Any]:
-    """Returns all nodes of a kind within a statement or an expression."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(root, (kind, found.append))
-    return found
 
 
 def _call_name(call: ir.Call) -> str:

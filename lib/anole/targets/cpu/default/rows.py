@@ -22,6 +22,7 @@ from anole.targets.cpu.default.loop_nests import (
     run_in_parallel,
 )
 from anole.targets.cpu.device.lowering import PARTITION
+from anole.targets.shared.nodes import blocks_of
 
 _LANES_LEFT = 4
 """Number of partial results that are added up one by one."""
@@ -33,12 +34,7 @@ SBlockRV = Any
 
 
 def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine: Machine) -> None:
-    """Computes all blocks of a function inside one parallel loop over its rows.
-
-    Args:
-        schedule: the function's schedule.
-        blocks: all of its blocks, in order; the last one writes the result.
-        machine: the processor.
+    """Computes all blocks of a function, of which the last writes the result, in one parallel loop over its rows.
 
     Raises:
         ValueError: the blocks do not share their rows, vectors do not divide what is reduced, or rows are too few.
@@ -62,7 +58,7 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
     if is_large:
         _, fused = run_in_parallel(schedule, loops[:rows], machine)
     row = schedule.get_loops(blocks[-1])[rows - fused]
-    for rv in reversed(schedule.get_child_blocks(schedule.get_sblock("root"))[:-1]):
+    for rv in reversed(blocks_of(schedule)[:-1]):
         _compute_in_row(schedule, rv, row, n_rows, lanes)
 
 

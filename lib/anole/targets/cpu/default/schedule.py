@@ -26,6 +26,7 @@ from anole.targets.cpu.default.whole_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
 
 __all__ = ["Machine", "schedule_default"]
+from anole.targets.shared.nodes import blocks_of
 
 _log = logging.getLogger(__name__)
 
@@ -58,22 +59,22 @@ def _lower(func: tirx.PrimFunc) -> None:
 
 def _schedule_rows(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
     _inline_cheap(schedule)
-    schedule_rows(schedule, _blocks(schedule), machine)
+    schedule_rows(schedule, blocks_of(schedule), machine)
     return schedule
 
 
 def _schedule_padded_rows(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
     _inline_cheap(schedule)
-    lanes = machine.lanes(*(described_block(schedule, rv) for rv in _blocks(schedule)))
+    lanes = machine.lanes(*(described_block(schedule, rv) for rv in blocks_of(schedule)))
     padded = s_tir.Schedule(tvm.IRModule({"main": pad_rows(schedule.mod["main"], lanes)}))
-    schedule_rows(padded, _blocks(padded), machine)
+    schedule_rows(padded, blocks_of(padded), machine)
     return padded
 
 
 def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
     _inline_cheap(schedule)
     done: set[str] = set()
-    for name, rv in reversed([(_name(schedule, rv), rv) for rv in _blocks(schedule)]):
+    for name, rv in reversed([(_name(schedule, rv), rv) for rv in blocks_of(schedule)]):
         if name in done:
             continue
         block = describe_block(schedule.get(rv))
@@ -93,7 +94,7 @@ def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedu
 
 
 def _schedule_outer_loops(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
-    for rv in _blocks(schedule):
+    for rv in blocks_of(schedule):
         _schedule_spatial_loops(schedule, rv, machine)
     return schedule
 
@@ -111,7 +112,7 @@ def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine)
 
 def _inline_cheap(schedule: s_tir.Schedule) -> None:
     """Inlines every spatial block that others read, unless its values are both expensive and used repeatedly."""
-    for rv in _blocks(schedule):
+    for rv in blocks_of(schedule):
         block = describe_block(schedule.get(rv))
         consumers = schedule.get_consumers(rv)
         if block is None or block.reduces or not consumers:
@@ -142,10 +143,6 @@ def _feeding_reductions(schedule: s_tir.Schedule, rv: Any) -> list[Any]:
 
 def _same(index: Any, var: Any) -> bool:
     return bool(index.same_as(var))
-
-
-def _blocks(schedule: s_tir.Schedule) -> list[Any]:
-    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
 
 
 def _name(schedule: s_tir.Schedule, rv: Any) -> str:

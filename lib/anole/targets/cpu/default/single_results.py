@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from anole.targets.cpu.default.access import collect
-from anole.targets.cpu.default.nests import nest_around, with_nests
+from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests, with_values
 
 
 def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -22,7 +20,7 @@ def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
     schedule = s_tir.Schedule(func)
     nests: list[tirx.Stmt] = []
     any_separated = False
-    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
+    for rv in blocks_of(schedule):
         block = schedule.get(rv)
         apart = _separated(block) if len(block.iter_vars) == len(schedule.get_loops(rv)) else []
         any_separated = any_separated or len(apart) > 1
@@ -38,12 +36,12 @@ def _separated(block: s_tir.SBlock) -> list[s_tir.SBlock]:
     stores = []
     for statement in block.body.seq:
         if isinstance(statement, tirx.Bind):
-            bound[statement.var] = _with(statement.value, bound)
+            bound[statement.var] = with_values(statement.value, bound)
         elif isinstance(statement, tirx.BufferStore):
             stores.append(statement)
         else:
             return []
-    values = [_with(store.value, bound) for store in stores]
+    values = [with_values(store.value, bound) for store in stores]
     initial = {store.buffer: store.value for store in block.init.seq if isinstance(store, tirx.BufferStore)}
     for store, value in zip(stores, values, strict=True):
         read = [load.source for load in collect(value, ir.TensorLoad)]
@@ -62,7 +60,7 @@ def _block_of(block: s_tir.SBlock, store: Any, value: Any, initial: Mapping[Any,
     renamed = {old.var: new.var for old, new in zip(block.iter_vars, iter_vars, strict=True)}
 
     def own(statement: Any) -> Any:
-        return _with(statement, renamed)
+        return with_values(statement, renamed)
 
     def regions(touched: Any) -> list[Any]:
         return [
@@ -78,8 +76,3 @@ def _block_of(block: s_tir.SBlock, store: Any, value: Any, initial: Mapping[Any,
         own(tirx.BufferStore(store.buffer, value, store.indices)),
         init=own(tirx.BufferStore(store.buffer, initial[store.buffer], store.indices)),
     )
-
-
-def _with(node: Any, values: Mapping[Any, Any]) -> Any:
-    """Returns a statement or an expression with variables replaced."""
-    return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))

@@ -10,8 +10,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from anole.targets.cpu.default.access import collect
-from anole.targets.cpu.default.nests import nest_around, with_nests
+from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests
 
 _ROW = "local"
 """Storage of a padded row, which one thread writes and reads."""
@@ -33,7 +32,7 @@ def pad_rows(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
         ValueError: no row is reduced, or rows differ in length or are walked in another way than element by element.
     """
     schedule = s_tir.Schedule(func)
-    *earlier, _ = _blocks(schedule)
+    *earlier, _ = blocks_of(schedule)
     rows = _Rows.of([schedule.get(rv) for rv in earlier], lanes)
     readers: dict[Any, list[Any]] = {}
     for rv in earlier:
@@ -92,7 +91,7 @@ class _Rows:
 def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc:
     """Returns the function with the results of all walking blocks but the last one, and of copies, padded."""
     schedule = s_tir.Schedule(func)
-    *earlier, last = [schedule.get(rv) for rv in _blocks(schedule)]
+    *earlier, last = [schedule.get(rv) for rv in blocks_of(schedule)]
     longer: dict[Any, Any] = {}
     for block in earlier:
         if not _is_reduction(block) and (block.name_hint in copies or rows.walks(block)):
@@ -157,7 +156,3 @@ def _is_reduction(block: s_tir.SBlock) -> bool:
 
 def _extents(block: s_tir.SBlock) -> list[int]:
     return [int(iter_var.dom.extent) for iter_var in block.iter_vars]
-
-
-def _blocks(schedule: s_tir.Schedule) -> list[Any]:
-    return list(schedule.get_child_blocks(schedule.get_sblock("root")))

@@ -20,9 +20,10 @@ from math import prod
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
+
+from anole.targets.shared.nodes import collect, with_each
 
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""
@@ -66,22 +67,16 @@ def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContex
 
 
 def _asks(func: tirx.PrimFunc) -> bool:
-    return any(PARTITION in loop.annotations for loop in _found(func.body, tirx.For) if loop.annotations)
+    return any(PARTITION in loop.annotations for loop in collect(func.body, tirx.For) if loop.annotations)
 
 
 def _runs_around_itself(func: tirx.PrimFunc) -> bool:
     """Whether a loop's extent depends on its own variable, which is how TVM partitions at a remainder."""
     return any(
         variable.same_as(loop.loop_var)
-        for loop in _found(func.body, tirx.For)
-        for variable in _found(loop.extent, tirx.Var)
+        for loop in collect(func.body, tirx.For)
+        for variable in collect(loop.extent, tirx.Var)
     )
-
-
-def _found(root: Any, kind: type) -> list[Any]:
-    nodes: list[Any] = []
-    tvm_ffi.structural_walk(root, (kind, nodes.append))
-    return nodes
 
 
 _FLAT_AND_PARTITIONED = tvm.transform.Sequential(
@@ -100,8 +95,7 @@ _FLAT_AND_PARTITIONED = tvm.transform.Sequential(
 def _keep_on_stack(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
     """Marks all small local buffers so that TVM does not allocate them on the heap."""
     for variable, func in module.functions_items():
-        body = tvm_ffi.structural_map(func.body, (tirx.AllocBuffer, _marked), order="post")
-        module.update_func(variable, func.with_body(body))
+        module.update_func(variable, with_each(func, tirx.AllocBuffer, _marked))
     return module
 
 
@@ -120,9 +114,7 @@ def _share_evenly(module: tvm.IRModule, _context: tvm.transform.PassContext) -> 
         threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
         if threads:
             cut = partial(_cut, chunks=threads * CHUNKS_OF_THREAD)
-            module.update_func(
-                variable, func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, cut), order="post"))
-            )
+            module.update_func(variable, with_each(func, tirx.For, cut))
     return module
 
 

@@ -1,9 +1,9 @@
-"""Measures the processor's peak: its multiply-add rate when nothing else limits it."""
+"""Measures what no kernel exceeds: the multiply-add rate on registers, and how fast all threads copy memory."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,15 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 
 _STEPS = 200_000
 
+_FLOATS = 1 << 24
+"""Approximate length of a copied array: 64 MiB, more than a processor's share of the last-level cache."""
+
+_STREAMS = 4
+"""Number of vectors that one step copies."""
+
 
 class PeakKernel:
-    """Independent multiply-adds in registers on every thread; runs in the current process.
-
-    Args:
-        description: the target's description; its threads are used.
-    """
+    """Independent multiply-adds in registers on every thread; runs in the current process."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         unit, threads = VectorUnit.of(description), int(description["threads"])
@@ -43,11 +45,38 @@ class PeakKernel:
     def gflops(self, seconds: float = 1.0) -> float:
         """Returns the best rate of many short bursts, in GFLOP/s."""
         self(1)
-        bursts_s: list[float] = []
-        ends_s = time.perf_counter() + seconds
-        while not bursts_s or time.perf_counter() < ends_s:
-            bursts_s.append(self(5))
-        return self.flop / min(bursts_s) / 1e9
+        return self.flop / _least_s(lambda: self(5), seconds) / 1e9
+
+
+class CopyKernel:
+    """Copies an array on every thread; runs in the current process."""
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        threads, step = int(description["threads"]), _STREAMS * VectorUnit.of(description).lanes
+        floats = _FLOATS // (threads * step) * (threads * step)
+        self.size_bytes = 2 * 4 * floats
+        self._kernel = load(_copy(floats, threads, step), description)
+        arrays = (np.ones(floats, dtype=np.float32), np.empty(floats, dtype=np.float32))
+        self._arguments = tuple(map(tvm.runtime.tensor, arrays))
+
+    def bytes_per_s(self, seconds: float = 0.5) -> float:
+        """Returns the best rate of many runs; each counts the array once as read and once as written."""
+        # In the first run the system maps the arrays' pages, which may take longer than all other runs together.
+        self._kernel(*self._arguments)
+        return self.size_bytes / _least_s(self._run_s, seconds)
+
+    def _run_s(self) -> float:
+        began_s = time.perf_counter()
+        self._kernel(*self._arguments)
+        return time.perf_counter() - began_s
+
+
+def _least_s(measure_s: Callable[[], float], seconds: float) -> float:
+    """Returns the least of what is measured for so many seconds, at least once."""
+    ends_s, least_s = time.perf_counter() + seconds, measure_s()
+    while time.perf_counter() < ends_s:
+        least_s = min(least_s, measure_s())
+    return least_s
 
 
 def _define(threads: int, n_accumulators: int, lanes: int) -> tirx.PrimFunc:
@@ -77,4 +106,14 @@ def _schedule(func: tirx.PrimFunc) -> tirx.PrimFunc:
     sch.unroll(row)
     sch.vectorize(column)
     sch.decompose_reduction(block, step)
+    return sch.mod["main"]
+
+
+def _copy(floats: int, threads: int, step: int) -> tirx.PrimFunc:
+    source = te.placeholder((floats,), "float32", name="source")
+    sch = s_tir.Schedule(te.create_prim_func([source, te.compute((floats,), lambda i: source[i], name="copy")]))
+    (loop,) = sch.get_loops(sch.get_sblock("copy"))
+    thread, _, vector = sch.split(loop, [threads, None, step])
+    sch.parallel(thread)
+    sch.vectorize(vector)
     return sch.mod["main"]

@@ -1,35 +1,36 @@
-"""Loads candidates into this process, checks them against a reference and times them."""
+"""Loads candidates into this process, checks them against a reference and times them; weights come from memory."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
 import tvm
+from numpy.typing import NDArray
 
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.cpu.device.weights import WeightCopies
 from anole.targets.shared.reference import Example
 from anole.task import Workload
 
 _COLD_BYTES = 48 << 20
 """Bytes read before a weight is used again; in a network, the other layers' weights evict it from the cache."""
 
+_MOST_COPIES = 64
+
+_KEPT_BYTES = 256 << 20
+"""Limit of the memory for the copies of all layouts together."""
+
 
 class CpuRunner:
     """Runs candidates of one workload on the same inputs.
 
     As in a network, the data is warm, because the previous layer has just written it, and the weights come from memory:
-        every run reads another copy of them. If both operands are computed, both are warm.
-
-    Args:
-        template: the workload's template.
-        workload: the workload of the candidates.
-        cold_bytes: bytes read before the same copy of a weight is used again; with 0, weights are warm.
+    every run reads another copy of them, and the same again after `cold_bytes`, unless these are 0. If both operands
+    are computed, both are warm.
     """
 
     def __init__(self, template: Template, workload: Workload, cold_bytes: int = _COLD_BYTES) -> None:
@@ -65,3 +66,33 @@ class LoadedKernel:
         for _ in range(number):
             kernel(*next(arguments))
         return (time.perf_counter() - began_s) / number
+
+
+class WeightCopies:
+    """Copies of one weight in the layouts that configs read.
+
+    All kernels that read a layout take turns on the same copies, so that none reads a copy that another has just read.
+
+    Args:
+        template: the workload's template.
+        workload: the workload that has the weight.
+        weight: the unpacked weight, see `Template.pack_weight`.
+        cold_bytes: bytes read before the same copy is used again, limited to 64 other copies; 0 for a single copy.
+    """
+
+    def __init__(self, template: Template, workload: Workload, weight: NDArray[Any], cold_bytes: int) -> None:
+        self._template, self._workload, self._weight = template, workload, weight
+        self._cold_bytes = cold_bytes
+        self._copies: dict[tuple[int, ...], Iterator[Any]] = {}
+
+    def of(self, config: Config) -> Iterator[Any]:
+        """Returns an endless iterator over the copies in a config's layout; the least recently read copy is next."""
+        shape = self._template.packed_shape(self._workload, config)
+        if shape not in self._copies:
+            packed = self._template.pack_weight(self._workload, config, self._weight)
+            n_copies = 1 + min(-(-self._cold_bytes // packed.nbytes), _MOST_COPIES)
+            most_layouts = max(1, _KEPT_BYTES // (n_copies * packed.nbytes))
+            while len(self._copies) >= most_layouts:
+                del self._copies[next(iter(self._copies))]
+            self._copies[shape] = cycle([tvm.runtime.tensor(packed) for _ in range(n_copies)])
+        return self._copies[shape]

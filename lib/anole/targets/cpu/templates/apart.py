@@ -7,7 +7,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
-from anole.targets.cpu.default.access import collect
+from anole.targets.shared.nodes import collect, with_each, with_values
 
 _Axis = tuple[tirx.IterVar, tirx.IterVar]
 """The axis that counts rows or columns a dilation apart, and the one of the row or column at which it begins."""
@@ -17,12 +17,8 @@ def take_apart(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tir
     """Returns a function in which a block's loops (n, y, x, f) are (n, y first, x first, y, x, f).
 
     Row ``y first`` and those a multiple of the dilation further are an image of their own, whose rows are ``y``. TVM
-    can simplify what reads and writes such rows only if both are axes of the block itself.
-
-    Args:
-        func: the function; the nest around the block is perfect.
-        name: the block's name.
-        dilation: distance between rows and between columns of such an image.
+    can simplify what reads and writes such rows only if both are axes of the block itself. The nest around the block
+    must be perfect.
     """
 
     def rewrite(nest: tirx.For) -> tirx.Stmt:
@@ -30,7 +26,7 @@ def take_apart(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tir
         is_meant = [each.block.name_hint for each in blocks] == [name] and len(collect(nest, tirx.For)) == 4
         return _nest(blocks[0], dilation) if is_meant else nest
 
-    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, rewrite), order="post"))
+    return with_each(func, tirx.For, rewrite)
 
 
 def _nest(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
@@ -43,11 +39,8 @@ def _nest(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
         analyzer.bind(each.var, each.dom)
     whole = {y.var: row.var * dilation[0] + first_row.var, x.var: column.var * dilation[1] + first_column.var}
 
-    def moved(node: Any) -> Any:
-        return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: whole.get(variable, variable)))
-
     def index(node: Any) -> Any:
-        return analyzer.simplify(moved(node))
+        return analyzer.simplify(with_values(node, whole))
 
     def load(each: Any) -> Any:
         return tirx.BufferLoad(each.source, [analyzer.simplify(place) for place in each.indices])
@@ -61,7 +54,7 @@ def _nest(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
         ]
 
     store = block.body
-    value = tvm_ffi.structural_map(moved(store.value), (ir.TensorLoad, load), order="post")
+    value = tvm_ffi.structural_map(with_values(store.value, whole), (ir.TensorLoad, load), order="post")
     body: tirx.Stmt = tirx.BufferStore(store.buffer, value, [index(place) for place in store.indices])
     inside = analyzer.simplify(tirx.all(*(whole[axis.var] < axis.dom.extent for axis in (y, x))))
     if not (isinstance(inside, tirx.IntImm) and inside.value):

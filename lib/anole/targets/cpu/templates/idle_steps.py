@@ -5,9 +5,8 @@ A step is the multiplications of one register tile of outputs with one group of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,29 +76,20 @@ def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
             only block has the iteration variables (n, y, x, f, rc, ry, rx).
         w: the convolution.
     """
-    import tvm_ffi
     from tvm import s_tir, tirx
 
-    from anole.targets.cpu.default.access import collect
+    from anole.targets.shared.nodes import collect, with_loop, with_values
 
     (realize,) = collect(loop, s_tir.SBlockRealize)
     inner = collect(loop, tirx.For)
     first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner}
     last = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, int(each.extent) - 1) for each in inner}
 
-    def at(place: Any, values: Mapping[Any, Any]) -> Any:
-        return tvm_ffi.structural_map(place, (tirx.Var, lambda variable: values.get(variable, variable)))
-
     conditions = []
     for axis, output, tap in zip(_axes(w), (1, 2), (5, 6), strict=True):
         place = realize.iter_values[output] * axis.stride + realize.iter_values[tap] * axis.dilation
-        conditions += [at(place, last) >= axis.before, at(place, first) < axis.before + axis.size]
-
-    def guard(each: tirx.For) -> tirx.Stmt:
-        same = each.loop_var.same_as(loop.loop_var)
-        return tirx.IfThenElse(tirx.all(*conditions), each, None) if same else each
-
-    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, guard), order="post"))
+        conditions += [with_values(place, last) >= axis.before, with_values(place, first) < axis.before + axis.size]
+    return with_loop(func, loop, lambda each: tirx.IfThenElse(tirx.all(*conditions), each, None))
 
 
 def _axes(w: Conv2d) -> tuple[_Axis, _Axis]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm_ffi
 from tvm import s_tir, tirx
 
 from anole.targets.cpu.templates.grouped_space import Bundle
+from anole.targets.shared.nodes import with_loop, with_values
 
 
 def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.PrimFunc:
@@ -22,11 +22,7 @@ def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.Pri
             over channels is unrolled if the bundle is shuffled.
         bundle: the bundle whose vectors these are.
     """
-
-    def join(each: tirx.For) -> tirx.Stmt:
-        return _vector_step(each, bundle) if each.loop_var.same_as(loop.loop_var) else each
-
-    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, join), order="post"))
+    return with_loop(func, loop, lambda each: _vector_step(each, bundle))
 
 
 def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
@@ -41,11 +37,8 @@ def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
     body = tirx.BufferStore(block.body.buffer, added, places)
     parts = (block.reads, block.writes, block.name_hint, body, None, block.alloc_buffers, block.match_buffers)
     step = s_tir.SBlock(block.iter_vars, *parts, block.annotations)
-
-    def first_lane(variable: tirx.Var) -> Any:
-        return tirx.IntImm(variable.ty.dtype, 0) if variable.same_as(loop.loop_var) else variable
-
-    values = [tvm_ffi.structural_map(each, (tirx.Var, first_lane)) for each in realize.iter_values]
+    first_lane = {loop.loop_var: tirx.IntImm(loop.loop_var.ty.dtype, 0)}
+    values = [with_values(each, first_lane) for each in realize.iter_values]
     return s_tir.SBlockRealize(values, realize.predicate, step)
 
 

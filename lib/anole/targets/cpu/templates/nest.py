@@ -35,26 +35,15 @@ def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
         sch.vectorize(sch.split(last, [None, width])[1])
 
 
-def place_padding(sch: s_tir.Schedule, pad_at: str, parallel: LoopRV, lanes: int) -> str:
-    """Places the computation of the padding, if there is any: inlined, inside the parallel loop, or before it.
-
-    Args:
-        sch: the function's schedule.
-        pad_at: ``inline``, ``parallel`` or ``root``.
-        parallel: the loop over chunks.
-        lanes: lanes of a vector.
-
-    Returns:
-        The place of the padding; ``none`` without padding.
-    """
+def place_padding(sch: s_tir.Schedule, pad_at: str, parallel: LoopRV, lanes: int) -> None:
+    """Places the computation of any padding: inlined, inside the parallel loop, or before it (``root``)."""
     pad = find_block(sch, "pad")
     if pad is None:
-        return "none"
+        return
     if pad_at == "inline":
         sch.compute_inline(pad)
     else:
         place_copy(sch, pad, parallel if pad_at == "parallel" else None, lanes)
-    return pad_at
 
 
 def place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:

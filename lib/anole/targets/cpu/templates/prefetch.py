@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from math import prod
-from typing import Any
 
-import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from anole.targets.cpu.default.access import collect
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
-from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES
+from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
+from anole.targets.shared.nodes import collect, with_loop, with_values
 
 # Arguments of LLVM's intrinsic: for reading, into the second-level cache, data.
 _READ, _SECOND_LEVEL, _DATA = 0, 2, 1
@@ -21,19 +19,10 @@ _READ, _SECOND_LEVEL, _DATA = 0, 2, 1
 def first_read(loop: tirx.For, dimensions: int) -> tirx.BufferLoad:
     """Returns the first load, in each iteration, of a loop's only block from its buffer of this many dimensions."""
     (realize,) = collect(loop.body, s_tir.SBlockRealize)
-    inner = [each.loop_var for each in collect(loop.body, tirx.For)]
+    begun = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in collect(loop.body, tirx.For)}
     load = next(load for load in collect(realize.block.body, ir.TensorLoad) if len(load.indices) == dimensions)
-    variables = [iter_var.var for iter_var in realize.block.iter_vars]
-
-    def bound(variable: tirx.Var) -> Any:
-        values = (value for own, value in zip(variables, realize.iter_values, strict=True) if own.same_as(variable))
-        return next(values, variable)
-
-    def begun(variable: tirx.Var) -> Any:
-        return tirx.IntImm(variable.ty.dtype, 0) if any(variable.same_as(each) for each in inner) else variable
-
-    places = [tvm_ffi.structural_map(index, (tirx.Var, bound)) for index in load.indices]
-    return tirx.BufferLoad(load.source, [tvm_ffi.structural_map(place, (tirx.Var, begun)) for place in places])
+    bound = {own.var: value for own, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    return tirx.BufferLoad(load.source, [with_values(with_values(index, bound), begun) for index in load.indices])
 
 
 def prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], dimensions: int) -> tirx.PrimFunc:
@@ -60,11 +49,9 @@ def prefetch_at(func: tirx.PrimFunc, loop: tirx.For, wanted: tirx.Stmt) -> tirx.
     """Returns a function in which each iteration of the given loop begins with the statement `wanted`."""
 
     def begin(each: tirx.For) -> tirx.For:
-        if not each.loop_var.same_as(loop.loop_var):
-            return each
         return tirx.For(each.loop_var, each.min, each.extent, each.kind, tirx.SeqStmt([wanted, each.body]))
 
-    return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, begin), order="post"))
+    return with_loop(func, loop, begin)
 
 
 def prefetch_lines(first: tirx.BufferLoad, count: int) -> tirx.Stmt:

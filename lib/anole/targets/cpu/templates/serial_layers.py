@@ -18,7 +18,7 @@ _LEAST_FLOP, _MOST_WEIGHT_BYTES = 1 << 18, 1 << 17
 gets a share; below, trials decide how many threads do."""
 
 _CHUNKS_OF_THREAD = 4
-_WAKING = 8.0
+_WAKING_COST = 8.0
 
 
 def threads_fed(w: Workload, threads: int) -> int:
@@ -39,7 +39,7 @@ def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
 
 def waking(chunks: NDArray[np.int64]) -> NDArray[np.float64]:
     """Returns the cost in merit of waking other threads, for numbers of chunks, shape (n,)."""
-    return np.asarray(_WAKING * (chunks > 1))
+    return np.asarray(_WAKING_COST * (chunks > 1))
 
 
 def _is_small(w: Workload) -> bool:

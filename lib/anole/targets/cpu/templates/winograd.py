@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.apart import take_apart
-from anole.targets.cpu.templates.conv2d_space import CACHE_LINE_BYTES, padded_filters
+from anole.targets.cpu.templates.conv2d_space import padded_filters
 from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
+from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
+from anole.targets.shared.packing import in_panels
 from anole.targets.shared.winograd_matrices import Filtering, minimal_filtering
 from anole.targets.shared.winograd_steps import transform_data, transform_product
 from anole.task import Conv2d
@@ -42,11 +43,8 @@ class WinogradTemplate:
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Returns HWIO weights, transformed in float64, in whole panels, zero-padded."""
-        missing = padded_filters(self.unit, workload) - workload.out_channels
-        made = _filtering(workload, config).transform_weight(weight)
-        padded = np.pad(made, [(0, 0)] * 3 + [(0, missing)])
-        panels = padded.reshape(*made.shape[:3], -1, config["tile_f"][2])
-        return np.ascontiguousarray(panels.transpose(3, 0, 1, 2, 4), dtype=weight.dtype)
+        made = _filtering(workload, config).transform_weight(weight).astype(weight.dtype)
+        return in_panels(made, config["tile_f"][2], padded_filters(self.unit, workload))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""

@@ -9,6 +9,7 @@ small as a block and stay in the cache.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -19,15 +20,9 @@ from anole.space import Constraint, Knob, Space, option_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates.constraints import latency_is_hidden, registers_suffice, threads_are_fed
-from anole.targets.cpu.templates.conv2d_space import (
-    CACHE_BYTES,
-    CACHE_LINE_BYTES,
-    FMA_LATENCY_HIDDEN,
-    filter_knob,
-    padded_filters,
-)
+from anole.targets.cpu.templates.conv2d_space import filter_knob, padded_filters
 from anole.targets.cpu.templates.idle_steps import met_share, skips
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, FMA_LATENCY_HIDDEN, RegisterTiles
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
@@ -45,20 +40,16 @@ _UNROLLED = (1, 2, 4)
 _PREFETCHED = (4, 16)
 """Input channels between two prefetches: each costs a step of its own, but fewer issue more requests at once."""
 
-
 _SHARED_CACHE_BYTES = 16 << 20
 """Approximate share of the last-level cache that is left for weights."""
 
-_NEAR, _SHARED, _FAR, _UNASKED = 1.2, 1.8, 6.1, 0.15
-"""Terms of `_cycles`: cost of a cache line of weights from a core's own cache, from a shared cache, and from memory;
-additional cost if it is not prefetched."""
+_NEAR_LINE_COST, _SHARED_LINE_COST, _MEMORY_LINE_COST, _NOT_PREFETCHED_COST = 1.2, 1.8, 6.1, 0.15
+"""Terms of `_WinogradTiles.cycles`: cost of a cache line of weights from a core's own cache, from a shared cache, and
+from memory; additional cost if it is not prefetched."""
 
-_READ, _READ_BEFORE, _WRITTEN = 0.08, 0.47, 0.19
-"""Terms of `_cycles`: cost of a tile's transforms per vector of channels, in units of its squared points: of data
-inside a chunk, of data before the chunks, and of products."""
-
-_BySize = Mapping[int, int]
-"""A number for each tile size."""
+_DATA_COST, _DATA_BEFORE_COST, _OUTPUT_COST = 0.08, 0.47, 0.19
+"""Terms of `_WinogradTiles.cycles`: cost of a tile's transforms per vector of channels, in units of its squared points:
+of data inside a chunk, of data before the chunks, and of products."""
 
 
 def can_winograd(w: Conv2d) -> bool:
@@ -69,13 +60,13 @@ def can_winograd(w: Conv2d) -> bool:
 def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
     """Returns whether Winograd should be faster than direct convolution, judged by operations and memory traffic."""
     space = winograd_space(unit, threads, w)
-    best = space.columns(space.vector(space.best_drawn)[None, :])
+    cycles = -space.merit_of(space.best_drawn)
     weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
     if skips(w):
         products *= met_share(w)
-    direct = products + _FAR * weights * FLOAT_BYTES / CACHE_LINE_BYTES
-    return bool(_cycles(unit, threads, w, best)[0] < direct / threads)
+    direct = products + _MEMORY_LINE_COST * weights * FLOAT_BYTES / CACHE_LINE_BYTES
+    return cycles < direct / threads
 
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
@@ -95,6 +86,7 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     which parallel loop is outside, filters (f) or blocks of tiles (y); ``data_at`` says where data is transformed:
     inside each parallel chunk (parallel), or all of it before them (root).
     """
+    tiles = _WinogradTiles(unit, threads, w)
     knobs = [
         option_knob("tile_size", _SIZES[w.kernel[0]], agent="spatial", balanced=True),
         filter_knob(unit, w),
@@ -104,36 +96,28 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("parallel_order", ("fy", "yf")),
         option_knob("data_at", ("parallel", "root")),
     ]
-    attainable = _attainable(unit, threads, w, knobs)
+    attainable = tiles.attainable(knobs)
 
     def demanded(name: str, columns: Columns) -> NDArray[np.int64]:
-        return _by_size({size: limits[name] for size, limits in attainable.items()}, columns)
+        sizes = sorted(attainable)
+        return np.array([attainable[size][name] for size in sizes])[np.searchsorted(sizes, columns["tile_size"])]
 
     constraints = [
-        registers_suffice(unit, lambda columns: _accumulators(unit, columns), lambda columns: _vectors(unit, columns)),
-        latency_is_hidden(
-            lambda columns: _accumulators(unit, columns), lambda columns: demanded("accumulators", columns)
+        *tiles.constraints(
+            lambda columns: demanded("chunks", columns), lambda columns: demanded("accumulators", columns)
         ),
-        threads_are_fed(lambda columns: _chunks(w, columns), lambda columns: demanded("chunks", columns)),
-        Constraint(
-            "the blocks have room for half as many tiles again, or more", lambda columns: _is_filled(w, columns)
-        ),
-        Constraint("the intermediate results do not fit the cache", lambda columns: _is_cached(w, columns)),
+        Constraint("the blocks have room for half as many tiles again, or more", tiles.are_filled),
+        Constraint("the intermediate results do not fit the cache", tiles.are_cached),
         Constraint(
             "the blocks have room for over an eighth more tiles, and can be filled better",
-            lambda columns: _is_well_filled(w, columns) | (demanded("filling", columns) == 0),
+            lambda columns: tiles.are_well_filled(columns) | (demanded("filling", columns) == 0),
         ),
         Constraint(
             "more loads than multiply-adds, which other register tiles avoid",
-            lambda columns: _is_fed(unit, columns) | (demanded("feeding", columns) == 0),
+            lambda columns: tiles.are_fed(columns) | (demanded("feeding", columns) == 0),
         ),
     ]
-    return Space(
-        knobs,
-        constraints,
-        lambda columns: _nest(unit, w, columns),
-        merit=lambda columns: -_cycles(unit, threads, w, columns),
-    )
+    return Space(knobs, constraints, tiles.nest, merit=lambda columns: -tiles.cycles(columns))
 
 
 def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
@@ -159,130 +143,118 @@ def _is_worth(tiles: int, register: int, count: int) -> bool:
     return is_even and 2 * blocks * tiles * register < 3 * count
 
 
-def _attainable(unit: VectorUnit, threads: int, w: Conv2d, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
-    """Returns, by tile size, the demands that configs can meet together, up to those needed, in order of priority."""
-    tables = {knob.name: knob.table for knob in knobs}
-    f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
-    attainable = {}
-    for size in tables["tile_size"].tolist():
-        columns = {"tile_size": np.full(len(f), size), "tile_f": tables["tile_f"][f], "tile_p": tables["tile_p"][p]}
-        columns["data_at"] = np.full(len(f), "root")
-        accumulators, available = _accumulators(unit, columns), _chunks(w, columns)
-        left = accumulators + _vectors(unit, columns) + 1 <= unit.registers
-        left &= _is_filled(w, columns) & _is_cached(w, columns)
-        limits = {"chunks": min(threads, int(available[left].max()))}
-        left &= available >= limits["chunks"]
-        limits["accumulators"] = min(FMA_LATENCY_HIDDEN, int(accumulators[left].max()))
-        left &= accumulators >= limits["accumulators"]
-        for name, good in (("filling", _is_well_filled(w, columns)), ("feeding", _is_fed(unit, columns))):
-            limits[name] = int((left & good).any())
-            left &= good | (limits[name] == 0)
-        attainable[size] = limits
-    return attainable
+@dataclass(frozen=True)
+class _WinogradTiles(RegisterTiles):
+    """Register tiles of filters and output tiles."""
 
+    w: Conv2d
 
-def _by_size(values: _BySize, columns: Columns) -> NDArray[np.int64]:
-    sizes = np.array(sorted(values))
-    return np.array([values[size] for size in sorted(values)])[np.searchsorted(sizes, columns["tile_size"])]
+    def multipliers(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the output tiles in registers, shape (n,)."""
+        return np.asarray(columns["tile_p"][:, 1])
 
+    def chunks(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the number of parallel chunks, shape (n,)."""
+        return np.asarray(self._blocks(columns) * columns["tile_f"][:, 0])
 
-def _points(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """Returns how many products a tile takes for each pair of a channel and a filter, shape (n,)."""
-    return np.asarray((columns["tile_size"] + w.kernel[0] - 1) ** 2)
+    def attainable(self, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
+        """Returns, by tile size, the demands that configs can meet together, up to those needed, by priority."""
+        tables = {knob.name: knob.table for knob in knobs}
+        f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
+        attainable = {}
+        for size in tables["tile_size"].tolist():
+            columns = {"tile_size": np.full(len(f), size), "tile_f": tables["tile_f"][f], "tile_p": tables["tile_p"][p]}
+            columns["data_at"] = np.full(len(f), "root")
+            accumulators, available = self.accumulators(columns), self.chunks(columns)
+            left = self.fit(columns) & self.are_filled(columns) & self.are_cached(columns)
+            limits = {"chunks": min(self.threads, int(available[left].max()))}
+            left &= available >= limits["chunks"]
+            limits["accumulators"] = min(FMA_LATENCY_HIDDEN, int(accumulators[left].max()))
+            left &= accumulators >= limits["accumulators"]
+            for name, good in (("filling", self.are_well_filled(columns)), ("feeding", self.are_fed(columns))):
+                limits[name] = int((left & good).any())
+                left &= good | (limits[name] == 0)
+            attainable[size] = limits
+        return attainable
 
+    def are_filled(self, columns: Columns) -> NDArray[np.bool_]:
+        """Returns whether blocks have room for less than half as many tiles again."""
+        return np.asarray(2 * self._tiles(columns) < 3 * tile_count(self.w, columns["tile_size"]))
 
-def _blocks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """Returns the number of blocks of tiles, shape (n,)."""
-    return np.asarray(-(-tile_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
+    def are_well_filled(self, columns: Columns) -> NDArray[np.bool_]:
+        """Returns whether blocks have room for at most an eighth more tiles."""
+        return np.asarray(8 * self._tiles(columns) <= 9 * tile_count(self.w, columns["tile_size"]))
 
+    def are_fed(self, columns: Columns) -> NDArray[np.bool_]:
+        """Returns whether a reduction step has at most as many loads of weights and data as multiply-adds."""
+        return np.asarray(self.vectors(columns) + self.multipliers(columns) <= self.accumulators(columns))
 
-def _chunks(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """Returns the number of parallel chunks, shape (n,)."""
-    return np.asarray(_blocks(w, columns) * columns["tile_f"][:, 0])
+    def are_cached(self, columns: Columns) -> NDArray[np.bool_]:
+        """Returns whether the intermediate results of a block fit the cache, all of which they may fill."""
+        inputs = np.where(columns["data_at"] == "parallel", self.w.in_channels, 0)
+        numbers = self._side(columns) ** 2 * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
+        return np.asarray(FLOAT_BYTES * numbers <= CACHE_BYTES)
 
+    def cycles(self, columns: Columns) -> NDArray[np.float64]:
+        """Estimates the time of configs, shape (n,), in times in which a core starts two vector multiply-adds.
 
-def _tiles(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """Returns the number of tiles in all blocks, shape (n,), including those that fill up the last block."""
-    return np.asarray(_blocks(w, columns) * columns["tile_p"].prod(axis=1))
+        Multiply-adds wait only for the loads of their operands. Weights come from the cache in which they remain since
+        the previous block. The transforms take more than their multiply-adds if a tile does not fit the registers. The
+        constants are fitted to 2000 configs of 16 convolutions; half of the times are within an eighth of the estimate.
+        """
+        w, filters = self.w, padded_filters(self.unit, self.w)
+        points, blocks, tiles = self._side(columns) ** 2, self._blocks(columns), self._tiles(columns)
+        f_parallel, inside = columns["tile_f"][:, 0], columns["data_at"] == "parallel"
+        vectors, panel = self.vectors(columns), columns["tile_f"][:, 2]
+        loads = 1 / vectors + 1 / self.multipliers(columns)
+        weights = points * w.in_channels * filters
+        products = weights * tiles * vectors / panel / 2 * np.maximum(1.0, loads)
+        between = FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
+        kept = [between <= CACHE_BYTES, between <= _SHARED_CACHE_BYTES]
+        again = np.select(kept, [_NEAR_LINE_COST, _SHARED_LINE_COST], _MEMORY_LINE_COST)
+        first = _MEMORY_LINE_COST + _NOT_PREFETCHED_COST * (columns["prefetch_rc"] == 0)
+        streamed = weights * FLOAT_BYTES / CACHE_LINE_BYTES * (first + again * (blocks - 1))
+        transformed = points**2 * tiles / self.unit.lanes
+        read = transformed * w.in_channels
+        chunks = blocks * f_parallel
+        work = products + streamed + _OUTPUT_COST * transformed * filters + _DATA_COST * read * f_parallel * inside
+        before = _DATA_BEFORE_COST * read / self.threads * ~inside
+        return np.asarray(work * (-(-chunks // self.threads) / chunks) + before)
 
+    def nest(self, columns: Columns) -> LoopNest:
+        """Returns the loop nests of n configs."""
+        w, f, p, steps = self.w, columns["tile_f"], columns["tile_p"], columns["unroll_rc"]
+        side, f_first = self._side(columns), columns["parallel_order"] == "fy"
+        lanes = np.gcd(f[:, 2], self.unit.lanes)
+        parallel, register = Annotation.PARALLEL, Annotation.UNROLLED
+        loops = (
+            Loop("f_parallel", "f", f[:, 0], np.where(f_first, 0, 1), parallel),
+            Loop("p_parallel", "p", self._blocks(columns), np.where(f_first, 1, 0), parallel),
+            Loop("f_tile", "f", f[:, 1], 2),
+            Loop("point_y", "a", side, 3),
+            Loop("point_x", "b", side, 4),
+            Loop("p_tile", "p", p[:, 0], 5),
+            Loop("rc_outer", "rc", w.in_channels // steps, 6),
+            Loop("rc_inner", "rc", steps, 7, register),
+            Loop("p_register", "p", p[:, 1], 8, register),
+            Loop("f_register", "f", f[:, 2] // lanes, 9, register),
+            Loop("f_vector", "f", lanes, 10, Annotation.VECTORIZED),
+        )
+        filters, tiles = padded_filters(self.unit, w), self._tiles(columns)
+        at = ({"a": 1}, {"b": 1})
+        data = Buffer("data", (side, side, tiles, w.in_channels), (*at, {"p": 1}, {"rc": 1}))
+        weight = Buffer("weight", (filters, side, side, w.in_channels), ({"f": 1}, *at, {"rc": 1}))
+        out = Buffer("out", (side, side, tiles, filters), (*at, {"p": 1}, {"f": 1}))
+        return LoopNest(loops, (data, weight, out))
 
-def _is_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
-    return np.asarray(2 * _tiles(w, columns) < 3 * tile_count(w, columns["tile_size"]))
+    def _side(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the points along a side of a tile, shape (n,); each takes a product of each channel and filter."""
+        return np.asarray(columns["tile_size"] + self.w.kernel[0] - 1)
 
+    def _blocks(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the number of blocks of tiles, shape (n,)."""
+        return np.asarray(-(-tile_count(self.w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
 
-def _is_well_filled(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
-    return np.asarray(8 * _tiles(w, columns) <= 9 * tile_count(w, columns["tile_size"]))
-
-
-def _is_fed(unit: VectorUnit, columns: Columns) -> NDArray[np.bool_]:
-    """Returns whether a reduction step has at most as many loads of weights and data as multiply-adds."""
-    vectors, register = _vectors(unit, columns), columns["tile_p"][:, 1]
-    return np.asarray(vectors + register <= vectors * register)
-
-
-def _is_cached(w: Conv2d, columns: Columns) -> NDArray[np.bool_]:
-    # The intermediate results of a block may fill all of the cache.
-    inputs = np.where(columns["data_at"] == "parallel", w.in_channels, 0)
-    numbers = _points(w, columns) * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
-    return np.asarray(FLOAT_BYTES * numbers <= CACHE_BYTES)
-
-
-def _vectors(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """Returns how many vector registers hold one row of a weight panel, shape (n,)."""
-    return np.asarray(-(-columns["tile_f"][:, 2] // unit.lanes))
-
-
-def _accumulators(unit: VectorUnit, columns: Columns) -> NDArray[np.int64]:
-    """Returns how many vector registers hold accumulators, shape (n,)."""
-    return np.asarray(columns["tile_p"][:, 1] * _vectors(unit, columns))
-
-
-def _cycles(unit: VectorUnit, threads: int, w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """Estimates the time of configs, shape (n,), in units of the time in which a core starts two vector multiply-adds.
-
-    Multiply-adds wait only for the loads of their operands. Weights come from the cache in which they remain since the
-    previous block. The transforms take more than their multiply-adds if a tile does not fit the registers. The
-    constants are fitted to 2000 configs of 16 convolutions; half of the times are within an eighth of the estimate.
-    """
-    points, blocks, tiles = _points(w, columns), _blocks(w, columns), _tiles(w, columns)
-    f_parallel, inside = columns["tile_f"][:, 0], columns["data_at"] == "parallel"
-    vectors, panel = _vectors(unit, columns), columns["tile_f"][:, 2]
-    loads = 1 / vectors + 1 / columns["tile_p"][:, 1]
-    weights = points * w.in_channels * padded_filters(unit, w)
-    products = weights * tiles * vectors / panel / 2 * np.maximum(1.0, loads)
-    between = FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
-    again = np.select([between <= CACHE_BYTES, between <= _SHARED_CACHE_BYTES], [_NEAR, _SHARED], _FAR)
-    lines = weights * FLOAT_BYTES / CACHE_LINE_BYTES
-    streamed = lines * (_FAR + _UNASKED * (columns["prefetch_rc"] == 0) + again * (blocks - 1))
-    transformed = points**2 * tiles / unit.lanes
-    read = transformed * w.in_channels
-    chunks = blocks * f_parallel
-    work = products + streamed + _WRITTEN * transformed * padded_filters(unit, w) + _READ * read * f_parallel * inside
-    return np.asarray(work * (-(-chunks // threads) / chunks) + _READ_BEFORE * read / threads * ~inside)
-
-
-def _nest(unit: VectorUnit, w: Conv2d, columns: Columns) -> LoopNest:
-    f, p, steps = columns["tile_f"], columns["tile_p"], columns["unroll_rc"]
-    side, blocks = columns["tile_size"] + w.kernel[0] - 1, _blocks(w, columns)
-    f_first = columns["parallel_order"] == "fy"
-    lanes = np.gcd(f[:, 2], unit.lanes)
-    parallel, register = Annotation.PARALLEL, Annotation.UNROLLED
-    loops = (
-        Loop("f_parallel", "f", f[:, 0], np.where(f_first, 0, 1), parallel),
-        Loop("p_parallel", "p", blocks, np.where(f_first, 1, 0), parallel),
-        Loop("f_tile", "f", f[:, 1], 2),
-        Loop("point_y", "a", side, 3),
-        Loop("point_x", "b", side, 4),
-        Loop("p_tile", "p", p[:, 0], 5),
-        Loop("rc_outer", "rc", w.in_channels // steps, 6),
-        Loop("rc_inner", "rc", steps, 7, register),
-        Loop("p_register", "p", p[:, 1], 8, register),
-        Loop("f_register", "f", f[:, 2] // lanes, 9, register),
-        Loop("f_vector", "f", lanes, 10, Annotation.VECTORIZED),
-    )
-    filters, tiles = padded_filters(unit, w), _tiles(w, columns)
-    at = ({"a": 1}, {"b": 1})
-    data = Buffer("data", (side, side, tiles, w.in_channels), (*at, {"p": 1}, {"rc": 1}))
-    weight = Buffer("weight", (filters, side, side, w.in_channels), ({"f": 1}, *at, {"rc": 1}))
-    out = Buffer("out", (side, side, tiles, filters), (*at, {"p": 1}, {"f": 1}))
-    return LoopNest(loops, (data, weight, out))
+    def _tiles(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the number of tiles in all blocks, shape (n,), including those that fill up the last block."""
+        return np.asarray(self._blocks(columns) * columns["tile_p"].prod(axis=1))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
 from anole.targets.cuda.device.runtime import source_only
+from anole.targets.shared.nodes import blocks_of
 
 _log = logging.getLogger(__name__)
 
@@ -56,14 +56,10 @@ def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Ta
 def _is_on_gpu(func: tirx.PrimFunc) -> bool:
     """Returns whether threads run every block; what a rule forgets, such as a second result, is a loop of the host."""
     blocks = s_tir.Schedule(func)
-    loops = [[blocks.get(loop) for loop in blocks.get_loops(block)] for block in _blocks(blocks)]
+    loops = [[blocks.get(loop) for loop in blocks.get_loops(block)] for block in blocks_of(blocks)]
     return all(any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in own) for own in loops)
-
-
-def _blocks(sch: s_tir.Schedule) -> list[Any]:
-    return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
 def _name(func: tirx.PrimFunc) -> str:
     sch = s_tir.Schedule(func)
-    return ", ".join(str(sch.get(block).name_hint) for block in _blocks(sch))
+    return ", ".join(str(sch.get(block).name_hint) for block in blocks_of(sch))

@@ -69,10 +69,7 @@ class Multiprocessor:
     def resident_blocks(self, threads: Count, registers: Count, shared_bytes: Count) -> Count:
         """Returns how many blocks a multiprocessor holds at once, as NVIDIA's occupancy calculator counts.
 
-        Args:
-            threads: threads of a block.
-            registers: registers of a thread.
-            shared_bytes: shared memory of a block.
+        The registers are those of a thread, and the shared memory is that of a block.
         """
         warps = -(-np.asarray(threads) // self.warp)
         of_warp = -(-np.asarray(registers) * self.warp // self.register_unit) * self.register_unit
@@ -84,11 +81,7 @@ class Multiprocessor:
         return held if held.ndim else int(held)
 
     def most_registers(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the most registers of a thread with which a block still fits, shape (n,).
-
-        Args:
-            threads: threads of a block, shape (n,).
-        """
+        """Returns the most registers of a thread with which a block of so many threads still fits, shape (n,)."""
         of_scheduler = -(-threads // (self.warp * self.schedulers))
         of_warp = self.registers // self.schedulers // of_scheduler // self.register_unit * self.register_unit
         return np.minimum(self.thread_registers, of_warp // self.warp)

@@ -1,8 +1,9 @@
-"""The algorithms of a convolution on CUDA; where there are two, a config chooses one."""
+"""The algorithms of a convolution on CUDA, of which a config may choose one, and the template of any workload."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
@@ -10,9 +11,13 @@ from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates.conv2d_space import conv2d_space
 from anole.targets.cuda.templates.depthwise_space import depthwise_space, is_depthwise
+from anole.targets.cuda.templates.gemv_space import MOST_ROWS
 from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
 from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
-from anole.task import Conv2d
+from anole.task import BatchMatmul, Conv2d, Workload
+
+if TYPE_CHECKING:
+    from anole.targets.base import Template
 
 _GAIN = 1.5
 """How many times as fast Winograd has to be by the model to be the default. The best kernels known for 19 layers on a
@@ -43,3 +48,28 @@ def convolution_default(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> 
     speeds = {name: space.merit_of(space.best_drawn) for name, space in spaces.items()}
     chosen = WINOGRAD if speeds[WINOGRAD] >= _GAIN * speeds[DIRECT] else DIRECT
     return {ALGORITHM: chosen, **spaces[chosen].best_drawn}
+
+
+def template_of(workload: Workload, *, direct: bool = False) -> Template:
+    """Returns the template of a workload; its space has the same name.
+
+    Args:
+        workload: the workload.
+        direct: whether a convolution is direct where it could also be Winograd's.
+    """
+    from anole.targets.cuda.templates.conv2d import Conv2dTemplate
+    from anole.targets.cuda.templates.depthwise import DepthwiseTemplate
+    from anole.targets.cuda.templates.gemv import GemvTemplate
+    from anole.targets.cuda.templates.products import BatchMatmulTemplate, GemmTemplate
+    from anole.targets.cuda.templates.winograd import WinogradTemplate
+    from anole.targets.shared.algorithm_choice import ChoiceTemplate
+
+    if isinstance(workload, Conv2d):
+        if is_depthwise(workload):
+            return DepthwiseTemplate()
+        if has_choice(workload) and not direct:
+            return ChoiceTemplate({DIRECT: Conv2dTemplate(), WINOGRAD: WinogradTemplate()})
+        return Conv2dTemplate()
+    if isinstance(workload, BatchMatmul):
+        return BatchMatmulTemplate()
+    return GemvTemplate() if workload.batch <= MOST_ROWS else GemmTemplate()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
@@ -13,6 +12,7 @@ from anole.record import Config
 from anole.targets.cuda.templates import nest
 from anole.targets.cuda.templates.tiling import panel_width
 from anole.targets.shared import anchor
+from anole.targets.shared.packing import in_panels
 from anole.task import Conv2d
 
 
@@ -27,12 +27,12 @@ class Conv2dTemplate:
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Returns HWIO weights in panels, each of which one block of threads reads."""
-        panels = weight.reshape(*weight.shape[:3], -1, panel_width(config["tile_f"]))
-        return np.ascontiguousarray(panels.transpose(3, 0, 1, 2, 4))
+        return in_panels(weight, panel_width(config["tile_f"]))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
-        return anchor.convolve(workload, data, packed, workload.out_channels)
+        size = (workload.out_height, workload.out_width, workload.out_channels)
+        return anchor.convolve(workload, anchor.pad(workload, data), packed, size)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""

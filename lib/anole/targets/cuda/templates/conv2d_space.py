@@ -100,10 +100,8 @@ def _nest(w: Conv2d, columns: Columns) -> LoopNest:
     loops = tiling.loops(leading, spatial, reduction, columns["auto_unroll_max_step"])
     channels, filters = w.in_channels // w.groups, w.out_channels // w.groups
     rows, row_columns = {"y": w.strides[0], "ry": w.dilation[0]}, {"x": w.strides[1], "rx": w.dilation[1]}
-    height, width = w.height + w.padding[0] + w.padding[2], w.width + w.padding[1] + w.padding[3]
-    data = Buffer(
-        "data", (w.batch, height, width, w.in_channels), ({"n": 1}, rows, row_columns, {"g": channels, "rc": 1})
-    )
+    shape = (w.batch, w.padded_height, w.padded_width, w.in_channels)
+    data = Buffer("data", shape, ({"n": 1}, rows, row_columns, {"g": channels, "rc": 1}))
     weight = Buffer(
         "weight", (*w.kernel, channels, w.out_channels), ({"ry": 1}, {"rx": 1}, {"rc": 1}, {"g": filters, "f": 1})
     )

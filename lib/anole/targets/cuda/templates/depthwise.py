@@ -32,7 +32,7 @@ class DepthwiseTemplate:
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
         w = workload
-        padded = anchor.pad(w, data) if any(w.padding) else data
+        padded = anchor.pad(w, data)
         ry = te.reduce_axis((0, w.kernel[0]), "ry")
         rx = te.reduce_axis((0, w.kernel[1]), "rx")
 

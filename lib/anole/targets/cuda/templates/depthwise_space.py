@@ -96,8 +96,8 @@ def _nest(w: Conv2d, columns: Columns) -> LoopNest:
     kernel = [(name, np.array([[1, length]])) for name, length in zip(("ry", "rx"), w.kernel, strict=True)]
     loops = tiling.loops([("n", w.batch)], spatial, kernel, columns["auto_unroll_max_step"])
     rows, row_columns = {"y": w.strides[0], "ry": w.dilation[0]}, {"x": w.strides[1], "rx": w.dilation[1]}
-    height, width = w.height + w.padding[0] + w.padding[2], w.width + w.padding[1] + w.padding[3]
-    data = Buffer("data", (w.batch, height, width, w.in_channels), ({"n": 1}, rows, row_columns, {"f": 1}))
+    shape = (w.batch, w.padded_height, w.padded_width, w.in_channels)
+    data = Buffer("data", shape, ({"n": 1}, rows, row_columns, {"f": 1}))
     weight = Buffer("weight", (*w.kernel, w.out_channels), ({"ry": 1}, {"rx": 1}, {"f": 1}))
     shape = (w.batch, w.out_height, w.out_width, w.out_channels)
     return LoopNest(loops, (data, weight, Buffer("out", shape, ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))))

@@ -10,11 +10,10 @@ from anole.record import Config
 from anole.space import Space
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
-from anole.targets.cuda.templates.batch_matmul_space import batch_matmul_space
 from anole.targets.cuda.templates.conv2d_space import conv2d_space
 from anole.targets.cuda.templates.depthwise_space import depthwise_space, is_depthwise
-from anole.targets.cuda.templates.gemm_space import gemm_space
 from anole.targets.cuda.templates.gemv_space import MOST_ROWS
+from anole.targets.cuda.templates.product_space import batch_matmul_space, gemm_space
 from anole.task import BatchMatmul, Conv2d, Workload
 
 VERSION = 1

@@ -61,14 +61,10 @@ class Reduction:
 
 
 def wanted_registers(accumulators: Counts, copied: Numbers) -> Counts:
-    """Returns an estimate of the registers that a thread has use for, shape (n,).
+    """Returns an estimate of the registers that a thread has use for, by the values that it copies in a stage.
 
     The coefficients are fitted to what the assembler gives, which prepares many copies at once; three in five of
     its numbers are within a quarter of this (`benchmarks/gpu/resources.py`).
-
-    Args:
-        accumulators: values that it accumulates.
-        copied: values that it copies in one stage.
     """
     return np.asarray(30 + 1.1 * accumulators + 0.75 * np.minimum(copied, 256), dtype=np.int64)
 

@@ -66,16 +66,7 @@ def limited_space(
     speed: Callable[[Columns], NDArray[np.float64]],
     others: Sequence[Constraint] = (),
 ) -> Space:
-    """Returns the space of all configs within a device's limits whose warps have no needlessly idle lanes.
-
-    Args:
-        limits: the device's limits.
-        knobs: the workload's knobs.
-        measure: returns the usage of configs.
-        describe: returns the loop nests of configs.
-        speed: returns the speed of configs by a model; see `anole.targets.cuda.templates.roofline`.
-        others: conditions of the template's own.
-    """
+    """Returns the space of all configs within a device's limits whose warps have no needlessly idle lanes."""
     hard = [*limit_constraints(limits, measure), *others]
     least = min(limits.warp_size, _most_threads(knobs, hard, measure))
     lanes = Constraint(

@@ -16,12 +16,7 @@ PADDING = 8
 def windows(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, rx: Counts) -> tuple[Counts, Counts]:
     """Returns the rows and columns of data that a block stages at once, shape (n,) each.
 
-    Args:
-        w: the convolution.
-        y: splits of the rows into (block, virtual thread, thread, inner), shape (n, 4).
-        x: splits of the columns.
-        ry: rows of the kernel that a stage multiplies with.
-        rx: columns of the kernel.
+    Rows and columns are split four ways, shape (n, 4); `ry` and `rx` of the kernel's are multiplied with in a stage.
     """
     rows = window(y[:, 1:].prod(axis=1), w.strides[0], ry, w.dilation[0])
     return rows, window(x[:, 1:].prod(axis=1), w.strides[1], rx, w.dilation[1])

@@ -27,13 +27,7 @@ _FINEST = -1000
 
 
 def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> Network:
-    """Returns the network in integers.
-
-    Args:
-        parts: the network's parts.
-        observed: all values, on samples.
-        config_of: returns the config of each workload.
-    """
+    """Returns the network in integers, whose scales follow from all values observed on samples."""
     exponents: dict[str, int] = {}
 
     def exponent_of(name: str) -> int:

@@ -40,13 +40,7 @@ _ARRAYS = ("weight", "bias")
 
 
 def save_network(folder: Path, network: Network, loaded: Mapping[str, Loaded]) -> None:
-    """Writes all files of a network except the host's library.
-
-    Args:
-        folder: an existing folder.
-        network: the network to write.
-        loaded: program and constants of each accelerator step, by the name of its result.
-    """
+    """Writes all files of a network except the host's library into an existing folder."""
     (folder / "steps").mkdir()
     steps = []
     for number, step in enumerate(network.steps):

@@ -156,14 +156,7 @@ class StepRunner:
 def run_quantized(
     network: Network, inputs: Sequence[NDArray[Any]], host: Host, accelerator: StepRunner
 ) -> Mapping[str, Value]:
-    """Runs a network and returns all of its values.
-
-    Args:
-        network: the network to run.
-        inputs: the inputs, in the network's order.
-        host: calls the host's functions.
-        accelerator: computes the layers.
-    """
+    """Runs a network and returns all of its values."""
     values: Values = dict(zip(network.inputs, inputs, strict=True))
     for step in network.steps:
         match step:

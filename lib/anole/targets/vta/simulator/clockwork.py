@@ -30,11 +30,6 @@ class Clockwork:
     """Runs a program given as the steps of its modules.
 
     An instruction starts when it is at the head of its module's queue and the tokens that it waits for are present.
-
-    Args:
-        streams: the program.
-        geometry: the accelerator's geometry.
-        latency: latency of its memory, in cycles.
     """
 
     def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:

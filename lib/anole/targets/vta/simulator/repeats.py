@@ -32,11 +32,6 @@ class Skipper(Clockwork):
     The state and the upcoming steps decide everything that happens. Whenever a store ends, the relative state is looked
     up. If it occurred before, the program continues from the latest visit up to which the steps now equal the steps
     then, because everything in between would happen as it did then.
-
-    Args:
-        streams: the program.
-        geometry: the accelerator's geometry.
-        latency: latency of its memory, in cycles.
     """
 
     def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:

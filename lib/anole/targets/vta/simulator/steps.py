@@ -126,12 +126,7 @@ class Step:
 
 
 class Steps:
-    """The steps of instructions on an accelerator; instructions with equal timing share one object.
-
-    Args:
-        geometry: the accelerator's geometry.
-        clock: timing parameters of the hardware.
-    """
+    """The steps of instructions on an accelerator; instructions with equal timing share one object."""
 
     def __init__(self, geometry: Geometry, clock: Clock) -> None:
         self._geometry, self._clock = geometry, clock

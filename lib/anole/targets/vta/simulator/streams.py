@@ -15,10 +15,6 @@ from anole.targets.vta.simulator.steps import Module, Step, Steps
 class Streams:
     """The steps of a program, by module.
 
-    Args:
-        passages: passages of the program, in the order in which they are fetched.
-        steps: makes the steps of instructions.
-
     Attributes:
         modules: the module of each instruction; a byte each.
         steps: for every module, its steps in order.

@@ -47,11 +47,6 @@ def is_extrapolated(geometry: Geometry) -> bool:
 def simulate(program: Sequence[Instruction], geometry: Geometry, clock: Clock = CLOCK) -> Timeline:
     """Returns when every instruction of a program runs.
 
-    Args:
-        program: the instructions in the order in which they are fetched, with a FINISH last.
-        geometry: the accelerator's geometry.
-        clock: timing parameters of the hardware.
-
     Raises:
         StreamError: there is no FINISH, or the program waits for tokens that never come.
     """

@@ -121,12 +121,7 @@ def conv2d_space(
 def _penalised(space: Space, speed: Figure, penalty: Figure, bounds: Bounds, unit: float) -> Space:
     """Returns a space in which a config's penalty lessens what its speed is worth.
 
-    Args:
-        space: the space without penalties.
-        speed: the speed expected of n configs, in runs per second.
-        penalty: their penalties.
-        bounds: say how a penalty is taken from a speed.
-        unit: the speed that a penalty of 1 takes away, in runs per second.
+    Speeds are in runs per second, as is `unit`, the speed that a penalty of 1 takes away.
     """
     if bounds.penalty_form == "share":
         return Space(

@@ -113,11 +113,7 @@ def program_of(row: Mapping[str, Any]) -> Program:
 
 
 def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:
-    """Returns module, text, start and end of every instruction of a stream.
-
-    Args:
-        path: a JSON object with ``rows``, each with the ``hex`` of an instruction.
-        geometry: the accelerator's geometry.
+    """Returns module, text, start and end of every instruction of a stream, see `read_stream`.
 
     Raises:
         StreamError: the file is not a stream, or the stream cannot run; the message gives the instruction.
@@ -137,7 +133,7 @@ def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:
 
 
 def read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
-    """Reads the instructions of a stream; raises the exceptions of `trace`."""
+    """Reads a stream: a JSON object with ``rows``, each with an instruction's ``hex``; raises what `trace` raises."""
     plain = _read(path)
     rows = plain.get("rows") if isinstance(plain, dict) else None
     if not isinstance(rows, list):

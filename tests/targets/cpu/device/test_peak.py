@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from anole.targets.cpu.device.bandwidth import CopyKernel
+from anole.targets.cpu.device.peak import CopyKernel
 from anole.targets.cpu.settings import describe_cpu
 
 

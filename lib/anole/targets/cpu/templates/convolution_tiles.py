@@ -1,0 +1,118 @@
+"""What the spaces of direct, grouped and depthwise convolutions on the CPU share: knobs of pixels, and the loop nest.
+
+The nest, outermost first: a parallel loop over (batch, filters, rows); the tile loops inside a chunk; the reduction;
+the register tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space import Knob, option_knob, split_knob
+from anole.space.loops import Annotation, Buffer, Ints, Loop, LoopNest
+from anole.space.space import Columns
+from anole.targets.cpu.templates.register_tiles import FMA_LATENCY_HIDDEN, RegisterTiles
+from anole.targets.cpu.templates.tile_orders import TILE_ORDERS, tile_places
+from anole.task import Conv2d
+
+_ROWS_IN_REGISTERS = 8
+
+
+@dataclass(frozen=True)
+class ConvolutionTiles(RegisterTiles):
+    """Register tiles of filters and pixels.
+
+    Knobs: ``tile_f`` splits the filters and ``tile_y`` the rows into (parallel, tile, register), ``tile_x`` the columns
+    into (tile, register); ``tile_order`` orders the tile loops; ``pad_at`` says where the zero padding is written.
+    """
+
+    w: Conv2d
+
+    def multipliers(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the pixels of a tile, shape (n,)."""
+        return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1])
+
+    def chunks(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the number of chunks that the threads share, shape (n,)."""
+        return np.asarray(self.w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0])
+
+    def pixel_knobs(self, out_width: int) -> list[Knob]:
+        """Returns the knobs that split the rows and this number of columns."""
+        return [
+            split_knob("tile_y", self.w.out_height, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
+            split_knob("tile_x", out_width, 2, lambda split: split[1] <= self.unit.registers, agent="spatial"),
+        ]
+
+    def order_knobs(self, pad_at: Sequence[str]) -> list[Knob]:
+        """Returns the knobs that order the tile loops and place the padding."""
+        return [option_knob("tile_order", TILE_ORDERS), option_knob("pad_at", pad_at)]
+
+    def attainable(self, knobs: Sequence[Knob]) -> tuple[int, int]:
+        """Returns the most chunks and, with these, accumulators that a config can have, up to those needed.
+
+        The first three knobs split filters, rows and columns.
+        """
+        f, y = ({(split[0], split[-1]) for split in knob.values} for knob in knobs[:2])
+        x = {split[-1] for split in knobs[2].values}
+        tiles = [
+            (self.w.batch * f_parallel * y_parallel, rows * columns * vectors)
+            for f_parallel, panel in f
+            for y_parallel, rows in y
+            for columns in x
+            for vectors in (-(-panel // self.unit.lanes),)
+            if rows * columns * vectors + vectors + 1 <= self.unit.registers
+        ]
+        chunks = min(self.threads, max(chunks for chunks, _ in tiles))
+        return chunks, min(FMA_LATENCY_HIDDEN, max(most for available, most in tiles if available >= chunks))
+
+    def tiled(
+        self,
+        columns: Columns,
+        lanes: Ints,
+        reduction: Sequence[Loop],
+        size: tuple[int, int],
+        levels: tuple[Ints, Ints] = (14, 12),
+    ) -> LoopNest:
+        """Returns the loop nests of n configs.
+
+        Args:
+            columns: the configs.
+            lanes: lanes of a vector of filters.
+            reduction: the loops of the reduction, from level 6 on; without one over channels, each filter has its own.
+            size: number of computed columns and filters.
+            levels: of the register loop over vectors, and of the first of the two over pixels; at most 14.
+        """
+        (out_width, filters), (vector_level, pixel_level) = size, levels
+        f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
+        f_first = columns["parallel_order"] == "fy" if "parallel_order" in columns else True
+        order = tile_places(columns["tile_order"])
+        loops = (
+            Loop("n", "n", self.w.batch, 0, Annotation.PARALLEL),
+            Loop("f_parallel", "f", f[:, 0], np.where(f_first, 1, 2), Annotation.PARALLEL),
+            Loop("y_parallel", "y", y[:, 0], np.where(f_first, 2, 1), Annotation.PARALLEL),
+            Loop("f_tile", "f", f[:, 1], 3 + order[:, 0]),
+            Loop("y_tile", "y", y[:, 1], 3 + order[:, 1]),
+            Loop("x_tile", "x", x[:, 0], 3 + order[:, 2]),
+            *reduction,
+            Loop("y_register", "y", y[:, 2], pixel_level, Annotation.UNROLLED),
+            Loop("x_register", "x", x[:, 1], pixel_level + 1, Annotation.UNROLLED),
+            Loop("f_register", "f", np.asarray(f[:, 2] // lanes), vector_level, Annotation.UNROLLED),
+            Loop("f_vector", "f", lanes, 15, Annotation.VECTORIZED),
+        )
+        return LoopNest(loops, self._buffers(out_width, filters, any(loop.axis == "rc" for loop in reduction)))
+
+    def _buffers(self, out_width: int, filters: int, sums_channels: bool) -> tuple[Buffer, ...]:
+        w = self.w
+        rows, row_columns = {"y": w.strides[0], "ry": w.dilation[0]}, {"x": w.strides[1], "rx": w.dilation[1]}
+        width = w.padded_width + (out_width - w.out_width) * w.strides[1]
+        channels, channel = (w.in_channels, "rc") if sums_channels else (w.out_channels, "f")
+        data = Buffer("data", (w.batch, w.padded_height, width, channels), ({"n": 1}, rows, row_columns, {channel: 1}))
+        taps = Buffer("weight", (filters, *w.kernel), ({"f": 1}, {"ry": 1}, {"rx": 1}))
+        summed = Buffer("weight", (*taps.shape, w.in_channels // w.groups), (*taps.index, {"rc": 1}))
+        shape = (w.batch, w.out_height, out_width, filters)
+        out = Buffer("out", shape, ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))
+        return (data, summed if sums_channels else taps, out)

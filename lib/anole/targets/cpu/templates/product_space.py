@@ -1,0 +1,215 @@
+"""The knobs of matrix products on the CPU, of dense layers or computed tensors, and the loop nest of a config.
+
+The nest, outermost first: a parallel loop over chunks of the batch, columns and rows; tiles of columns and rows; the
+reduction; the register tile. The columns of a dense layer are its output features. Needs no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space import Knob, Space, option_knob, split_knob
+from anole.space.loops import Annotation, Buffer, Loop, LoopNest
+from anole.space.space import Columns
+from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, unrolled
+from anole.targets.cpu.templates.rounding import covering, covering_version
+from anole.targets.cpu.templates.serial_layers import waking
+from anole.task import BatchMatmul, Dense
+
+DENSE_VERSION = 2
+DENSE_PREFETCH_VERSION = 1
+BATCH_MATMUL_VERSION = 2
+
+PACKED_AT = ("inline", "tile", "root")
+"""Where the right operand may be packed into panels: nowhere, a panel where a tile needs it, or all of it first."""
+
+_ROWS_IN_REGISTERS = 16
+_STEPS_AHEAD = (0, 32, 64)
+_DENSE_PIPES_FED, _BATCH_MATMUL_PIPES_FED = 4, 12
+"""Number of accumulators beyond which more are not faster; fewer where memory is the limit."""
+
+_IMBALANCE_COST = 16.0
+
+
+def dense_prefetches(w: Dense) -> bool:
+    """Returns whether prefetching weights is an option: where they come from memory and several rows use them.
+
+    A single row uses them so fast that the processor's own prefetcher looks far enough ahead. Many rows form several
+    tiles, which find the weights in the cache.
+    """
+    is_one_tile = 1 < covering(w.batch) <= _ROWS_IN_REGISTERS
+    return is_one_tile and FLOAT_BYTES * w.in_features * w.out_features >= CACHE_BYTES
+
+
+def dense_version(w: Dense) -> int:
+    """Returns the version of a layer's template, which rises with its options."""
+    return DENSE_VERSION + (DENSE_PREFETCH_VERSION if dense_prefetches(w) else 0) + covering_version(w.batch)
+
+
+@cache
+def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
+    """Returns the space of a dense layer.
+
+    Knobs, named as in AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows and ``tile_x`` the output features into
+    (parallel, tile, register), ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and
+    ``unroll_explicit`` as for convolutions. Where several rows use weights that exceed the cache, also ``prefetch_k``:
+    how many reduction steps ahead the weights are prefetched.
+    """
+    tiles = _DenseTiles(unit, threads, BatchMatmul(1, w.batch, w.in_features, w.out_features), dense_prefetches(w))
+    prefetch = [option_knob("prefetch_k", _STEPS_AHEAD, agent="reduction")] if tiles.prefetches else []
+    knobs = [*tiles.splits(), *_unroll_knobs(), *prefetch]
+    return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
+
+
+@cache
+def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
+    """Returns the space of products of two computed tensors.
+
+    Knobs beside those of a dense layer: ``pack_at`` says where the right operand is packed into panels as wide as the
+    register tile.
+    """
+    tiles = _BatchMatmulTiles(unit, threads, w)
+    # Unpacked, a vector is whole and contiguous only if columns are contiguous and fill whole registers.
+    in_place = unit.padded(w.columns) == w.columns and not w.transpose_right
+    knobs = [*tiles.splits(), option_knob("pack_at", PACKED_AT if in_place else PACKED_AT[1:]), *_unroll_knobs()]
+    return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
+
+
+def _unroll_knobs() -> list[Knob]:
+    return [option_knob("auto_unroll_max_step", (0, 16, 64, 512)), option_knob("unroll_explicit", (0, 1))]
+
+
+@dataclass(frozen=True)
+class _ProductTiles(RegisterTiles):
+    """Register tiles of rows and of columns of the right operand."""
+
+    w: BatchMatmul
+    panel: ClassVar[str] = "tile_x"
+
+    @property
+    def rows(self) -> int:
+        """Number of computed rows."""
+        return covering(self.w.rows)
+
+    @property
+    def width(self) -> int:
+        """Number of computed columns."""
+        return self.unit.padded(self.w.columns)
+
+    def multipliers(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the rows of a tile, shape (n,)."""
+        return np.asarray(columns["tile_y"][:, 2])
+
+    def chunks(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the number of chunks that the threads share, shape (n,)."""
+        return np.asarray(self.w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0])
+
+    def enough_chunks(self, _: Columns) -> int:
+        """Returns the number of chunks that feed all threads, or as many as there can be."""
+        return min(self.threads, self.w.batch * self.w.rows * self.width // self.unit.lanes)
+
+    def splits(self) -> list[Knob]:
+        """Returns the knobs that split rows, columns and reduction."""
+        widest = self.unit.lanes * self.unit.registers // 2
+
+        def panels_are_whole_registers(split: tuple[int, ...]) -> bool:
+            return split[2] <= widest and split[2] % self.unit.lanes == 0
+
+        return [
+            split_knob("tile_y", self.rows, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
+            split_knob("tile_x", self.width, 3, panels_are_whole_registers, agent="spatial"),
+            split_knob("tile_k", self.w.inner, 2, agent="reduction"),
+        ]
+
+    def tiled(self, columns: Columns, chunks: Sequence[Loop], buffers: tuple[Buffer, ...]) -> LoopNest:
+        """Returns the loop nests of n configs inside the parallel loops, whose levels are below 3."""
+        y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+        lanes = self.unit.lanes_of_each(x[:, 2])
+        vectors = x[:, 2] // lanes
+        annotation = unrolled(columns, y[:, 2] * vectors, {"k_inner": k[:, 1]})["k_inner"]
+        loops = (
+            *chunks,
+            Loop("x_tile", "x", x[:, 1], 3),
+            Loop("y_tile", "y", y[:, 1], 4),
+            Loop("k_outer", "k", k[:, 0], 5),
+            Loop("k_inner", "k", k[:, 1], 6, annotation),
+            Loop("y_register", "y", y[:, 2], 7, Annotation.UNROLLED),
+            Loop("x_register", "x", vectors, 8, Annotation.UNROLLED),
+            Loop("x_vector", "x", lanes, 9, Annotation.VECTORIZED),
+        )
+        return LoopNest(loops, buffers)
+
+
+@dataclass(frozen=True)
+class _DenseTiles(_ProductTiles):
+    """Tiles of a dense layer, a batch of one product.
+
+    Attributes:
+        prefetches: whether prefetching weights is an option.
+    """
+
+    prefetches: bool
+
+    def merit(self, columns: Columns) -> NDArray[np.float64]:
+        """Returns the merit of configs, shape (n,): how evenly threads share them, and few loads for a multiply-add.
+
+        Reading the weights bounds the speed of a single row; the only choice left is to let the threads read equal
+        shares. If one thread may do everything, it should.
+        """
+        rows, panel, row_chunks = self.multipliers(columns), self.vectors(columns), columns["tile_y"][:, 0]
+        chunks = self.chunks(columns)
+        worth = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(chunks)
+        worth += np.minimum(rows * panel, _DENSE_PIPES_FED)
+        worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+        if self.w.rows > 1:
+            # Every panel of a chunk reads the chunk's rows again, and every chunk of rows all weights.
+            rows_bytes = FLOAT_BYTES * self.w.inner * self.rows / row_chunks
+            worth += 4.0 * np.log2(rows * panel / (rows + panel)) - 0.5 * np.log2(row_chunks)
+            worth += 4.0 * (columns["prefetch_k"] > 0) if self.prefetches else 0.0
+            worth -= 2.0 * (columns["tile_x"][:, 1] > 1) * np.log2(np.maximum(1.0, rows_bytes / CACHE_BYTES))
+        return np.asarray(worth)
+
+    def nest(self, columns: Columns) -> LoopNest:
+        """Returns the loop nests of n configs."""
+        chunks = (
+            Loop("x_parallel", "x", columns["tile_x"][:, 0], 0, Annotation.PARALLEL),
+            Loop("y_parallel", "y", columns["tile_y"][:, 0], 1, Annotation.PARALLEL),
+        )
+        data = Buffer("data", (self.rows, self.w.inner), ({"y": 1}, {"k": 1}))
+        weight = Buffer("weight", (self.width, self.w.inner), ({"x": 1}, {"k": 1}))
+        return self.tiled(columns, chunks, (data, weight, Buffer("out", (self.rows, self.width), ({"y": 1}, {"x": 1}))))
+
+
+@dataclass(frozen=True)
+class _BatchMatmulTiles(_ProductTiles):
+    """Tiles of a batch of products."""
+
+    def merit(self, columns: Columns) -> NDArray[np.float64]:
+        """Returns the merit of configs, shape (n,): multiply-adds against loads, packing, restarts and waking."""
+        rows, panel = self.multipliers(columns), self.vectors(columns)
+        worth = np.minimum(rows * panel, _BATCH_MATMUL_PIPES_FED)
+        worth = worth + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)
+        worth += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+        worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
+        return np.asarray(worth - waking(self.chunks(columns)))
+
+    def nest(self, columns: Columns) -> LoopNest:
+        """Returns the loop nests of n configs."""
+        w, y, x = self.w, columns["tile_y"], columns["tile_x"]
+        chunks = (
+            Loop("b", "b", w.batch, 0, Annotation.PARALLEL),
+            Loop("y_parallel", "y", y[:, 0], 1, Annotation.PARALLEL),
+            Loop("x_parallel", "x", x[:, 0], 2, Annotation.PARALLEL),
+        )
+        row = np.where(columns["pack_at"] == "inline", self.width, x[:, 2])
+        data = Buffer("data", (w.batch, self.rows, w.inner), ({"b": 1}, {"y": 1}, {"k": 1}))
+        right = Buffer("right", (w.batch, w.inner, row), ({"b": 1}, {"k": 1}, {"x": 1}))
+        out = Buffer("out", (w.batch, self.rows, self.width), ({"b": 1}, {"y": 1}, {"x": 1}))
+        return self.tiled(columns, chunks, (data, right, out))

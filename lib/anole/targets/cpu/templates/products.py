@@ -1,0 +1,135 @@
+"""Matrix products on the CPU: the right operand is read in register-wide panels, packed ahead or when it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from numpy.typing import NDArray
+from tvm import s_tir, te, tirx
+
+from anole.record import Config
+from anole.targets.base import ANCHOR
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.templates import nest
+from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
+from anole.targets.shared import anchor
+from anole.targets.shared.packing import UnpackedTemplate, in_panels
+from anole.task import BatchMatmul, Dense
+
+_PANELS = "panels"
+
+
+@dataclass(frozen=True)
+class _ProductTemplate:
+    """The loop nest of matrix products; `product_space` says what their knobs mean.
+
+    The splits of a config may cover more rows and columns than there are; the surplus is discarded.
+    """
+
+    unit: VectorUnit
+
+    def schedule(self, func: tirx.PrimFunc, workload: Dense | BatchMatmul, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the loop nest of the config."""
+        sch = s_tir.Schedule(func)
+        block = anchor.find_anchor(sch)
+        epilogue = anchor.join_epilogue(sch, block)
+        *batch, y, x, k = sch.get_loops(block)
+        lanes = self.unit.lanes_of(config["tile_x"][2])
+        vectors = config["tile_x"][2] // lanes
+
+        y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
+        x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, lanes])
+        k_outer, k_inner = sch.split(k, config["tile_k"])
+        chunks = [*batch, y_parallel, x_parallel] if batch else [x_parallel, y_parallel]
+        sch.reorder(*chunks, x_tile, y_tile, k_outer, k_inner, y_register, x_register, x_vector)
+
+        # Fuse the chunks first: afterwards any panels stand between them and the tiles.
+        parallel = sch.fuse(*chunks)
+        sch.reverse_compute_at(epilogue, y_tile, preserve_unit_loops=True)
+        if "pack_at" in config:
+            _place_panels(sch, config["pack_at"], x_tile, self.unit.lanes)
+        sch.parallel(parallel)
+        nest.vectorize_epilogue(sch, epilogue, 3, self.unit.lanes)
+        sch.vectorize(x_vector)
+        for loop in (y_register, x_register):
+            sch.unroll(loop)
+        if config["unroll_explicit"]:
+            nest.unroll_reduction(sch, [k_inner], config["tile_y"][2] * vectors, config["auto_unroll_max_step"])
+        sch.decompose_reduction(block, k_outer)
+        func = anchor.scheduled(sch)
+        if not config.get("prefetch_k"):
+            return func
+        return _prefetch_weights(func, sch.get(k_inner), config["prefetch_k"], vectors)
+
+
+class DenseTemplate(_ProductTemplate):
+    """A matrix product with constant weights, which are streamed once."""
+
+    def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
+        """Returns (panels, in, panel width)."""
+        return (prod(config["tile_x"][:2]), workload.in_features, config["tile_x"][2])
+
+    def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns (in, out) weights in whole panels, zero-padded."""
+        return in_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
+
+    def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns (rows, out) of (rows, in) data and packed weights."""
+        w, panel = workload, config["tile_x"][2]
+        rows, features = prod(config["tile_y"]), prod(config["tile_x"])
+        k = te.reduce_axis((0, w.in_features), "k")
+
+        def point(y: Any, x: Any) -> Any:
+            row = y if rows == w.batch else tirx.min(y, w.batch - 1)
+            return te.sum(data[row, k] * packed[x // panel, k, x % panel], axis=k)
+
+        dense = te.compute((rows, features), point, name="dense", attrs={ANCHOR: w.operator})
+        return anchor.crop(dense, w.batch, w.out_features)
+
+
+class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
+    """Products of a batch, whose right operands are packed into panels when they are read."""
+
+    def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the product of both operands, (batch, rows, columns)."""
+        w, panel = workload, config["tile_x"][2]
+        rows, columns = prod(config["tile_y"]), prod(config["tile_x"])
+        panels = _in_panels(w, panel, columns, packed)
+        k = te.reduce_axis((0, w.inner), "k")
+
+        def point(b: Any, y: Any, x: Any) -> Any:
+            row = y if rows == w.rows else tirx.min(y, w.rows - 1)
+            return te.sum(data[b, row, k] * panels[b, x // panel, k, x % panel], axis=k)
+
+        product = te.compute((w.batch, rows, columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
+        return anchor.crop(product, w.batch, w.rows, w.columns)
+
+
+def _in_panels(w: BatchMatmul, panel: int, columns: int, right: te.Tensor) -> te.Tensor:
+    """Returns the right operand as (batch, panels, inner, panel width), zeros beyond its own columns."""
+
+    def point(b: Any, p: Any, k: Any, lane: Any) -> Any:
+        x = p * panel + lane
+        value = right[b, x, k] if w.transpose_right else right[b, k, x]
+        return value if columns == w.columns else tirx.if_then_else(x < w.columns, value, tirx.const(0, w.dtype))
+
+    return te.compute((w.batch, columns // panel, w.inner, panel), point, name=_PANELS)
+
+
+def _place_panels(sch: s_tir.Schedule, pack_at: str, tile: Any, lanes: int) -> None:
+    """Places the packing of the right operand: nowhere, each panel where it is needed, or all of them first."""
+    panels = anchor.find_block(sch, _PANELS)
+    if pack_at == "inline":
+        sch.compute_inline(panels)
+    else:
+        nest.place_copy(sch, panels, tile if pack_at == "tile" else None, lanes)
+
+
+def _prefetch_weights(func: tirx.PrimFunc, k_inner: tirx.For, steps: int, lines: int) -> tirx.PrimFunc:
+    """Prefetches, in each reduction step, the weights of the step `steps` later, possibly of the next panel."""
+    first = first_read(k_inner, dimensions=3)
+    panel, k, x = first.indices
+    wanted = tirx.BufferLoad(first.source, [panel, k + steps, x])
+    return prefetch_at(func, k_inner, prefetch_lines(wanted, lines))

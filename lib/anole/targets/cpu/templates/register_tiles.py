@@ -1,0 +1,101 @@
+"""What the spaces of the CPU share: tiles whose accumulators stay in vector registers, and chunks for the threads."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space import Constraint
+from anole.space.loops import Annotation, Ints
+from anole.space.space import Columns
+from anole.targets.cpu.device.vector_unit import VectorUnit
+
+CACHE_BYTES = 1 << 20
+"""Approximate share of the second-level cache for one core."""
+
+CACHE_LINE_BYTES = 64
+
+FMA_LATENCY_HIDDEN = 8
+"""Independent multiply-adds in flight that keep two pipes of latency four busy."""
+
+Count = Callable[[Columns], "NDArray[np.int64] | int"]
+"""Maps the columns of n configs to a number for each, shape (n,), or to one number for all."""
+
+
+@dataclass(frozen=True)
+class RegisterTiles(ABC):
+    """The register tiles of a workload; every method answers for the columns of n configs.
+
+    Each vector of a panel, such as neighbouring filters, is multiplied with several numbers, such as pixels.
+
+    Attributes:
+        unit: the vector unit.
+        threads: number of threads that share the chunks.
+        w: the workload.
+        panel: the knob whose last part is the width of a panel.
+    """
+
+    unit: VectorUnit
+    threads: int
+    w: Any
+    panel: ClassVar[str] = "tile_f"
+
+    def vectors(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns how many vector registers hold one row of a panel, shape (n,)."""
+        return np.asarray(-(-columns[self.panel][:, 2] // self.unit.lanes))
+
+    @abstractmethod
+    def multipliers(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns how many numbers each vector of a panel is multiplied with, shape (n,)."""
+
+    def accumulators(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns how many vector registers hold accumulators, shape (n,)."""
+        return np.asarray(self.multipliers(columns) * self.vectors(columns))
+
+    @abstractmethod
+    def chunks(self, columns: Columns) -> NDArray[np.int64]:
+        """Returns the number of chunks that the threads share, shape (n,)."""
+
+    def fit(self, columns: Columns) -> NDArray[np.bool_]:
+        """Returns whether accumulators, a row of a panel and one multiplier fit the vector registers, shape (n,)."""
+        return np.asarray(self.accumulators(columns) + self.vectors(columns) + 1 <= self.unit.registers)
+
+    def constraints(self, chunks: Count, accumulators: Count | None = None) -> list[Constraint]:
+        """Returns the constraints of all spaces: enough registers, and work for all pipes and threads.
+
+        Args:
+            chunks: chunks that feed all threads, or as many as there can be.
+            accumulators: independent multiply-adds that hide their latency; unless given, any number will do.
+        """
+        fit = Constraint("the accumulators do not fit the vector registers", self.fit)
+        fed = Constraint(
+            "fewer parallel chunks than threads", lambda columns: np.asarray(self.chunks(columns) >= chunks(columns))
+        )
+        if accumulators is None:
+            return [fit, fed]
+        hidden = Constraint(
+            "too few accumulators to hide the latency of a multiply-add",
+            lambda columns: np.asarray(self.accumulators(columns) >= accumulators(columns)),
+        )
+        return [fit, hidden, fed]
+
+
+def unrolled(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict[str, NDArray[np.int64]]:
+    """Returns the annotations of reduction loops: unrolled while the body stays within ``auto_unroll_max_step``.
+
+    Args:
+        columns: n configs; any that have ``unroll_explicit`` at 0 leave unrolling to LLVM.
+        steps: vector operations of the register tile.
+        extents: the loops' extents by their names, innermost first.
+    """
+    most = columns["auto_unroll_max_step"] * columns.get("unroll_explicit", 1)
+    annotations = {}
+    for name, extent in extents.items():
+        steps = steps * extent
+        annotations[name] = np.where(steps <= most, Annotation.UNROLLED, Annotation.SERIAL)
+    return annotations

@@ -1,0 +1,52 @@
+"""Finds and replaces blocks, loops and other nodes of TensorIR functions, and builds loop nests around blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+
+def blocks_of(sch: s_tir.Schedule) -> list[Any]:
+    """Returns the outermost blocks of a schedule's only function, in order."""
+    return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def collect(root: Any, kind: type) -> list[Any]:
+    """Returns all nodes of a kind within a statement or an expression."""
+    nodes: list[Any] = []
+    tvm_ffi.structural_walk(root, (kind, nodes.append))
+    return nodes
+
+
+def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns a statement or an expression with variables replaced."""
+    return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))
+
+
+def with_each(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> tirx.PrimFunc:
+    """Returns a function with all nodes of a kind changed, those inside others first."""
+    return func.with_body(tvm_ffi.structural_map(func.body, (kind, change), order="post"))
+
+
+def with_loop(func: tirx.PrimFunc, loop: tirx.For, change: Callable[[tirx.For], tirx.Stmt]) -> tirx.PrimFunc:
+    """Returns a function with one loop, which may have changed since it was found, changed."""
+    return with_each(func, tirx.For, lambda each: change(each) if each.loop_var.same_as(loop.loop_var) else each)
+
+
+def nest_around(block: s_tir.SBlock) -> tirx.Stmt:
+    """Returns serial loops around a block, one for each of its iteration variables."""
+    loops = [tirx.Var(f"i{at}", each.dom.extent.ty.dtype) for at, each in enumerate(block.iter_vars)]
+    nest: tirx.Stmt = s_tir.SBlockRealize(loops, True, block)
+    for loop, each in zip(reversed(loops), reversed(block.iter_vars), strict=True):
+        nest = tirx.For(loop, each.dom.min, each.dom.extent, tirx.ForKind.SERIAL, nest)
+    return nest
+
+
+def with_nests(func: tirx.PrimFunc, nests: Sequence[tirx.Stmt], buffers: Sequence[Any]) -> tirx.PrimFunc:
+    """Returns the function with other nests, one after another, and other buffers between them."""
+    body = tirx.SeqStmt(nests) if len(nests) > 1 else nests[0]
+    root = s_tir.SBlock([], [], [], func.body.block.name_hint, body, alloc_buffers=buffers)
+    return tirx.PrimFunc(func.params, s_tir.SBlockRealize([], True, root), attrs=func.attrs)
