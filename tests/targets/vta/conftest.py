@@ -22,6 +22,8 @@ GEOMETRIES = [
     Geometry(batch=2, variant="vta++"),
     Geometry(block_in=8, block_out=32, variant="vta++"),
     Geometry(block_in=32, block_out=32),
+    # There are more accumulators than inputs, so that their indices are wider.
+    Geometry(block_in=32, block_out=8, wgt_bytes=1 << 17, variant="vta++"),
     # So small that most layers take several tiles.
     Geometry(block_in=8, block_out=8, inp_bytes=1 << 10, wgt_bytes=1 << 11, acc_bytes=1 << 11),
     Geometry(inp_bytes=1 << 12, acc_bytes=1 << 12, variant="vta++"),
@@ -46,16 +48,16 @@ class Case:
 @st.composite
 def layer_cases(draw: Any, geometries: Any = tuple(GEOMETRIES), most: int = 9) -> Case:
     g = draw(st.sampled_from(list(geometries)))
-    extent, stride = st.integers(1, most), st.integers(1, 3)
+    extent, kernel, stride = st.integers(1, most), st.sampled_from([1, 2, 3, 5]), st.integers(1, 3)
     w = Conv2d(
         g.batch * draw(st.integers(1, 2)),
         draw(extent),
         draw(extent),
         draw(st.integers(1, 2 * g.block_in + 1)),
         draw(st.integers(1, 2 * g.block_out + 1)),
-        (draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+        (draw(kernel), draw(kernel)),
         (draw(stride), draw(stride)),
-        draw(st.one_of(st.just((0, 0, 0, 0)), st.tuples(*[st.integers(0, 2)] * 4))),
+        draw(st.one_of(st.just((0, 0, 0, 0)), st.tuples(*[st.integers(0, 3)] * 4))),
     )
     assume(w.out_height > 0 and w.out_width > 0)
     space = conv2d_space(w, g)

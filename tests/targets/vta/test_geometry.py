@@ -32,6 +32,7 @@ def test_it_is_read_back_from_its_plain_form():
         ({"block": 16}, "geometry.block: is unknown; allowed are batch, block_in"),
         ({"batch": 3}, "geometry.batch: found 3; allowed is a power of two"),
         ({"batch": True}, "geometry.batch: found True"),
+        ({"block_in": 16.0}, "geometry.block_in: found 16.0; allowed is a power of two"),
         ({"variant": "vta+"}, "geometry.variant: found 'vta\\+'; allowed are vta, vta\\+\\+"),
         ({"bus_bytes": 4}, "geometry.bus_bytes: found 4; allowed are 8, 16, 32 and 64"),
         ({"block_in": 128, "block_out": 128}, "an element of WGT has 16384 bytes; at most 4096"),

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.targets import get_target
-from anole.targets.cpu.device import builder
-from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.depthwise import DepthwiseTemplate
 from anole.targets.cpu.templates.depthwise_space import channel_lanes, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped import GroupedTemplate
 from anole.targets.cpu.templates.grouped_space import is_bundled
-from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 
 from ....examples import examples
+from .kernels import AVX512, NEON, PROCESSOR, UNIT, drawn, error_of, text_of
 
-TARGET = get_target({**describe_cpu(), "threads": 2})
-TEMPLATE = DepthwiseTemplate(VectorUnit.of(TARGET.description))
-AVX512, NEON = VectorUnit(16, 32), VectorUnit(4, 32)
+TARGET, TEMPLATE = CpuTarget(PROCESSOR), DepthwiseTemplate(UNIT)
 SLOW_EXAMPLES = settings(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -53,21 +45,12 @@ def depthwise(draw: st.DrawFn) -> Conv2d:
     )
 
 
-def error_of(workload: Conv2d, config: dict[str, object]) -> float:
-    with TemporaryDirectory() as folder:
-        artifact = Path(folder) / "kernel.so"
-        builder.build(TEMPLATE, workload, config, TARGET.description, artifact)
-        return CpuRunner(TEMPLATE, workload, cold_bytes=0).load(artifact, config).relative_error()
-
-
 @SLOW_EXAMPLES
 @given(workload=depthwise(), seed=st.integers(0, 1 << 30))
 def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
-    shared = is_bundled(TEMPLATE.unit, workload)
+    shared = is_bundled(UNIT, workload)
     assert isinstance(TARGET.template(workload), GroupedTemplate if shared else DepthwiseTemplate)
-    space = depthwise_space(TEMPLATE.unit, 2, workload)
-    (vector,) = space.sample(1, np.random.default_rng(seed))
-    assert error_of(workload, space.config(vector)) < 1e-5
+    assert error_of(TEMPLATE, workload, drawn(depthwise_space(UNIT, 2, workload), seed)) < 1e-5
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -103,7 +86,7 @@ def test_the_defaults_of_a_real_network_are_parallel_vectorised_and_right(
         1, size, size, channels, channels, (3, 3), (stride, stride), padding=(1, 1, 1, 1), groups=channels
     )
     config, template = TARGET.default_config(workload), TARGET.template(workload)
-    text = template.schedule(define(template, workload, config), workload, config).script()
+    text = text_of(template, workload, config)
     assert "T.parallel(" in text and "T.unroll(" in text
-    assert f"T.vectorized({channel_lanes(TARGET.unit, workload)})" in text
-    assert error_of(workload, config) < 1e-5
+    assert f"T.vectorized({channel_lanes(UNIT, workload)})" in text
+    assert error_of(template, workload, config) < 1e-5

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,40 +12,20 @@ import tvm
 from hypothesis import HealthCheck, example, given, settings
 from tvm import te, tirx
 
-from anole.record import Config
-from anole.targets import get_target
 from anole.targets.cpu.device import builder
-from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.algorithms import convolution_template
 from anole.targets.cpu.templates.grouped import GroupedTemplate
 from anole.targets.cpu.templates.grouped_space import Bundle, grouped_space, is_bundled, n_bundles
-from anole.targets.shared.kernel import define
 from anole.targets.shared.reference import anchor, data_shape, out_shape, weight_shape
 from anole.task import Conv2d
 
 from ....examples import examples
+from .kernels import AVX2, AVX512, PROCESSOR, UNITS, drawn, error_of, text_of
 from .workloads import grouped_convolutions
 
-PROCESSOR = {**describe_cpu(), "threads": 2}
-AVX512, AVX2, NEON = VectorUnit(16, 32), VectorUnit(8, 16), VectorUnit(4, 32)
-UNITS = {"avx512": AVX512, "avx2": AVX2, "neon": NEON}
 LAYER = Conv2d(1, 14, 14, 32, 32, (3, 3), padding=(1, 1, 1, 1), groups=8)
-
-
-def error_of(workload: Conv2d, config: Config, unit: VectorUnit) -> float:
-    template = GroupedTemplate(unit)
-    with TemporaryDirectory() as folder:
-        artifact = Path(folder) / "kernel.so"
-        builder.build(template, workload, config, PROCESSOR, artifact)
-        return CpuRunner(template, workload, cold_bytes=0).load(artifact, config).relative_error()
-
-
-def drawn(workload: Conv2d, unit: VectorUnit, seed: int) -> Config:
-    space = grouped_space(unit, 2, workload)
-    return space.config(space.sample(1, np.random.default_rng(seed))[0])
 
 
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
@@ -58,7 +35,7 @@ def drawn(workload: Conv2d, unit: VectorUnit, seed: int) -> Config:
 @example(case=(Conv2d(1, 6, 6, 20, 20, (3, 3), groups=5), AVX512, 1))
 def test_any_valid_config_is_right(case: tuple[Conv2d, VectorUnit, int]) -> None:
     workload, unit, seed = case
-    assert error_of(workload, drawn(workload, unit, seed), unit) < 1e-5
+    assert error_of(GroupedTemplate(unit), workload, drawn(grouped_space(unit, 2, workload), seed)) < 1e-5
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
@@ -76,7 +53,7 @@ def test_every_space_has_a_valid_default_and_features(case: tuple[Conv2d, Vector
 @given(case=grouped_convolutions(UNITS.values()))
 def test_packed_weights_are_the_filters_in_order_and_zeros(case: tuple[Conv2d, VectorUnit, int]) -> None:
     workload, unit, seed = case
-    template, config = GroupedTemplate(unit), drawn(workload, unit, seed)
+    template, config = GroupedTemplate(unit), drawn(grouped_space(unit, 2, workload), seed)
     weight = np.random.default_rng(seed).standard_normal(weight_shape(workload), dtype=np.float32)
     packed = template.pack_weight(workload, config, weight)
     assert packed.shape == template.packed_shape(workload, config)
@@ -137,10 +114,10 @@ def test_the_default_is_parallel_vectorised_and_joins_groups(filters: int) -> No
     config = grouped_space(AVX512, 2, workload).best_drawn
     template = convolution_template(AVX512, workload, exact=False)
     assert isinstance(template, GroupedTemplate)
-    text = template.schedule(define(template, workload, config), workload, config).script()
+    text = text_of(template, workload, config)
     assert "T.parallel(" in text and "T.unroll(" in text
     assert ("T.Shuffle(" in text) == (filters in (4, 2)) and ("T.Select(" in text) == (filters in (8, 12))
-    assert error_of(workload, config, AVX512) < 1e-5
+    assert error_of(template, workload, config) < 1e-5
 
 
 EPILOGUES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -173,11 +150,3 @@ def test_any_epilogue_joins_with_a_residual(name: str, filters: int) -> None:
     builder.load(func, PROCESSOR)(*tensors)
     expected = numeric(anchor(workload, x.astype(np.float64), weight.astype(np.float64))) + skip
     np.testing.assert_allclose(tensors[-1].numpy(), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_the_target_runs_what_it_builds(tmp_path: Path) -> None:
-    target = get_target(PROCESSOR)
-    config = target.default_config(LAYER)
-    target.build(LAYER, config, tmp_path / "kernel.so")
-    assert target.runner(LAYER).load(tmp_path / "kernel.so", config).relative_error() < 1e-5
-    assert prod(target.template(LAYER).packed_shape(LAYER, config)) >= prod(weight_shape(LAYER))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 from anole.testing.formulas import Formula
 
 from ....examples import examples
+from .kernels import error_of
 from .workloads import workloads
 
 SAME = (1, 1, 1, 1)
@@ -55,20 +54,13 @@ def accumulators(config: Config) -> int:
     return int(panel // OPEN.unit.lanes_of(panel) * config["tile_y"][2] * columns)
 
 
-def error_of(workload: Workload, config: Config) -> float:
-    with TemporaryDirectory() as folder:
-        artifact = Path(folder) / "kernel.so"
-        OPEN.build(workload, config, artifact)
-        return OPEN.runner(workload).load(artifact, config).relative_error()
-
-
 @pytest.mark.guard
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
     (config,) = drawn(workload, 1, seed)
     assume(accumulators(config) <= SMALL_TILE)
-    assert error_of(workload, config) < 1e-5
+    assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
 
 @pytest.mark.slow
@@ -77,7 +69,7 @@ def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
 def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -> None:
     (config,) = drawn(workload, 1, seed)
     assume(accumulators(config) <= SMALL_TILE)
-    assert error_of(workload, config) < 1e-5
+    assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -96,7 +88,7 @@ def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -
 def test_tails_are_computed_and_cut_off(workload: Workload, tiles: dict[str, Any]) -> None:
     config = {**OPEN.default_config(workload), **tiles}
     assert OPEN.space(workload).rejection(config) is None
-    assert error_of(workload, config) < 1e-5
+    assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
 
 @pytest.mark.parametrize("workload", LAYERS.values(), ids=LAYERS)

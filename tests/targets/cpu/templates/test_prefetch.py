@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.record import Config
-from anole.targets import get_device
-from anole.targets.cpu.settings import describe_cpu
-from anole.targets.shared.kernel import define
+from anole.targets.cpu.target import CpuTarget
 from anole.task import Conv2d, Dense, Workload
 
 from ....examples import examples
+from .kernels import PROCESSOR, drawn, error_of, text_of
 
-TARGET = get_device({**describe_cpu(), "threads": 2, "exact": True})
+TARGET = CpuTarget({**PROCESSOR, "exact": True})
 LARGE = (
     Conv2d(1, 3, 5, 512, 512, (1, 1)),
     Conv2d(2, 7, 4, 256, 144, (3, 3), strides=(2, 1), padding=(1, 0, 0, 2)),
@@ -25,16 +20,6 @@ LARGE = (
 )
 SMALL = Conv2d(1, 3, 5, 512, 496, (1, 1))
 DENSE = Dense(7, 500, 600)
-
-
-def drawn(workload: Workload, seed: int, **values: object) -> Config:
-    space = TARGET.space(workload).restricted({name: [value] for name, value in values.items()})
-    return space.config(space.sample(1, np.random.default_rng(seed))[0])
-
-
-def text_of(workload: Workload, config: Config) -> str:
-    template = TARGET.template(workload)
-    return str(template.schedule(define(template, workload, config), workload, config).script())
 
 
 def test_only_weights_beyond_the_cache_have_the_choice() -> None:
@@ -46,7 +31,8 @@ def test_only_weights_beyond_the_cache_have_the_choice() -> None:
 @pytest.mark.parametrize("prefetch", [0, 1])
 @pytest.mark.parametrize("workload", LARGE, ids=lambda workload: f"k{workload.kernel[0]}")
 def test_they_are_asked_for_where_that_was_chosen(workload: Conv2d, prefetch: int) -> None:
-    assert ("prefetch" in text_of(workload, drawn(workload, 0, prefetch=prefetch))) == bool(prefetch)
+    config = drawn(TARGET.space(workload), prefetch=prefetch)
+    assert ("prefetch" in text_of(TARGET.template(workload), workload, config)) == bool(prefetch)
 
 
 @pytest.mark.parametrize("workload", [Dense(1, 500, 600), Dense(8, 500, 512), Dense(32, 500, 600)], ids=str)
@@ -57,7 +43,8 @@ def test_only_a_few_rows_of_dense_layers_wait_for_weights(workload: Dense) -> No
 
 @pytest.mark.parametrize("steps", [0, 32])
 def test_so_do_those_of_a_dense_layer(steps: int) -> None:
-    assert ("prefetch" in text_of(DENSE, drawn(DENSE, 0, prefetch_k=steps))) == bool(steps)
+    config = drawn(TARGET.space(DENSE), prefetch_k=steps)
+    assert ("prefetch" in text_of(TARGET.template(DENSE), DENSE, config)) == bool(steps)
 
 
 @settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
@@ -65,10 +52,7 @@ def test_so_do_those_of_a_dense_layer(steps: int) -> None:
     asked=st.sampled_from([*((workload, {"prefetch": 1}) for workload in LARGE), (DENSE, {"prefetch_k": 64})]),
     seed=st.integers(0, 1 << 30),
 )
-def test_any_config_is_right(
-    asked: tuple[Workload, dict[str, int]], seed: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_config_is_right(asked: tuple[Workload, dict[str, int]], seed: int) -> None:
     workload, values = asked
-    config, artifact = drawn(workload, seed, **values), Path(tmp_path_factory.mktemp("kernel"), "kernel.so")
-    TARGET.build(workload, config, artifact)
-    assert TARGET.runner(workload).load(artifact, config).relative_error() < 1e-5
+    config = drawn(TARGET.space(workload), seed, **values)
+    assert error_of(TARGET.template(workload), workload, config) < 1e-5

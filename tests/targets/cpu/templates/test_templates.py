@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.targets import get_target
-from anole.targets.cpu.settings import describe_cpu
+from anole.record import Config
+from anole.targets.cpu.target import CpuTarget
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 from ....examples import examples
+from . import kernels
+from .kernels import PROCESSOR, drawn, text_of
 from .workloads import workloads
 
-TARGET = get_target({**describe_cpu(), "threads": 2})
+TARGET = CpuTarget(PROCESSOR)
 SLOW_EXAMPLES = settings(
     max_examples=examples(35), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
-def error_of(workload: Workload, config: dict[str, object]) -> float:
-    with TemporaryDirectory() as folder:
-        artifact = Path(folder) / "kernel.so"
-        TARGET.build(workload, config, artifact)
-        return TARGET.runner(workload).load(artifact, config).relative_error()
+def error_of(workload: Workload, config: Config) -> float:
+    return kernels.error_of(TARGET.template(workload), workload, config)
 
 
 @SLOW_EXAMPLES
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
 def test_any_valid_config_is_right(workload: Workload, seed: int) -> None:
-    space = TARGET.space(workload)
-    (vector,) = space.sample(1, np.random.default_rng(seed))
-    assert error_of(workload, space.config(vector)) < 1e-5
+    assert error_of(workload, drawn(TARGET.space(workload), seed)) < 1e-5
 
 
 @SLOW_EXAMPLES
@@ -104,8 +98,5 @@ def test_only_whole_vectors_are_read_in_place(workload: BatchMatmul, in_place: b
     ids=lambda workload: workload.operator,
 )
 def test_vectors_and_parallel_loops_are_there(workload: Workload) -> None:
-    from anole.targets.shared.kernel import define
-
-    config, template = TARGET.default_config(workload), TARGET.template(workload)
-    text = template.schedule(define(template, workload, config), workload, config).script()
+    text = text_of(TARGET.template(workload), workload, TARGET.default_config(workload))
     assert "T.parallel(" in text and "T.vectorized(" in text and "T.unroll(" in text

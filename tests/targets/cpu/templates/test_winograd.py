@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -13,37 +11,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from anole.record import Config
-from anole.space import Space
-from anole.targets.cpu.device import builder
-from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.templates.winograd import WinogradTemplate
 from anole.targets.cpu.templates.winograd_space import winograd_space
-from anole.targets.shared.kernel import define
 from anole.task import Conv2d
 
 from ....examples import examples
+from .kernels import UNIT, UNITS, drawn, error_of, text_of
 from .workloads import winograd_convolutions
-
-PROCESSOR = {**describe_cpu(), "threads": 2}
-UNITS = {"avx512": VectorUnit(16, 32), "avx2": VectorUnit(8, 16), "neon": VectorUnit(4, 32)}
-UNIT = VectorUnit.of(PROCESSOR)
-
-
-def drawn(space: Space, seed: int, **values: Any) -> Config:
-    """A random valid config of those with some values."""
-    restricted = space.restricted({name: [value] for name, value in values.items()})
-    return restricted.config(restricted.sample(1, np.random.default_rng(seed))[0])
-
-
-def error_of(workload: Conv2d, config: Config, unit: VectorUnit = UNIT) -> float:
-    template = WinogradTemplate(unit)
-    with TemporaryDirectory() as folder:
-        artifact = Path(folder) / "kernel.so"
-        builder.build(template, workload, config, PROCESSOR, artifact)
-        return CpuRunner(template, workload, cold_bytes=0).load(artifact, config).relative_error()
 
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
@@ -53,14 +28,14 @@ def error_of(workload: Conv2d, config: Config, unit: VectorUnit = UNIT) -> float
 # Dilated: rows that the dilation divides, and columns that it does not.
 @example(workload=Conv2d(2, 12, 13, 3, 16, (3, 3), padding=(4, 3, 4, 3), dilation=(4, 3)), seed=0)
 def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
-    assert error_of(workload, drawn(winograd_space(UNIT, 2, workload), seed)) < 1e-5
+    assert error_of(WinogradTemplate(UNIT), workload, drawn(winograd_space(UNIT, 2, workload), seed)) < 1e-5
 
 
 @pytest.mark.examples(1)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=list(UNITS))
 def test_any_vectors_will_do(unit: VectorUnit) -> None:
     workload = Conv2d(2, 9, 11, 12, 19, (3, 3), padding=(1, 1, 1, 1))
-    assert error_of(workload, winograd_space(unit, 2, workload).best_drawn, unit) < 1e-5
+    assert error_of(WinogradTemplate(unit), workload, winograd_space(unit, 2, workload).best_drawn) < 1e-5
 
 
 @pytest.mark.examples(2)
@@ -69,16 +44,15 @@ def test_any_vectors_will_do(unit: VectorUnit) -> None:
 )
 def test_large_tiles_lose_little_of_many_channels(taps: int, size: int, bound: float) -> None:
     workload = Conv2d(1, 12, 12, 512, 16, (taps, taps), padding=(1, 1, 1, 1))
-    config = drawn(winograd_space(UNIT, 1, workload), 0, tile_size=size)
-    assert 1e-8 < error_of(workload, config) < bound
+    config = drawn(winograd_space(UNIT, 1, workload), tile_size=size)
+    assert 1e-8 < error_of(WinogradTemplate(UNIT), workload, config) < bound
 
 
 @pytest.mark.parametrize("prefetch_rc", [0, 4])
 def test_weights_are_asked_for_only_where_that_was_chosen(prefetch_rc: int) -> None:
     workload = Conv2d(1, 12, 12, 32, 32, (3, 3))
-    config = drawn(winograd_space(UNIT, 1, workload), 0, prefetch_rc=prefetch_rc)
-    template = WinogradTemplate(UNIT)
-    text = template.schedule(define(template, workload, config), workload, config).script()
+    config = drawn(winograd_space(UNIT, 1, workload), prefetch_rc=prefetch_rc)
+    text = text_of(WinogradTemplate(UNIT), workload, config)
     assert ("prefetch" in text) == bool(prefetch_rc)
     assert "T.parallel(" in text and "T.vectorized(" in text
 

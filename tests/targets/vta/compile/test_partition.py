@@ -149,19 +149,6 @@ def test_what_follows_an_anchor_is_part_of_it(drawn: Any) -> None:
     assert not parts.host.functions_items()
 
 
-def test_one_bias_for_all_channels_is_a_bias(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(net.add(relax.const(np.float32(0.25)), net.conv(net.x, 5))))
-    (chain,) = parts.parts
-    assert chain.bias.tolist() == [0.25] * 5
-
-
-def test_a_second_bias_is_the_hosts(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(net.relu(net.bias(net.bias(net.conv(net.x, 5))))))
-    assert kinds(parts) == ["Chain", "HostPart"] and operators(parts) == ["add", "relu"]
-
-
 def residual_block(net: Any) -> tuple[Any, Any]:
     before = net.relu(net.conv(net.x, 4))
     return before, net.relu(net.add(net.bias(net.conv(before, 4, 3)), before))
@@ -199,11 +186,31 @@ def test_of_two_anchors_that_are_added_one_is_the_others_residual(drawn: Any) ->
     assert sorted(str(chain.residual) for chain in chains(parts)) == sorted(["None", parts.parts[0].result])
 
 
-def test_a_value_added_to_itself_is_no_residual(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
+def summed(net: Any) -> Any:
     value = net.conv(net.x, 5)
-    parts = split(net.returns(net.relu(net.add(value, value))))
-    assert kinds(parts) == ["Chain", "HostPart"] and chains(parts)[0].residual is None
+    return net.relu(net.add(value, value))
+
+
+LEFT: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "a second bias": (lambda net: net.relu(net.bias(net.bias(net.conv(net.x, 5)))), ["add", "relu"]),
+    "a value added to itself": (summed, ["add", "relu"]),
+    "a clip that is not at zero": (lambda net: net.clip(net.conv(net.x, 5), -1, 1), ["clip"]),
+    "what follows a relu": (lambda net: net.bias(net.relu(net.conv(net.x, 5))), ["add"]),
+    "pooling that counts beyond the border": (
+        lambda net: net.max_pool(net.conv(net.x, 5), ceil_mode=True),
+        ["max_pool2d"],
+    ),
+    "dilated pooling": (lambda net: net.max_pool(net.conv(net.x, 5), dilation=(2, 2)), ["max_pool2d"]),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_no_anchor_can_have_is_the_hosts(drawn: Any, name: str) -> None:
+    make, left = LEFT[name]
+    net = drawn((1, 6, 6, 4))
+    parts = split(net.returns(make(net)))
+    assert kinds(parts) == ["Chain", "HostPart"] and operators(parts) == left
+    assert chains(parts)[0].residual is None and chains(parts)[0].positive == (name == "what follows a relu")
 
 
 def test_a_value_that_is_broadcast_in_a_sum_is_the_hosts(drawn: Any) -> None:
@@ -225,20 +232,9 @@ def test_a_value_that_is_broadcast_in_a_sum_is_the_hosts(drawn: Any) -> None:
 )
 def test_what_cuts_negative_numbers_off_is_part_of_its_anchor(drawn: Any, operator: Any, cap: float | None) -> None:
     net = drawn((1, 6, 6, 4))
-    (chain,) = split(net.returns(operator(net, net.conv(net.x, 5)))).parts
-    assert (chain.positive, chain.cap) == (True, cap)
-
-
-def test_other_clips_are_the_hosts(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(net.clip(net.conv(net.x, 5), -1, 1)))
-    assert kinds(parts) == ["Chain", "HostPart"] and not chains(parts)[0].positive
-
-
-def test_after_a_relu_nothing_more_is_taken(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(net.bias(net.relu(net.conv(net.x, 5)))))
-    assert kinds(parts) == ["Chain", "HostPart"] and operators(parts) == ["add"]
+    one_bias = net.add(relax.const(np.float32(0.25)), net.conv(net.x, 5))
+    (chain,) = split(net.returns(operator(net, one_bias))).parts
+    assert (chain.positive, chain.cap, chain.bias.tolist()) == (True, cap, [0.25] * 5)
 
 
 def test_a_value_that_several_read_stays(drawn: Any) -> None:
@@ -273,12 +269,6 @@ def test_pooling_follows_what_is_accelerated(drawn: Any) -> None:
     first, second = (part for part in parts.parts if isinstance(part, MaxPool))
     assert (first.kernel, first.strides, first.padding) == ((2, 2), (2, 2), (0, 0, 0, 0))
     assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
-
-
-@pytest.mark.parametrize("settings", [{"ceil_mode": True}, {"dilation": (2, 2)}], ids=str)
-def test_other_poolings_are_the_hosts(drawn: Any, settings: dict[str, Any]) -> None:
-    net = drawn((1, 8, 8, 4))
-    assert kinds(split(net.returns(net.max_pool(net.conv(net.x, 5), **settings)))) == ["Chain", "HostPart"]
 
 
 def test_pooling_of_the_hosts_values_and_what_does_not_fit_are_the_hosts(drawn: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,60 +113,55 @@ def test_a_function_of_the_host_needs_its_library(tmp_path: Path) -> None:
         built.run(INPUTS)
 
 
-def test_a_library_that_is_none_is_refused(folder: Path) -> None:
-    (folder / "host.so").write_bytes(b"\x7fELF and no more")
-    with pytest.raises(BuildError, match=r"host\.so: cannot be loaded"):
-        BuiltNetwork.load(folder)
-
-
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="net: is not a build for vta: FileNotFoundError"):
         BuiltNetwork.load(tmp_path / "net")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b'{"schema": 1}', b'{"schema": 1, "steps": [1]}', b"\xff"])
-def test_a_manifest_that_is_none_is_refused(folder: Path, content: bytes) -> None:
-    (folder / "network.json").write_bytes(content)
-    with pytest.raises(BuildError, match="net: is not a build for vta: "):
+MANIFEST, STREAM, CONSTANTS = "network.json", "steps/000.stream", "steps/000.npz"
+NO_BUILD = "net: is not a build for vta: "
+
+
+def flipped(old: bytes) -> bytes:
+    """A bit of the weights is another."""
+    at = old.index(b"weight.npy") + 300
+    return old[:at] + bytes([old[at] ^ 1]) + old[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("host.so", lambda _: b"\x7fELF and no more", r"host\.so: cannot be loaded"),
+        *(
+            (MANIFEST, lambda _, content=content: content, NO_BUILD)
+            for content in (b"", b"{", b"[]", b"7", b'{"schema": 1}', b'{"schema": 1, "steps": [1]}', b"\xff")
+        ),
+        (MANIFEST, lambda old: old.replace(b'"schema": 1', b'"schema": 2'), "found schema 2; this Anole reads 1"),
+        (CONSTANTS, lambda _: b"", NO_BUILD),
+        (CONSTANTS, lambda old: old[: len(old) // 2], NO_BUILD),
+        (CONSTANTS, lambda _: b"no archive", NO_BUILD),
+        (CONSTANTS, flipped, "CRC"),
+        *(
+            (
+                STREAM,
+                lambda old, at=number * INSTRUCTION_BYTES: old[:at] + bytes([old[at] | 7]) + old[at + 1 :],
+                "StreamError: unknown opcode 7",
+            )
+            for number in range(8)
+        ),
+    ],
+)
+def test_what_is_damaged_is_refused(folder: Path, name: str, damage: Callable[[bytes], bytes], message: str) -> None:
+    path = folder / name
+    path.write_bytes(damage(path.read_bytes() if path.exists() else b""))
+    with pytest.raises(BuildError, match=message):
         BuiltNetwork.load(folder)
 
 
-def test_a_later_schema_is_refused(folder: Path) -> None:
-    edit(folder, lambda plain: plain.update(schema=2))
-    with pytest.raises(BuildError, match="found schema 2; this Anole reads 1"):
-        BuiltNetwork.load(folder)
-
-
-@pytest.mark.parametrize("damage", [lambda _: b"", lambda old: old[: len(old) // 2], lambda _: b"no archive"])
-def test_damaged_constants_are_refused(folder: Path, damage) -> None:
-    path = folder / "steps/000.npz"
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(BuildError, match="net: is not a build for vta: "):
-        BuiltNetwork.load(folder)
-
-
-def test_every_flipped_byte_of_the_weights_is_noticed(folder: Path) -> None:
-    path = folder / "steps/000.npz"
-    whole = path.read_bytes()
-    middle = whole.index(b"weight.npy") + 300
-    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
-    with pytest.raises(BuildError, match="CRC"):
-        BuiltNetwork.load(folder)
-
-
-def test_constants_of_another_shape_are_refused(folder: Path) -> None:
-    rewrite(folder / "steps/000.npz", weight=lambda weight: weight[0])
-    with pytest.raises(BuildError, match="is not a build for vta: ValueError"):
-        BuiltNetwork.load(folder)
-    rewrite(folder / "steps/000.npz", bias=lambda bias: bias.ravel())
-    with pytest.raises(BuildError, match="is not a build for vta: "):
-        BuiltNetwork.load(folder)
-
-
-@pytest.mark.parametrize("instruction", range(8))
-def test_an_unknown_opcode_is_refused(folder: Path, instruction: int) -> None:
-    flip(folder / "steps/000.stream", instruction * INSTRUCTION_BYTES, 7)
-    with pytest.raises(BuildError, match="StreamError: unknown opcode 7"):
+@pytest.mark.parametrize("change", [{"weight": lambda weight: weight[0]}, {"bias": lambda bias: bias.ravel()}])
+def test_constants_of_another_shape_are_refused(folder: Path, change: dict[str, Any]) -> None:
+    rewrite(folder / CONSTANTS, **change)
+    with pytest.raises(BuildError, match=NO_BUILD):
         BuiltNetwork.load(folder)
 
 
@@ -210,8 +207,3 @@ def rewrite(path, **changes):
     with np.load(path) as arrays:
         plain = dict(arrays)
     np.savez(path, **{**plain, **{name: change(plain[name]) for name, change in changes.items()}})
-
-
-def flip(path, at, bits):
-    whole = path.read_bytes()
-    path.write_bytes(whole[:at] + bytes([whole[at] | bits]) + whole[at + 1 :])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry
-from anole.targets.vta.isa import AluOpcode
+from anole.targets.vta.isa import AluOpcode, decode, encode
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import AcceleratorLayer, Pool, run_quantized
 from anole.targets.vta.network.simulated_accelerator import (
@@ -41,7 +41,10 @@ def agree(case, loaded):
     )
     assert found.numbers.dtype == expected.numbers.dtype == np.int8 and found.exponent == expected.exponent
     np.testing.assert_array_equal(found.numbers, expected.numbers)
-    assert simulate(loaded.program.instructions, case.geometry).cycles > 0
+    # Every instruction has its bits, and its tokens let the program run to its end.
+    g, program = case.geometry, loaded.program.instructions
+    assert [decode(encode(each, g), g) for each in program] == list(program)
+    assert simulate(program, g).cycles > 0
 
 
 @settings(max_examples=examples(250), deadline=None)

@@ -1,13 +1,12 @@
-"""What programs compute, against plain NumPy, and the errors of programs that go astray."""
+"""What single instructions compute, and the errors of programs that go astray."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import (
     Alu,
@@ -18,133 +17,13 @@ from anole.targets.vta.isa import (
     Store,
     StreamError,
     alu_uop,
-    decode,
-    encode,
     encode_uop,
 )
-from anole.targets.vta.network.tensor_layout import (
-    memory_image,
-    pack_bias,
-    pack_data,
-    pack_out,
-    pack_weight,
-    region_of,
-    unpack_out,
-)
 from anole.targets.vta.simulator.functional import FunctionalSimulator
-from anole.targets.vta.simulator.timing import simulate
-from anole.targets.vta.templates.conv2d import Bias, Immediate, Residual, Schedule, lower_conv2d
-from anole.task import Conv2d
 
 from ....examples import examples
 
-GEOMETRIES = [
-    DEFAULT,
-    Geometry(batch=2, variant="vta++"),
-    Geometry(block_in=8, block_out=32, variant="vta++"),
-    Geometry(block_in=32, block_out=32),
-    # There are more accumulators than inputs, so that their indices are wider.
-    Geometry(block_in=32, block_out=8, wgt_bytes=1 << 17, variant="vta++"),
-]
-INT8, INT32 = np.iinfo(np.int8), np.iinfo(np.int32)
-
-
-def reference(w, data, weight):
-    """Returns a convolution in whole numbers, NHWC, wrapped to 32 bits."""
-    top, left, bottom, right = w.padding
-    padded = np.pad(data.astype(np.int64), ((0, 0), (top, bottom), (left, right), (0, 0)))
-    out = np.zeros((w.batch, w.out_height, w.out_width, w.out_channels), np.int64)
-    for y in range(w.kernel[0]):
-        for x in range(w.kernel[1]):
-            rows = slice(y, y + w.strides[0] * w.out_height, w.strides[0])
-            columns = slice(x, x + w.strides[1] * w.out_width, w.strides[1])
-            out += padded[:, rows, columns] @ weight[y, x].astype(np.int64)
-    return out.astype(np.int32)
-
-
-def finished(out, steps, bias, residual):
-    operations = {
-        AluOpcode.SHR: np.right_shift,
-        AluOpcode.MIN: np.minimum,
-        AluOpcode.MAX: np.maximum,
-        AluOpcode.CLP: lambda x, y: np.clip(x, -y, y),
-    }
-    for step in steps:
-        if isinstance(step, Immediate):
-            out = operations[step.opcode](out, np.int32(step.imm))
-        else:
-            out = out + (bias if isinstance(step, Bias) else residual)
-    return out.astype(np.int8)
-
-
-@st.composite
-def convolutions(draw):
-    g = draw(st.sampled_from(GEOMETRIES))
-    small = st.integers(1, 3)
-    kernel, stride = ((draw(sizes), draw(sizes)) for sizes in (st.sampled_from([1, 2, 3, 5]), st.integers(1, 3)))
-    padding = draw(st.one_of(st.just((0, 0, 0, 0)), st.tuples(*[st.integers(0, 3)] * 4)))
-    w = Conv2d(
-        g.batch * draw(small),
-        draw(st.integers(1, 13)),
-        draw(st.integers(1, 13)),
-        g.block_in * draw(small),
-        g.block_out * draw(st.integers(1, 4)),
-        kernel,
-        stride,
-        padding,
-    )
-    assume(w.out_height > 0 and w.out_width > 0)
-
-    def tile(extent):
-        return draw(st.sampled_from([size for size in range(1, extent + 1) if extent % size == 0]))
-
-    def threads(tiles):
-        return draw(st.integers(1, 2)) if tiles % 2 == 0 else 1
-
-    # Most of what is drawn can be lowered.
-    tile_h, tile_w = tile(w.out_height), tile(w.out_width)
-    tile_ci = 1 if any(padding) else tile(w.in_channels // g.block_in)
-    blocks = w.out_channels // g.block_out
-    tile_co = tile(blocks) if tile_w == w.out_width else 1
-    schedule = Schedule(tile_h, tile_w, tile_ci, tile_co, threads(w.out_height // tile_h), threads(blocks // tile_co))
-    steps = [Immediate(AluOpcode.SHR, draw(st.integers(0, 12)))]
-    steps = [Bias(), *steps] if draw(st.booleans()) else steps
-    steps += [Residual()] if draw(st.booleans()) else []
-    if g.variant == "vta++":
-        steps += [Immediate(AluOpcode.CLP, 127)]
-    else:
-        steps += [Immediate(AluOpcode.MIN, 127), Immediate(AluOpcode.MAX, draw(st.sampled_from([-128, 0])))]
-    return g, w, schedule, steps, draw(st.integers(0, 1 << 30))
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(convolutions())
-def test_a_lowered_convolution_computes_the_convolution(case):
-    g, w, schedule, steps, seed = case
-    try:
-        program = lower_conv2d(w, schedule, g, steps)
-    except ConfigError:
-        assume(False)
-    rng = np.random.default_rng(seed)
-    data = rng.integers(INT8.min, INT8.max + 1, (w.batch, w.height, w.width, w.in_channels), np.int8)
-    weight = rng.integers(INT8.min, INT8.max + 1, (*w.kernel, w.in_channels, w.out_channels), np.int8)
-    bias = rng.integers(INT32.min // 2, INT32.max // 2, w.out_channels, np.int32)
-    shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-    residual = rng.integers(-200, 200, shape, np.int32)
-    packed = {
-        "data": pack_data(data, g),
-        "weight": pack_weight(weight, g),
-        "bias": pack_bias(bias, g),
-        "residual": pack_out(residual, g),
-    }
-    dram = memory_image(program, {name: packed[name] for name in packed if name in program.regions})
-    FunctionalSimulator(g, dram).run(program.instructions)
-    blocks = (w.batch // g.batch, w.out_channels // g.block_out, w.out_height, w.out_width, g.batch, g.block_out)
-    found = unpack_out(region_of(program, dram, "out").view(np.int8).reshape(blocks))
-    np.testing.assert_array_equal(found, finished(reference(w, data, weight), steps, bias, residual))
-    # Every instruction has its bits, and its tokens let the program run to its end.
-    assert [decode(encode(each, g), g) for each in program.instructions] == list(program.instructions)
-    assert simulate(program.instructions, g).cycles > 0
+INT32 = np.iinfo(np.int32)
 
 
 def one_by_one(machine, uops, alu):

@@ -12,23 +12,12 @@ from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError, decode
 from anole.targets.vta.simulator.timing import Clock, is_extrapolated, simulate
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
+from anole.targets.vta.templates.schedules import geometry_named, program_of
 from anole.task import Conv2d
 
 DATA = Path(__file__).parents[1] / "data"
 STREAMS = sorted(DATA.glob("stream_*.json"))
-SHAPES = {
-    "16x16": DEFAULT,
-    # Block 32 with every depth of the default divided by 16, and short queues.
-    "32x32_div16": Geometry(
-        block_in=32,
-        block_out=32,
-        uop_bytes=1 << 11,
-        inp_bytes=1 << 12,
-        wgt_bytes=1 << 16,
-        acc_bytes=1 << 14,
-        queue_entries=32,
-    ),
-}
+SHAPES = ("16x16", "32x32_div16")
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
@@ -44,7 +33,7 @@ def test_every_instruction_runs_when_the_hardware_ran_it(path):
 
 def test_cycles_are_extrapolated_beyond_the_hardware_that_was_compared():
     compared = {row["shape"] for row in json.loads((DATA / "conv2d_rtl_cycles.json").read_text())}
-    assert compared == set(SHAPES) and not any(map(is_extrapolated, SHAPES.values()))
+    assert compared == set(SHAPES) and not any(is_extrapolated(geometry_named(shape)) for shape in SHAPES)
     others = ({"block_out": 64}, {"batch": 2}, {"block_in": 8, "inp_bytes": 1 << 12}, {"bus_bytes": 16})
     assert all(is_extrapolated(Geometry(**fields)) for fields in (*others, {"variant": "vta++"}))
     # Buffers are only as deep as the tiles need.
@@ -60,27 +49,9 @@ def rows(rejected):
     ]
 
 
-def lowered(row):
-    plain = row["workload"]
-    workload = Conv2d(
-        1,
-        plain["h"],
-        plain["w"],
-        plain["ci"],
-        plain["co"],
-        (plain["kh"], plain["kw"]),
-        (plain["stride"],) * 2,
-        (plain["pad"],) * 4,
-    )
-    schedule = Schedule(row["tile_h"], row["tile_w"], row["tile_ci"], row["tile_co"], row["h_nt"], row["oc_nt"])
-    shift, *clip = SHIFT_AND_CLIP
-    epilogue = (shift, Bias(), *clip) if row["bias"] else SHIFT_AND_CLIP
-    return lower_conv2d(workload, schedule, SHAPES[row["shape"]], epilogue)
-
-
 @pytest.mark.parametrize("row", rows(rejected=False))
 def test_a_convolution_takes_the_hardwares_cycles(row):
-    program = lowered(row)
+    program = program_of(row)
     timeline = simulate(program.instructions, program.geometry)
     assert timeline.cycles == pytest.approx(row["rtl_cycles"], rel=0.001)
     assert len(program.instructions) == row["instructions"]
@@ -93,7 +64,7 @@ def test_a_convolution_takes_the_hardwares_cycles(row):
 @pytest.mark.parametrize("row", rows(rejected=True))
 def test_a_schedule_that_cannot_be_is_rejected_with_its_reason(row):
     with pytest.raises(ConfigError, match=row["rejected"] or "does not divide"):
-        lowered(row)
+        program_of(row)
 
 
 PIPELINED = Clock()
