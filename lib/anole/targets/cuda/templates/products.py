@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from anole.targets.shared.packing import UnpackedTemplate, in_panels
 from anole.task import BatchMatmul, Dense
 
 
+@dataclass(frozen=True)
 class GemmTemplate:
     """A matrix product with constant weights, in panels of one block's features; `gemm_space` explains its knobs."""
 
