@@ -15,7 +15,7 @@ from anole.declared.entries import ModelSpec
 from anole.documents.build import TensorInfo
 from anole.errors import BuildError
 from anole.targets.vta.compile.calibrate import _max_pool, best_exponent, observe, read_samples, snr_db
-from anole.targets.vta.compile.partition import MaxPool, Partitioner
+from anole.targets.vta.compile.partition import Partitioner
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import MOST, Pool, numbers_of
 
@@ -169,9 +169,9 @@ def test_pooling_is_the_same_in_floating_point(data: Any) -> None:
     kernel, stride = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
     padding = tuple(data.draw(st.integers(0, kernel - 1)) for _ in range(4))
     numbers = data.draw(arrays(np.int8, (1, data.draw(st.integers(3, 7)), data.draw(st.integers(3, 7)), 2)))
-    window = ((kernel, kernel), (stride, stride), padding, "x", "y")
-    found = _max_pool(MaxPool("pool", *window), numbers.astype(np.float32))
-    np.testing.assert_array_equal(found, IntegerReference().pool(Pool("pool", *window, 0), numbers))
+    pool = Pool("pool", (kernel, kernel), (stride, stride), padding, "x", "y", 0)
+    found = _max_pool(pool, numbers.astype(np.float32))
+    np.testing.assert_array_equal(found, IntegerReference().pool(pool, numbers))
 
 
 def test_signal_to_noise() -> None:

@@ -16,11 +16,11 @@ from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.targets.vta.compile.calibrate import observe
 from anole.targets.vta.compile.compiler import _export_host
-from anole.targets.vta.compile.partition import Chain, HostPart, MaxPool, Partition, Partitioner
+from anole.targets.vta.compile.partition import Chain, Partition, Partitioner
 from anole.targets.vta.compile.quantize import quantize
 from anole.targets.vta.network.artifact import host_of
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Quantized, run_quantized
+from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Pool, Quantized, run_quantized
 from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator, can_add, load_layer, load_pool
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
@@ -53,7 +53,7 @@ def operators(parts: Partition) -> list[str]:
     return [
         binding.value.op.name.removeprefix("relax.").removeprefix("nn.")
         for part in parts.parts
-        if isinstance(part, HostPart)
+        if isinstance(part, HostCall)
         for block in parts.host[part.function].body.blocks
         for binding in block.bindings
         if isinstance(binding.value, ir.Call)
@@ -128,8 +128,7 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
         step.result: load_layer(step, target.geometry)
         if isinstance(step, AcceleratorLayer)
         else load_pool(step, observed[step.data].shape[1:], target.geometry)
-        for step in network.steps
-        if not isinstance(step, HostCall)
+        for step in network.accelerated
     }
     found = run_quantized(network, samples[0], host, SimulatedAccelerator(loaded))
     right = run_quantized(network, samples[0], host, IntegerReference())
@@ -164,7 +163,7 @@ def test_a_residual_is_added_where_there_is_room(drawn: Any) -> None:
 def test_a_residual_is_left_to_the_host_where_there_is_none(drawn: Any) -> None:
     net = drawn((1, 6, 6, 4))
     parts = split(net.returns(residual_block(net)[1]), can_add=never)
-    assert kinds(parts) == ["Chain", "Chain", "HostPart"]
+    assert kinds(parts) == ["Chain", "Chain", "HostCall"]
     assert chains(parts)[1].residual is None and not chains(parts)[1].positive
     assert operators(parts) == ["add", "relu"]
 
@@ -174,7 +173,7 @@ def test_a_residual_may_be_the_input_or_the_hosts(drawn: Any) -> None:
     first = net.add(net.x, net.conv(net.x, 4))
     scaled = net.scaled(net.x)
     parts = split(net.returns(net.add(net.conv(first, 4), scaled)))
-    assert kinds(parts) == ["Chain", "HostPart", "Chain"]
+    assert kinds(parts) == ["Chain", "HostCall", "Chain"]
     assert [chain.residual for chain in chains(parts)] == ["input0", parts.parts[1].results[0]]
 
 
@@ -209,7 +208,7 @@ def test_what_no_anchor_can_have_is_the_hosts(drawn: Any, name: str) -> None:
     make, left = LEFT[name]
     net = drawn((1, 6, 6, 4))
     parts = split(net.returns(make(net)))
-    assert kinds(parts) == ["Chain", "HostPart"] and operators(parts) == left
+    assert kinds(parts) == ["Chain", "HostCall"] and operators(parts) == left
     assert chains(parts)[0].residual is None and chains(parts)[0].positive == (name == "what follows a relu")
 
 
@@ -265,8 +264,8 @@ def test_pooling_follows_what_is_accelerated(drawn: Any) -> None:
     net = drawn((1, 8, 8, 4))
     pooled = net.max_pool(net.max_pool(net.relu(net.conv(net.x, 5))), 3)
     parts = split(net.returns(pooled))
-    assert kinds(parts) == ["Chain", "MaxPool", "MaxPool"]
-    first, second = (part for part in parts.parts if isinstance(part, MaxPool))
+    assert kinds(parts) == ["Chain", "Pool", "Pool"]
+    first, second = (part for part in parts.parts if isinstance(part, Pool))
     assert (first.kernel, first.strides, first.padding) == ((2, 2), (2, 2), (0, 0, 0, 0))
     assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
 
@@ -274,15 +273,15 @@ def test_pooling_follows_what_is_accelerated(drawn: Any) -> None:
 def test_pooling_of_the_hosts_values_and_what_does_not_fit_are_the_hosts(drawn: Any) -> None:
     net = drawn((1, 8, 8, 4))
     net.returns(net.conv(net.max_pool(net.x), 5))
-    assert kinds(split(net)) == ["HostPart", "Chain"]
+    assert kinds(split(net)) == ["HostCall", "Chain"]
     net, asked = drawn((1, 8, 8, 4)), []
 
-    def refuse(pool: MaxPool, shape: tuple[int, ...]) -> bool:
+    def refuse(pool: Pool, shape: tuple[int, ...]) -> bool:
         asked.append((pool.kernel, shape))
         return False
 
     net.returns(net.max_pool(net.conv(net.x, 5)))
-    assert kinds(split(net, can_pool=refuse)) == ["Chain", "HostPart"]
+    assert kinds(split(net, can_pool=refuse)) == ["Chain", "HostCall"]
     assert asked == [((2, 2), (1, 8, 8, 5))]
 
 
@@ -290,7 +289,7 @@ def test_a_network_may_be_the_hosts_altogether(drawn: Any, interpreter: Any, int
     net = drawn((1, 6, 6, 4))
     net.returns(*residual_block(net))
     parts = split(net, takes=never)
-    assert kinds(parts) == ["HostPart"] and len(parts.outputs) == 2
+    assert kinds(parts) == ["HostCall"] and len(parts.outputs) == 2
     sample = [np.ones((1, 6, 6, 4), np.float32)]
     observed = observe(parts, [sample], interpreted(parts.host))
     for name, expected in zip(parts.outputs, interpreter(net.main, sample), strict=True):
@@ -362,7 +361,7 @@ def test_a_tiny_networks_parts_compute_what_it_does(parted: Any, name: str, acce
 
 def test_the_first_layer_and_its_pooling_are_the_accelerators_if_asked(parted: Any) -> None:
     net, parts, host = parted("residual", first_layer="vta", geometry={"variant": "vta++"})
-    assert [part.name for part in parts.parts if not isinstance(part, HostPart)] == [
+    assert [part.name for part in parts.parts if not isinstance(part, HostCall)] == [
         "stem.0", "max_pool_v4", "first.0", "second.0", "head",
     ]  # fmt: skip
     assert chains(parts)[2].residual == parts.parts[2].result

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.targets.vta.compile.calibrate import best_exponent, observe, snr_db
-from anole.targets.vta.compile.partition import Chain, HostPart, MaxPool, Partition
+from anole.targets.vta.compile.partition import Chain, Partition
 from anole.targets.vta.compile.quantize import quantize
 from anole.targets.vta.network.integer import IntegerReference
 from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Pool, float_of, run_quantized
@@ -153,7 +153,7 @@ def test_a_cap_is_in_units_of_the_result(cap: float | None, high: int) -> None:
 
 def test_a_value_has_one_scale_wherever_it_is_read() -> None:
     first = chain(1, positive=True)
-    pool = MaxPool("pool", (1, 1), (1, 1), (0, 0, 0, 0), "y", "p")
+    pool = Pool("pool", (1, 1), (1, 1), (0, 0, 0, 0), "y", "p", 0)
     second = chain(2, data="p", result="z", residual="y")
     third = chain(3, data="z", result="end", residual="p")
     network = parts(first, pool, second, third)
@@ -181,7 +181,7 @@ def test_a_matrix_product_is_a_convolution_of_single_pixels() -> None:
 
 
 def test_functions_of_the_host_stay_between() -> None:
-    host = HostPart("host0", ("x",), ("h",))
+    host = HostCall("host0", ("x",), ("h",))
     network = parts(host, chain(data="h"))
     observed = {name: normal(1.0)[None] for name in ("x", "h", "y")}
     plain = quantize(network, observed, lambda workload: {"of": workload})

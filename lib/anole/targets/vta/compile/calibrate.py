@@ -15,9 +15,9 @@ from anole.declared.entries import ModelSpec
 from anole.documents.build import TensorInfo
 from anole.errors import BuildError
 from anole.targets.shared.reference import anchor
-from anole.targets.vta.compile.partition import Chain, MaxPool, Partition
+from anole.targets.vta.compile.partition import Chain, Partition
 from anole.targets.vta.network.integer import windows_of
-from anole.targets.vta.network.network import MOST, Host
+from anole.targets.vta.network.network import MOST, Host, Pool
 
 _N_RANDOM = 4
 _FINER = 4
@@ -64,7 +64,7 @@ def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed
                 case Chain():
                     residual = None if part.residual is None else values[part.residual]
                     values[part.result] = _chain(part, values[part.data], residual)
-                case MaxPool():
+                case Pool():
                     values[part.result] = _max_pool(part, values[part.data])
                 case _:
                     results = host(part.function, [values[name] for name in part.arguments])
@@ -114,5 +114,5 @@ def _chain(chain: Chain, data: NDArray[Any], residual: NDArray[Any] | None) -> N
     return total
 
 
-def _max_pool(pool: MaxPool, data: NDArray[Any]) -> NDArray[np.float32]:
+def _max_pool(pool: Pool, data: NDArray[Any]) -> NDArray[np.float32]:
     return np.asarray(windows_of(data, pool.kernel, pool.strides, pool.padding, -np.inf).max(axis=(4, 5)))

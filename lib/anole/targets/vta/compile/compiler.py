@@ -24,11 +24,11 @@ from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.compile.calibrate import observe, read_samples, snr_db
 from anole.targets.vta.compile.common_geometry import choose_geometry
 from anole.targets.vta.compile.partition import Partition, Partitioner
-from anole.targets.vta.compile.quantize import integer_pool, quantize
+from anole.targets.vta.compile.quantize import quantize
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
 from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Network, float_of, run_quantized
+from anole.targets.vta.network.network import AcceleratorLayer, Network, float_of, run_quantized
 from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, can_pool, load_layer, load_pool
 from anole.targets.vta.simulator.timing import cycles_of, is_extrapolated
 from anole.targets.vta.target import VtaTarget, as_conv2d
@@ -50,7 +50,7 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
         [layer.name for layer in find_layers(imported)],
         lambda workload, position: workload in configs and target.takes(workload, position),
         lambda workload: can_add(as_conv2d(workload), configs[workload], fixed.geometry),
-        lambda pool, shape: can_pool(integer_pool(pool, 0), shape, fixed.geometry),
+        lambda pool, shape: can_pool(pool, shape, fixed.geometry),
     ).split()
     _export_host(model, parts, folder / HOST_LIBRARY)
     host = host_of(folder / HOST_LIBRARY)
@@ -61,8 +61,7 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
         step.result: load_layer(step, fixed.geometry)
         if isinstance(step, AcceleratorLayer)
         else load_pool(step, observed[step.data].shape[1:], fixed.geometry)
-        for step in integers.steps
-        if not isinstance(step, HostCall)
+        for step in integers.accelerated
     }
     save_network(folder, integers, loaded)
     runs = [run_quantized(integers, sample, host, IntegerReference()) for sample in samples]
@@ -109,9 +108,7 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
 def _steps(network: Network, loaded: Mapping[str, Loaded]) -> tuple[AcceleratorStep, ...]:
     """Returns the layers that the accelerator runs, in order."""
     steps = []
-    for step in network.steps:
-        if isinstance(step, HostCall):
-            continue
+    for step in network.accelerated:
         program = loaded[step.result].program
         cycles = cycles_of(program.instructions, program.geometry)
         steps.append(AcceleratorStep(step.name, step.result, len(program.instructions), cycles))
@@ -124,9 +121,7 @@ def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaT
     Where the default config has no room for the residual, the host would add it.
     """
     cycles = 0
-    for step in network.steps:
-        if isinstance(step, HostCall):
-            continue
+    for step in network.accelerated:
         program = loaded[step.result].program
         if isinstance(step, AcceleratorLayer):
             config = target.default_config(step.workload)

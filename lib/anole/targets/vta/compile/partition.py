@@ -18,6 +18,7 @@ from tvm import ir, relax
 
 from anole.extract.graph import workload_of
 from anole.extract.passes.mutators import variables
+from anole.targets.vta.network.network import HostCall, Pool
 from anole.task import Workload
 
 _RELU, _RELU6, _CLIP = "relax.nn.relu", "relax.nn.relu6", "relax.clip"
@@ -48,33 +49,7 @@ class Chain:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class MaxPool:
-    """A maximum pool over an accelerated layer's result, NHWC."""
-
-    name: str
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    padding: tuple[int, int, int, int]
-    data: str
-    result: str
-
-
-@dataclass(frozen=True)
-class HostPart:
-    """Operators that the host runs as one function.
-
-    Attributes:
-        function: its name in the module of all host parts.
-        arguments, results: names of values.
-    """
-
-    function: str
-    arguments: tuple[str, ...]
-    results: tuple[str, ...]
-
-
-Part = Chain | MaxPool | HostPart
+Part = Chain | Pool | HostCall
 
 
 @dataclass(frozen=True)
@@ -84,7 +59,7 @@ class Partition:
     Attributes:
         inputs, outputs: names of values.
         parts: the parts, in an order in which they can run.
-        host: module with the functions of all host parts.
+        host: module with the functions that the host is called for.
     """
 
     inputs: tuple[str, ...]
@@ -110,7 +85,7 @@ class Partitioner:
         names: Sequence[str],
         takes: Callable[[Workload, int], bool],
         can_add: Callable[[Workload], bool],
-        can_pool: Callable[[MaxPool, tuple[int, ...]], bool],
+        can_pool: Callable[[Pool, tuple[int, ...]], bool],
     ) -> None:
         self._main, self._layer_names = main, names
         self._takes, self._can_add, self._can_pool = takes, can_add, can_pool
@@ -211,7 +186,7 @@ class Partitioner:
         users = self._users.get(var, [])
         return users[0] if len(users) == 1 and var not in self._returned else None
 
-    def _max_pool(self, binding: Any, accelerated: set[str]) -> MaxPool | None:
+    def _max_pool(self, binding: Any, accelerated: set[str]) -> Pool | None:
         call = binding.value
         if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
             return None
@@ -224,18 +199,19 @@ class Partitioner:
         (kernel_h, kernel_w), (stride_h, stride_w) = attrs.pool_size, attrs.strides
         top, left, bottom, right = (int(each) for each in attrs.padding)
         name = self._names[binding.var]
-        pool = MaxPool(
+        pool = Pool(
             f"max_pool_{name}",
             (int(kernel_h), int(kernel_w)),
             (int(stride_h), int(stride_w)),
             (top, left, bottom, right),
             self._names[call.args[0]],
             name,
+            exponent=0,
         )
         return pool if self._can_pool(pool, tuple(int(extent) for extent in call.args[0].ty.shape)) else None
 
     def _flush(self, waiting: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
-        """Makes one host part of the waiting operators."""
+        """Makes one function of the host of the waiting operators."""
         if not waiting:
             return
         inside = set(waiting)
@@ -254,7 +230,7 @@ class Partitioner:
         function = f"host{len(parts)}"
         _emit(builder, function, bindings, arguments, results)
         names = self._names
-        parts.append(HostPart(function, tuple(names[v] for v in arguments), tuple(names[v] for v in results)))
+        parts.append(HostCall(function, tuple(names[v] for v in arguments), tuple(names[v] for v in results)))
 
 
 def _emit(

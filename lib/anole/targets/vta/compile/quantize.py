@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.record import Config
 from anole.targets.vta.compile.calibrate import Observed, best_exponent
-from anole.targets.vta.compile.partition import Chain, MaxPool, Partition
-from anole.targets.vta.network.network import MOST, AcceleratorLayer, HostCall, Network, NetworkStep, Pool
+from anole.targets.vta.compile.partition import Chain, Partition
+from anole.targets.vta.network.network import MOST, AcceleratorLayer, Network, NetworkStep, Pool
 from anole.targets.vta.target import as_conv2d
 from anole.task import Workload
 
@@ -44,17 +45,12 @@ def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload
                 layer = _layer(part, data_exponent, residual_exponent, result_exponent, config_of(part.workload))
                 exponents[part.result] = layer.result_exponent
                 steps.append(layer)
-            case MaxPool():
+            case Pool():
                 exponents[part.result] = exponent = exponent_of(part.data)
-                steps.append(integer_pool(part, exponent))
+                steps.append(replace(part, exponent=exponent))
             case _:
-                steps.append(HostCall(part.function, part.arguments, part.results))
+                steps.append(part)
     return Network(parts.inputs, parts.outputs, tuple(steps))
-
-
-def integer_pool(pool: MaxPool, exponent: int) -> Pool:
-    """Returns a pool of integers with a scale."""
-    return Pool(pool.name, pool.kernel, pool.strides, pool.padding, pool.data, pool.result, exponent)
 
 
 def _layer(

@@ -85,7 +85,7 @@ class BuiltNetwork:
         Raises:
             BuildError: there is no such step.
         """
-        steps = {step.name: step.result for step in self.network.steps if not isinstance(step, HostCall)}
+        steps = {step.name: step.result for step in self.network.accelerated}
         if name not in steps:
             raise BuildError(f"found step {name!r}; the accelerator's steps are {', '.join(steps)}")
         return self.hardware.loaded[steps[name]].program
@@ -102,7 +102,7 @@ def load_programs(folder: Path) -> dict[str, Program]:
         BuildError: the folder does not hold a readable network.
     """
     network, loaded = _read_network(folder)
-    return {step.name: loaded[step.result].program for step in network.steps if not isinstance(step, HostCall)}
+    return {step.name: loaded[step.result].program for step in network.accelerated}
 
 
 def _read_network(folder: Path) -> tuple[Network, dict[str, Loaded]]:

@@ -89,7 +89,7 @@ class Pool:
         kernel, strides: rows and columns of the window and of its step.
         padding: top, left, bottom, right.
         data, result: names of values, NHWC, of the same scale.
-        exponent: the scale.
+        exponent: the scale; 0 in floating point.
     """
 
     name: str
@@ -132,6 +132,11 @@ class Network:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     steps: tuple[NetworkStep, ...]
+
+    @property
+    def accelerated(self) -> tuple[AcceleratorLayer | Pool, ...]:
+        """The steps that the accelerator runs."""
+        return tuple(step for step in self.steps if not isinstance(step, HostCall))
 
 
 Host = Callable[[str, Sequence[NDArray[Any]]], Sequence[NDArray[Any]]]

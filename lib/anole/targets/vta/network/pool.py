@@ -9,11 +9,10 @@ from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Load, Store, alu_uop
 from anole.targets.vta.network.network import Pool
 from anole.targets.vta.simulator.steps import Module
-from anole.targets.vta.templates.conv2d import outside
+from anole.targets.vta.templates.conv2d import MOST_BORDER, outside
 from anole.targets.vta.templates.program import Program, ProgramWriter
 
 _COMPUTE, _STORE = Module.COMPUTE, Module.STORE
-_MOST_BORDER = 15
 
 
 def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Program:
@@ -48,8 +47,8 @@ def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Progra
         rows_in = (n - 1) * pool.strides[0] + pool.kernel[0]
         first = row * pool.strides[0] - pool.padding[0]
         above, below = outside(first, rows_in, height)
-        if max(above, below, before, behind) > _MOST_BORDER:
-            raise ConfigError(f"a border of more than {_MOST_BORDER} does not fit a load")
+        if max(above, below, before, behind) > MOST_BORDER:
+            raise ConfigError(f"a border of more than {MOST_BORDER} does not fit a load")
         at = tile * columns
         base = writer.base("data", Memory.ACC) + (block * height + first + above) * width
         y, x = rows_in - above - below, columns_in - before - behind
