@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import ir, s_tir, tirx
 
-from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests, with_values
+from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_bounds, with_nests, with_values
 
 
 def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -62,16 +62,10 @@ def _block_of(block: s_tir.SBlock, store: Any, value: Any, initial: Mapping[Any,
     def own(statement: Any) -> Any:
         return with_values(statement, renamed)
 
-    def regions(touched: Any) -> list[Any]:
-        return [
-            tirx.BufferRegion(each.source, [ir.Range.from_min_extent(own(r.min), own(r.extent)) for r in each.region])
-            for each in touched
-        ]
-
     return s_tir.SBlock(
         iter_vars,
-        regions(block.reads),
-        regions(region for region in block.writes if region.source.same_as(store.buffer)),
+        with_bounds(block.reads, own),
+        with_bounds([region for region in block.writes if region.source.same_as(store.buffer)], own),
         f"{block.name_hint}_{store.buffer.name}",
         own(tirx.BufferStore(store.buffer, value, store.indices)),
         init=own(tirx.BufferStore(store.buffer, initial[store.buffer], store.indices)),

@@ -7,7 +7,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
-from anole.targets.shared.nodes import collect, with_each, with_values
+from anole.targets.shared.nodes import collect, nest_around, with_bounds, with_each, with_values
 
 _Axis = tuple[tirx.IterVar, tirx.IterVar]
 """The axis that counts rows or columns a dilation apart, and the one of the row or column at which it begins."""
@@ -45,14 +45,6 @@ def _nest(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
     def load(each: Any) -> Any:
         return tirx.BufferLoad(each.source, [analyzer.simplify(place) for place in each.indices])
 
-    def regions(touched: Any) -> list[Any]:
-        return [
-            tirx.BufferRegion(
-                each.source, [ir.Range.from_min_extent(index(r.min), index(r.extent)) for r in each.region]
-            )
-            for each in touched
-        ]
-
     store = block.body
     value = tvm_ffi.structural_map(with_values(store.value, whole), (ir.TensorLoad, load), order="post")
     body: tirx.Stmt = tirx.BufferStore(store.buffer, value, [index(place) for place in store.indices])
@@ -60,12 +52,8 @@ def _nest(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
     if not (isinstance(inside, tirx.IntImm) and inside.value):
         # As a predicate of the block, TVM would not find it to be affine.
         body = tirx.IfThenElse(inside, body, None)
-    made = s_tir.SBlock(iter_vars, regions(block.reads), regions(block.writes), block.name_hint, body)
-    loops = [tirx.Var(f"i{at}", each.dom.extent.ty.dtype) for at, each in enumerate(iter_vars)]
-    nest: tirx.Stmt = s_tir.SBlockRealize(loops, True, made)
-    for loop, each in zip(reversed(loops), reversed(iter_vars), strict=True):
-        nest = tirx.For(loop, 0, each.dom.extent, tirx.ForKind.SERIAL, nest)
-    return nest
+    reads, writes = (with_bounds(regions, index) for regions in (block.reads, block.writes))
+    return nest_around(s_tir.SBlock(iter_vars, reads, writes, block.name_hint, body))
 
 
 def _split(axis: tirx.IterVar, step: int) -> _Axis:
