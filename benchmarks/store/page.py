@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -20,8 +21,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
-
-from sqlite_utils import Database
 
 from anole.merge.schema import create_tables, create_views
 from anole.report.pages.report import write_report
@@ -71,18 +70,18 @@ def measure(trials: int, builds: int, opens: int) -> Row:
 
 def fill(path: Path, trials: int, builds: int) -> int:
     """Writes a database with so many trials, and returns how many runs they are of."""
-    db, rng = Database(path), random.Random(0)
-    create_tables(db.conn)
+    db, rng = sqlite3.connect(path), random.Random(0)
+    create_tables(db)
     tasks = [f"{number:064x}" for number in range(max(1, trials // (len(_PRESETS) * len(_SEEDS) * _TRIALS)))]
     runs = [(task, preset, seed) for task in tasks for preset in _PRESETS for seed in _SEEDS]
-    with db.conn:
+    with db:
         _insert(db, "task", map(_task, tasks))
         _insert(db, "run", (_run(number, *run) for number, run in enumerate(runs)))
         for number, run in enumerate(runs):
             _insert(db, "trial", _trials(number, *run, trials // len(runs), rng))
         for number in range(builds):
             _fill_build(db, f"network{number}", rng)
-    create_views(db.conn)
+    create_views(db)
     db.close()
     return len(runs)
 
@@ -120,7 +119,7 @@ def _trials(run: int, task: str, preset: str, seed: int, count: int, rng: random
         }
 
 
-def _fill_build(db: Database, model: str, rng: random.Random) -> None:
+def _fill_build(db: sqlite3.Connection, model: str, rng: random.Random) -> None:
     """Writes a build with two references and forty kernels."""
     build, share = {"build": f"{model}-cpu"}, {"coverage_flop_share": 0.9}
     made = {"name": build["build"], "model": model, "target": "cpu", "preset": "anole", "trials": 64, "seed": 0}
@@ -141,11 +140,11 @@ def _fill_build(db: Database, model: str, rng: random.Random) -> None:
         _insert(db, "kernel_latency", [{**build, **kernel, **work}])
 
 
-def _insert(db: Database, table: str, rows: Iterable[Row]) -> None:
+def _insert(db: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
     for first in (rows := iter(rows)):
         columns = ", ".join(first)
         places = ", ".join(f":{name}" for name in first)
-        db.conn.executemany(f"insert into {table} ({columns}) values ({places})", chain([first], rows))
+        db.executemany(f"insert into {table} ({columns}) values ({places})", chain([first], rows))
 
 
 def open_page(page: Path) -> float:

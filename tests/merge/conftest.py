@@ -1,10 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from anole.merge.schema import create_tables, create_views
 
 from ..record_project import Project, dump_of
 
@@ -22,3 +26,13 @@ def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Projec
 @pytest.fixture(scope="session")
 def dump() -> Callable[[Path], dict[str, list[tuple[Any, ...]]]]:
     return dump_of
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[sqlite3.Connection]:
+    """A database without rows."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.execute("pragma foreign_keys = on")
+        create_tables(db)
+        create_views(db)
+        yield db

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,12 +54,12 @@ def rewrite_schema(database: Path, old: str, new: str) -> None:
 def import_(database: Path) -> Imported:
     """Imports a database; whatever becomes of it, that is soon, and no file is made but shards."""
     there = database.parent
-    before, began_s = {path: path.stat().st_mtime_ns for path in there.rglob("*")}, time.monotonic()
+    before, began_s = {path: path.lstat().st_mtime_ns for path in there.rglob("*")}, time.monotonic()
     try:
         return import_records(database, there.parent / "here")
     finally:
         assert time.monotonic() - began_s < MOST_S
-        assert {path: path.stat().st_mtime_ns for path in there.rglob("*")} == before
+        assert {path: path.lstat().st_mtime_ns for path in there.rglob("*")} == before
         assert {path.suffix for path in (there.parent / "here").rglob("*.*")} <= {".jsonl"}
 
 
@@ -149,7 +148,7 @@ def test_a_table_that_takes_too_long_is_given_up(database: Path) -> None:
 
 
 CELLS = {
-    "a number instead of a key": ("update run set key = 17 where rowid = 1", "table run: key is '17', not of the form"),
+    "a number instead of a key": ("update run set key = 17 where rowid = 1", "which is not in the table run"),
     "no text": ("update trial set status = null where number = 0", "table trial, row 0: status is None, not one of ok"),
     "an unknown status": ("update trial set status = 'fine' where number = 0", "status is 'fine', not one of ok"),
     "a config of nothing": ("update trial set config = null where number = 0", "config is None, not an object"),
@@ -185,7 +184,7 @@ CELLS = {
         "workload is .*, which is not JSON|the task cannot be read",
     ),
     "a row of 5 MB": ("update trial set error = hex(zeroblob(3000000)) where number = 1", "too big|too large"),
-    "other text": ("update trial set error = cast(x'ff' as text) where number = 1", "UTF-8"),
+    "other text": ("update trial set error = cast(x'ff' as text) where number = 1", r"error is b'\\xff', not text"),
 }
 
 
@@ -226,49 +225,18 @@ def test_a_database_that_is_being_written_is_refused(database: Path, suffix: str
         import_(database)
 
 
-def make_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def make_header_only(path: Path) -> None:
-    path.write_bytes(b"SQLite format 3\0")
-
-
-def make_empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def make_dangling(path: Path) -> None:
-    path.symlink_to("nowhere")
-
-
-@pytest.mark.parametrize("make", [make_pipe, make_header_only, make_empty, make_dangling])
-def test_what_is_no_database_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        lambda path: path.write_bytes(b"SQLite format 3\0"),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.symlink_to("nowhere"),
+    ],
+)
+def test_what_is_no_database_is_refused(tmp_path: Path, make: Callable[[Path], object]) -> None:
     (tmp_path / "there").mkdir()
     make(tmp_path / "there" / "x.sqlite")
     with pytest.raises(StoreError, match=r"is neither|is damaged, or is not|is not a database|there is no such"):
-        began_s = time.monotonic()
-        import_records(tmp_path / "there" / "x.sqlite", tmp_path / "here")
-    assert time.monotonic() - began_s < MOST_S and not (tmp_path / "here").exists()
-
-
-def damaged(content: bytes, n_each: int) -> Iterator[bytes]:
-    """Yields truncated, overwritten and bit-flipped states of a file."""
-    rng = random.Random(0)
-    for _ in range(n_each):
-        yield content[: rng.randrange(100, len(content))]
-        at = rng.randrange(len(content))
-        length = rng.randrange(1, 600)
-        yield content[:at] + rng.randbytes(length) + content[at + length :]
-        yield content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
-
-
-def test_a_damaged_database_gives_one_message_or_its_records(database: Path) -> None:
-    content = database.read_bytes()
-    for state in damaged(content, 40):
-        database.write_bytes(state)
-        shutil.rmtree(database.parent.parent / "here", ignore_errors=True)
-        try:
-            import_(database)
-        except StoreError as error:
-            assert str(error).startswith(f"{database}: ") and "\n" not in str(error)
+        import_(tmp_path / "there" / "x.sqlite")
+    assert not (tmp_path / "here").exists()

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import replacement
@@ -19,7 +18,7 @@ from anole.merge.replacement import held
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Database]:
+def replaced(path: Path) -> Iterator[sqlite3.Connection]:
     with held(path) as file, file.replaced() as db:
         yield db
 

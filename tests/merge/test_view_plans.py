@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlite_utils import Database
-
-from anole.merge.schema import create_tables, create_views
 
 SLOW = Path(__file__).with_name("slow_views.sql").read_text()
 VIEWS = ("best_of_run", "best_trial", "tuning_curve", "tuner_summary", "failures")
@@ -27,14 +23,10 @@ CONFIRMATIONS = st.lists(
 RUNS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from("xy"), TRIALS, CONFIRMATIONS), max_size=6)
 
 
-@pytest.fixture(scope="module")
-def db() -> Iterator[sqlite3.Connection]:
-    db = Database(memory=True)
-    create_tables(db.conn)
-    create_views(db.conn)
-    db.conn.executescript(SLOW)
-    yield db.conn
-    db.close()
+@pytest.fixture(scope="module", autouse=True)
+def slow_views(db: sqlite3.Connection) -> None:
+    db.execute("pragma foreign_keys = off")
+    db.executescript(SLOW)
 
 
 def fill(connection: sqlite3.Connection, runs: list[Any]) -> None:

@@ -6,9 +6,7 @@ import os
 import re
 import resource
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import anole
+from anole.plain import to_plain
 from anole.errors import StoreError
 from anole.plain import to_plain
 from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, Trial
@@ -417,33 +415,6 @@ def test_a_full_disk_loses_nothing_acknowledged(project, tuned: Path) -> None:
     assert len(read_shard(tuned).trials) == 3
 
 
-def test_each_line_is_bound_to_its_place_and_its_run(project, tuned: Path) -> None:
-    data = tuned.read_bytes()
-    lines = data.splitlines(keepends=True)
-    other = project.tune(project.run_of(project.CONV, seed=1), project.CONV, [3e-3, None], [2.9e-3])
-    changes = {
-        "swapped": [lines[0], lines[2], lines[1], *lines[3:]],
-        "left out": [*lines[:1], *lines[2:]],
-        "doubled": [*lines[:2], lines[1], *lines[2:]],
-        "of another run": [*lines[:4], other.read_bytes().splitlines(keepends=True)[4]],
-        "without checksum": [*lines[:4], without_checksum(lines[4][:-1]) + b"\n"],
-    }
-    for change in changes.values():
-        tuned.write_bytes(b"".join(change))
-        with pytest.raises(StoreError, match=r"has a wrong checksum|has no checksum"):
-            read_shard(tuned)
-    tuned.write_bytes(data)
-    assert len(read_shard(tuned).trials) == 2
-
-
-def test_a_whole_last_line_with_a_damaged_newline_is_not_dropped(tuned: Path) -> None:
-    data = tuned.read_bytes()
-    for after in (b"\x0b", b"J", b" x"):
-        tuned.write_bytes(data[:-1] + after)
-        with pytest.raises(StoreError, match=":5: "):
-            read_shard(tuned)
-
-
 def test_a_last_line_of_which_blocks_were_never_written_is_torn(project, tuned: Path) -> None:
     lines = tuned.read_bytes().splitlines(keepends=True)
     last, size = lines[-1], len(lines[-1])
@@ -552,45 +523,6 @@ def test_a_shard_that_another_program_changes_while_it_is_open_is_told(project, 
 def speed_of(latency_s: float) -> float:
     """Returns the GFLOP/s of the tests' convolution."""
     return CONV.workload.flop / latency_s / 1e9
-
-
-WRITER = """
-import json, sys
-from pathlib import Path
-from anole.plain import from_plain
-from anole.record import Measurement, Run, Status, Trial
-from anole.store.shard import Shard
-from anole.task import Task
-
-directory, run, task = Path(sys.argv[1]), from_plain(Run, json.loads(sys.argv[2])), json.loads(sys.argv[3])
-with Shard.open(directory, run, Task.from_json(task)) as shard:
-    while True:
-        number = len(shard.trials)
-        measurement = Measurement(Status.RUN_ERROR, "x" * (number * 997 % 20_000))
-        created_at = "2026-11-21T10:00:00.000Z"
-        shard.append_trial(Trial(number, 0, {"knob": number}, measurement, 0.1, None, created_at))
-        print(number, flush=True)
-"""
-
-
-def test_kill_9_loses_no_acknowledged_trial(project) -> None:
-    run = project.run_of(project.CONV)
-    command = [sys.executable, "-c", WRITER, str(project.shards)]
-    command += [json.dumps(to_plain(run)), json.dumps(project.CONV.to_json())]
-    environment = {**os.environ, "PYTHONPATH": str(Path(anole.__file__).parents[1])}
-    acknowledged = -1
-    for patience in range(10):
-        writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        assert writer.stdout is not None
-        for _ in range(1 + 3 * patience):
-            acknowledged = int(writer.stdout.readline())
-        writer.send_signal(signal.SIGKILL)
-        for line in writer.stdout.read().splitlines():
-            acknowledged = int(line)
-        writer.wait()
-        content = read_shard(shard_path(project.shards, run))
-        assert [trial.config["knob"] for trial in content.trials] == list(range(len(content.trials)))
-        assert acknowledged < len(content.trials) <= acknowledged + 2
 
 
 def test_a_folder_that_the_disk_cannot_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

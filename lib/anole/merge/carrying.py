@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Any
-
-from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import schema
-from anole.merge.before import Before
-from anole.merge.folding import OF_BUILDS, OF_EVALUATIONS, fold_run, fold_task
-from anole.merge.foreign import Runs
-from anole.merge.guarded import Guarded, UnreadableError, is_fault, limit_steps, quote
-from anole.merge.merged import Changes
-
-Key = tuple[Any, ...]
-
-_DOCUMENTS: Mapping[str, Mapping[str, Collection[str]]] = {
-    "model": {"model": ("name",)},
-    "manifest": {"model_task": ("model", "target")},
-    "build": OF_BUILDS,
-    "evaluation": OF_EVALUATIONS,
-}
-"""The tables of each kind of document, and the columns with its key; a kind refers only to those before it."""
+from anole.merge.folding import OF_BUILDS, OF_EVALUATIONS, fold_run, fold_task, insert, is_known
+from anole.merge.foreign import OF_RUNS, Runs
+from anole.merge.guarded import Entity, Guarded, Key, UnreadableError, is_fault, limit_steps, quote
+from anole.merge.merged import Before, Changes
 
 _CREATES = re.compile(r"\s*create\s+(table|view|trigger|(unique\s+)?index)\b", re.IGNORECASE)
+
+_ERRORS = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError)
 
 _KINDS = ("table", "index", "view", "trigger")
 """What a user makes; triggers come last, so that they do not run here."""
@@ -43,7 +30,7 @@ class Carrier:
         missing: what was left out, a sentence for each.
     """
 
-    def __init__(self, db: Database, old: Guarded) -> None:
+    def __init__(self, db: sqlite3.Connection, old: Guarded) -> None:
         self._db, self._old = db, old
         self.missing: list[str] = []
         if any(table in old.kinds for table in schema.FIRST_TABLES):
@@ -51,23 +38,30 @@ class Carrier:
 
     def carry_runs(self, before: Before) -> None:
         """Copies the tasks and runs that the new database lacks; each must be what a shard may hold."""
-        runs = Runs(self._old)
+        if not {"task", "run"} <= self._old.kinds.keys():
+            return
+        try:
+            runs = Runs(self._old)
+        except UnreadableError as error:
+            self._miss("its tasks could not be read", error)
+            return
 
-        def carry_run(key: Key) -> None:
-            content, _ = runs.read(*key)
-            has_space = self._db.table("space").count_where("task_key = ?", [content.task.key])
-            content = replace(content, sealed=runs.is_sealed(*key), space=None if has_space else content.space)
+        def copy_run(key: Key, rows: Entity) -> None:
+            content, _ = runs.read(key[0], rows)
+            has_space = is_known(self._db, "space", "task_key", content.task.key)
+            is_sealed = rows["run"][0].get("sealed") == 1
+            content = replace(content, sealed=is_sealed, space=None if has_space else content.space)
             fold_run(self._db, content, before.recordings[content.run.key])
 
-        self._carry("task", "task", ("key",), lambda key: fold_task(self._db, runs.task(*key)))
-        self._carry("run", "run", ("key",), carry_run)
+        self._carry("task", ("task",), lambda key, _: fold_task(self._db, runs.task(key[0])))
+        self._carry("run", OF_RUNS, copy_run)
 
     def carry_documents(self, changes: Changes) -> None:
         """Copies the models, manifests, builds and evaluations that the new database lacks."""
-        for kind, tables in _DOCUMENTS.items():
-            known = {(name,) for name in changes.outlived} if kind == "evaluation" else set()
-            table, columns = next(iter(tables.items()))
-            self._carry(kind, table, columns, partial(self._copy_rows, tables), known)
+        self._carry("model", ("model",), self._copy_rows)
+        self._carry("manifest", ("model_task",), self._copy_rows, n_columns=2)
+        self._carry("build", OF_BUILDS, self._copy_rows)
+        self._carry("evaluation", OF_EVALUATIONS, self._copy_rows, but={(name,) for name in changes.outlived})
 
     def carry_own(self) -> None:
         """Copies the tables, indexes, views and triggers that the user made, whatever their constraints say."""
@@ -79,48 +73,54 @@ class Carrier:
             return
         for pragma in ("foreign_keys = off", "ignore_check_constraints = on"):
             self._db.execute(f"pragma {pragma}")
-        limit_steps(self._db.conn, self._old.size_bytes)
+        limit_steps(self._db, self._old.size_bytes)
         for kind, name, sql in objects:
             try:
                 with self._tried():
                     self._copy_object(kind, name, sql)
             except StoreError as error:
                 self._miss(f"your {kind} {name} could not be carried over", error)
-        self._db.conn.set_progress_handler(None, 0)
+        self._db.set_progress_handler(None, 0)
 
     def _carry(
-        self, kind: str, table: str, columns: Collection[str], copy: Callable[[Key], None], known: Collection[Key] = ()
+        self,
+        kind: str,
+        tables: Sequence[str],
+        copy: Callable[[Key, Entity], None],
+        n_columns: int = 1,
+        but: Collection[Key] = (),
     ) -> None:
         """Copies each task, run or document of a kind that the new database lacks."""
-        if table not in self._old.kinds:
-            return
-        here = {*known, *self._db.execute(f"select distinct {', '.join(columns)} from {table}").fetchall()}
         n_lost = 0
+        # An evaluation has rows in any of its tables.
+        of, decisive = ("build", tables) if tables is OF_EVALUATIONS else (tables[0], tables[:1])
+        if of not in self._old.kinds:
+            return
+        here = set(but)
+        for table in decisive:
+            here |= set(
+                self._db.execute(f"select distinct {', '.join(schema.columns()[table][:n_columns])} from {table}")
+            )
         try:
-            keys = self._old.counts(table, *columns).keys()
+            if not any(self._old.keys(table, n_columns) - here for table in decisive if table in self._old.kinds):
+                return
+            for key, rows in self._old.entities(*tables, n_columns=n_columns, of=of):
+                if key not in here:
+                    try:
+                        with self._tried():
+                            copy(key, rows)
+                    except (StoreError, KeyError):
+                        n_lost += 1
         except UnreadableError as error:
             self._miss(f"its {kind}s could not be read", error)
-            return
-        for key in sorted(keys - here, key=repr):
-            try:
-                with self._tried():
-                    copy(key)
-            except (StoreError, KeyError):
-                n_lost += 1
         if n_lost:
             self.missing.append(f"{n_lost} of its {kind}s without a file here could not be carried over")
 
-    def _copy_rows(self, tables: Mapping[str, Collection[str]], key: Key) -> None:
+    def _copy_rows(self, _: Key, rows: Entity) -> None:
         """Copies the rows of a document, with the columns that the old file has."""
-        for table, by in tables.items():
-            if table not in self._old.kinds:
-                continue
-            columns = self._old.columns(table)
-            where = " and ".join(f"{column} = ?" for column in by)
-            rows = self._old.rows(f"select {', '.join(columns)} from {table} where {where}", *key)
-            if len(rows) != self._old.counts(table, *by)[key]:
-                raise UnreadableError("an index does not tell all of its rows")
-            self._insert(table, columns, iter(rows))
+        for table, found in rows.items():
+            if found:
+                insert(self._db, table, self._old.columns(table), (tuple(row.values()) for row in found))
 
     def _own_columns(self) -> list[str]:
         """Returns the columns that the user added to our tables."""
@@ -147,11 +147,7 @@ class Carrier:
         if kind == "table":
             self._old.check(name)
             columns = [quote(column) for column, is_computed in self._old.column_names(name).items() if not is_computed]
-            self._insert(quote(name), columns, self._old.each(f"select {', '.join(columns)} from {quote(name)}"))
-
-    def _insert(self, table: str, columns: Collection[str], rows: Iterator[tuple[Any, ...]]) -> None:
-        marks = ", ".join("?" for _ in columns)
-        self._db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)
+            insert(self._db, quote(name), columns, self._old.each(f"select {', '.join(columns)} from {quote(name)}"))
 
     def _miss(self, what: str, error: StoreError) -> None:
         self.missing.append(f"{what} ({str(error).removeprefix(f'{self._old.path}: ')})")
@@ -159,10 +155,15 @@ class Carrier:
     @contextmanager
     def _tried(self) -> Iterator[None]:
         """Undoes what the block wrote if it fails; a fault of the machine stays what it is."""
+        self._db.execute("savepoint tried")
         try:
-            with self._db.atomic():
-                yield
-        except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
-            if is_fault(error):
-                raise
-            raise StoreError(" ".join(str(error).split())) from error
+            yield
+        except BaseException as error:
+            # SQLite itself undoes everything after some errors.
+            if self._db.in_transaction:
+                self._db.execute("rollback to tried")
+                self._db.execute("release tried")
+            if isinstance(error, _ERRORS) and not is_fault(error):
+                raise StoreError(" ".join(str(error).split())) from error
+            raise
+        self._db.execute("release tried")

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
-
-from sqlite_utils import Database
 
 from anole.documents.build import FILE, read_build
+from anole.documents.document import read_document, write_document
 from anole.documents.evaluation import read_evaluation
-from anole.merge.before import Before
+from anole.errors import DocumentError
+from anole.files import read_bytes
 from anole.merge.carrying import Carrier
 from anole.merge.folding import fold_build, fold_evaluation, fold_manifest, naming
 from anole.merge.guarded import Guarded, UnreadableError, opened
-from anole.merge.merged import Changes, Merged
+from anole.merge.merged import Before, Changes, Merged
 from anole.merge.replacement import HeldDatabase, held
-from anole.merge.schema import create_tables, create_views, schema_sha256
-from anole.merge.seal import Seal, read_seal, sources_sha256, write_seal
+from anole.merge.schema import create_tables, create_views, schema_sha256, views_sha256
 from anole.merge.shards import fold_shards
 from anole.store.shard import shard_paths
 
 __all__ = ["Merged", "merge_files"]
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What the last merge wrote. A database with another hash was changed by someone else, or by a fault.
+
+    Attributes:
+        database_sha256: the hash of the database's file.
+        schema_sha256: the hash of the definitions of its tables.
+        sources_sha256: the hash of everything that was merged, and of the views.
+        merged: the result, without what it replaced.
+    """
+
+    database_sha256: str
+    schema_sha256: str
+    sources_sha256: str
+    merged: Merged
+
+
+def seal_path(database: Path) -> Path:
+    """Returns where the seal of a database is."""
+    return database.with_name(f"{database.name}.seal")
 
 
 @dataclass(frozen=True)
@@ -37,8 +59,13 @@ class _Sources:
     evaluations: tuple[Path, ...]
 
     def sha256(self) -> str:
+        """Returns one hash over the names and contents of all files, and over the views."""
+        digest = hashlib.sha256(views_sha256().encode())
         builds = (folder / FILE for folder in self.builds)
-        return sources_sha256([*shard_paths(self.shards_dir), *self.manifests, *builds, *self.evaluations])
+        for path in (*shard_paths(self.shards_dir), *self.manifests, *builds, *self.evaluations):
+            content = hashlib.sha256(read_bytes(path)).hexdigest() if path.exists() else "missing"
+            digest.update(f"{os.path.abspath(path)}\n{content}\n".encode(errors="surrogateescape"))
+        return digest.hexdigest()
 
 
 def merge_files(
@@ -74,55 +101,48 @@ def merge_files(
     """
     sources = _Sources(shards_dir, tuple(manifests), tuple(builds), tuple(evaluations))
     with held(database_path) as file:
-        seal, sha256 = read_seal(file.path), sources.sha256()
-        hashes = (file.sha256, schema_sha256())
-        trusted = seal is not None and (seal.database_sha256, seal.schema_sha256) == hashes
+        seal, sha256 = _read_seal(file.path), sources.sha256()
+        trusted = seal is not None and (seal.database_sha256, seal.schema_sha256) == (file.sha256, schema_sha256())
         if trusted and seal is not None and seal.sources_sha256 == sha256:
             return replace(seal.merged, changed_runs=0)
-        merged = _merge_into_copy(file, sources) if trusted else _merge_anew(file, sources)
+        merged = _merge(file, sources, trusted=trusted)
         assert file.sha256 is not None, "the database was written"
-        write_seal(file.path, Seal(file.sha256, schema_sha256(), sha256, replace(merged, replaced=())))
+        seal = Seal(file.sha256, schema_sha256(), sha256, replace(merged, replaced=()))
+        write_document(seal_path(file.path), seal)
     return merged
 
 
-def _merge_into_copy(file: HeldDatabase, sources: _Sources) -> Merged:
-    """Merges into a copy of the file, which is as the last merge wrote it."""
-    changes = Changes()
-    with file.replaced() as db:
-        before = Before(partial(_select, db))
-        with db.atomic():
-            # The user's own tables may refer to rows that are written anew.
-            db.execute("pragma defer_foreign_keys = on")
-            fold_shards(db, sources.shards_dir, before, changes, trusted=True)
-            _fold_documents(db, sources, before, changes)
-        create_views(db.conn)
-        return _merged(db, changes)
+def _read_seal(database: Path) -> Seal | None:
+    """Returns the seal of a database; None if it has none, or none that can be read."""
+    try:
+        return read_document(seal_path(database), Seal, "merge")
+    except DocumentError:
+        return None
 
 
-def _select(db: Database, table: str, columns: Iterable[str], where: str, *parameters: str) -> list[tuple[Any, ...]]:
-    return list(db.execute(f"select {', '.join(columns)} from {table} {where}", parameters).fetchall())
-
-
-def _merge_anew(file: HeldDatabase, sources: _Sources) -> Merged:
-    """Merges into an empty database, and carries over what only the file holds, if there is one."""
-    changes, missing, carrier, before = Changes(), [], None, Before(lambda *_: ())
-    with file.replaced(anew=True) as db, ExitStack() as stack:
-        create_tables(db.conn)
+def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
+    """Merges into a copy of the file, if the last merge wrote it so, or else anew, with what only the file holds."""
+    changes, missing = Changes(), []
+    with file.replaced(anew=not trusted) as db, ExitStack() as stack:
+        old = None
         try:
-            if file.sha256 is not None:
-                old = stack.enter_context(opened(file.path))
-                _refuse(old)
-                carrier, before = Carrier(db, old), Before(old.select)
+            old = _former(file, stack)
         except UnreadableError as error:
             missing.append(str(error).removeprefix(f"{file.path}: "))
-        with db.atomic():
-            fold_shards(db, sources.shards_dir, before, changes, trusted=False)
-            if carrier is not None:
-                carrier.carry_runs(before)
-            _fold_documents(db, sources, before, changes)
-            if carrier is not None:
-                carrier.carry_documents(changes)
-        create_views(db.conn)
+        before, carrier = Before(old), None if trusted or old is None else Carrier(db, old)
+        if not trusted:
+            create_tables(db)
+        db.execute("begin")
+        # The user's own tables may refer to rows that are written anew.
+        db.execute(f"pragma defer_foreign_keys = {'on' if trusted else 'off'}")
+        fold_shards(db, sources.shards_dir, before, changes, trusted=trusted)
+        if carrier is not None:
+            carrier.carry_runs(before)
+        _fold_documents(db, sources, before, changes)
+        if carrier is not None:
+            carrier.carry_documents(changes)
+        db.execute("commit")
+        create_views(db)
         if carrier is not None:
             carrier.carry_own()
             missing += carrier.missing
@@ -132,53 +152,47 @@ def _merge_anew(file: HeldDatabase, sources: _Sources) -> Merged:
         return _merged(db, changes)
 
 
-def _refuse(old: Guarded) -> None:
-    """Refuses a database that a merge must not replace."""
+def _former(file: HeldDatabase, stack: ExitStack) -> Guarded | None:
+    """Opens the file that is to be replaced; one that a merge must not replace is refused."""
+    if file.sha256 is None:
+        return None
+    old = stack.enter_context(opened(file.path))
     old.refuse_newer("update Anole, or move the file away and merge again")
     old.refuse_others()
+    return old
 
 
-def _fold_documents(db: Database, sources: _Sources, before: Before, changes: Changes) -> None:
+def _fold_documents(db: sqlite3.Connection, sources: _Sources, before: Before, changes: Changes) -> None:
     for path in sources.manifests:
         with naming(path):
             fold_manifest(db, path)
-    for folder in _newest(sources.builds, _build, changes):
+    builds = ((folder, read_build(folder)) for folder in sources.builds)
+    for folder in _newest(((build.name, build.created_at, folder) for folder, build in builds), changes):
         with naming(folder):
             fold_build(db, folder, before, changes)
-    for path in _newest(sources.evaluations, _evaluation, changes):
+    evaluations = ((path, read_evaluation(path)) for path in sources.evaluations)
+    for path in _newest(((each.build, each.created_at, path) for path, each in evaluations), changes):
         with naming(path):
             fold_evaluation(db, path, before, changes)
 
 
-def _newest(paths: Iterable[Path], read: Callable[[Path], tuple[str, str]], changes: Changes) -> list[Path]:
-    """Returns the newest of the documents of each name; `read` tells the name, and when the document was made."""
+def _newest(documents: Iterable[tuple[str, str, Path]], changes: Changes) -> list[Path]:
+    """Returns the newest of the documents of each name, given the name, when each was made, and its path."""
     newest: dict[str, tuple[str, Path]] = {}
-    for path in paths:
-        name, created_at = read(path)
-        older = min(newest.get(name, (created_at, path)), (created_at, path))
-        newest[name] = max(newest.get(name, older), (created_at, path))
+    for name, created_at, path in documents:
+        older, newest[name] = sorted((newest.get(name, (created_at, path)), (created_at, path)))
         if older != newest[name]:
             changes.ignored.append(f"{older[1]}: is not merged: {newest[name][1]} has the same name and is newer")
     return [path for _, path in newest.values()]
 
 
-def _build(folder: Path) -> tuple[str, str]:
-    build = read_build(folder)
-    return build.name, build.created_at
-
-
-def _evaluation(path: Path) -> tuple[str, str]:
-    evaluation = read_evaluation(path)
-    return evaluation.build, evaluation.created_at
-
-
-def _merged(db: Database, changes: Changes) -> Merged:
-    runs = {key: sealed for key, sealed in db.conn.execute("select key, sealed from run")}
+def _merged(db: sqlite3.Connection, changes: Changes) -> Merged:
+    runs = {key: sealed for key, sealed in db.execute("select key, sealed from run")}
     here = changes.shards
     return Merged(
         changed_runs=len(changes.runs),
         runs=len(runs),
-        trials=db.table("trial").count,
+        trials=db.execute("select count(*) from trial").fetchone()[0],
         runs_without_shard=len(runs.keys() - here),
         unsealed_runs=sum(not sealed for key, sealed in runs.items() if key in here),
         ignored=tuple(changes.ignored),

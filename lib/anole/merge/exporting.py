@@ -13,8 +13,8 @@ from anole.errors import DocumentError, StoreError
 from anole.files import make_folder, read_bytes, replace_durably
 from anole.host.machine import host_facts
 from anole.keys import Time
-from anole.merge.before import Recording
 from anole.merge.exchange import contents
+from anole.merge.merged import Recording
 from anole.merge.selection import Chooser, Selection, usages_of
 from anole.record import utc_now
 from anole.store.content import ShardContent, parse_shard, read_head

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from sqlite_utils import Database
 
 from anole.documents.build import FILE, Build, BuiltTask, read_build
 from anole.documents.document import with_schema
@@ -16,32 +14,32 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
 from anole.keys import canonical_json
-from anole.merge.before import Before, Recording
-from anole.merge.merged import Changes
-from anole.merge.record_rows import Row, columns_of, flat_row_of, row_of, values_of
+from anole.merge.guarded import Row
+from anole.merge.merged import Before, Changes, Recording
+from anole.merge.record_rows import columns_of, flat_row_of, row_of, values_of
 from anole.record import Confirmation, Trial
 from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
 
-OF_BUILDS = {"build": ("name",), "build_task": ("build",), "refinement": ("build",)}
-OF_EVALUATIONS = dict.fromkeys(("evaluation", "load_latency", "kernel_profile", "kernel_latency"), ("build",))
-"""The tables with what a build and its evaluation tell, and the columns that name the build."""
+OF_BUILDS = ("build", "build_task", "refinement")
+OF_EVALUATIONS = ("evaluation", "load_latency", "kernel_profile", "kernel_latency")
+"""The tables with what a build and its evaluation tell."""
 
 
-def fold_task(db: Database, task: Task) -> None:
+def fold_task(db: sqlite3.Connection, task: Task) -> None:
     """Writes a task."""
     workload, target = workload_to_json(task.workload), dict(task.target)
     facts = {"operator": task.workload.operator, "flop": task.workload.flop}
-    _upsert(db, row_of("task", task, workload=workload, target=target, **facts), "task", "key")
+    _upsert(db, row_of("task", task, workload=workload, target=target, **facts), "task")
 
 
-def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
+def fold_run(db: sqlite3.Connection, content: ShardContent, recording: Recording) -> None:
     """Writes a run, its task and the content of its shard, in place of the run's former rows."""
     run, key = content.run, content.run.key
     fold_task(db, content.task)
     if content.space is not None:
-        _upsert(db, row_of("space", content.space, task_key=content.task.key), "space", "task_key")
-    _upsert(db, row_of("run", run, **recording._asdict(), sealed=content.sealed), "run", "key")
+        _upsert(db, row_of("space", content.space, task_key=content.task.key), "space")
+    _upsert(db, row_of("run", run, **recording._asdict(), sealed=content.sealed), "run")
     iterations = ((key, number, canonical_json(log)) for number, log in content.iterations.items())
     sources = ((key, source.run_key, source.task_key, source.trials) for source in content.sources or ())
     rows: dict[str, tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]] = {
@@ -52,8 +50,7 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
     }
     for table, (columns, values) in rows.items():
         db.execute(f"delete from {table} where run_key = ?", [key])
-        marks = ", ".join("?" for _ in columns)
-        db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", values)
+        insert(db, table, columns, values)
 
 
 def _trials(content: ShardContent) -> Iterator[tuple[Any, ...]]:
@@ -67,7 +64,7 @@ def _confirmations(content: ShardContent) -> Iterator[tuple[Any, ...]]:
         yield (content.run.key, number, *values_of(confirmation))
 
 
-def fold_manifest(db: Database, path: Path) -> None:
+def fold_manifest(db: sqlite3.Connection, path: Path) -> None:
     """Writes a model and its tasks on one target, in place of those of its former manifest.
 
     Raises:
@@ -75,16 +72,16 @@ def fold_manifest(db: Database, path: Path) -> None:
     """
     manifest = read_manifest(path)
     for task in manifest.tasks:
-        if not _known(db, "task", "key", task.key):
+        if not is_known(db, "task", "key", task.key):
             fold_task(db, read_listed_task(path, task.key))
-    _upsert(db, row_of("model", manifest, name=manifest.model), "model", "name")
+    _upsert(db, row_of("model", manifest, name=manifest.model), "model")
     place = {"model": manifest.model, "target": manifest.target}
     tasks = enumerate(manifest.tasks)
     rows = (row_of("model_task", task, task_key=task.key, position=position, **place) for position, task in tasks)
     _replace(db, "model_task", place, rows)
 
 
-def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> None:
+def fold_build(db: sqlite3.Connection, folder: Path, before: Before, changes: Changes) -> None:
     """Writes a build, in place of what the database held under its name.
 
     When that was compiled later, its evaluation is removed, because it is not one of this build.
@@ -94,7 +91,7 @@ def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> 
         StoreError: its model, one of its tasks or one of its runs is not in the database.
     """
     build = read_build(folder)
-    if not _known(db, "model", "name", build.model):
+    if not is_known(db, "model", "name", build.model):
         raise StoreError(f"{folder / FILE}: there is no manifest of its model {build.model}; extract the model again")
     flop = {"tuned_flop": build.coverage.tuned_flop, "total_flop": build.coverage.total_flop}
     others = {**flop, "coverage_flop_share": build.coverage.share, "manifest": with_schema(build)}
@@ -103,13 +100,13 @@ def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> 
         changes.outlived.add(build.name)
         for table in OF_EVALUATIONS:
             _replace(db, table, {"build": build.name}, ())
-    _upsert(db, row_of("build", build, **others), "build", "name")
+    _upsert(db, row_of("build", build, **others), "build")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
     _replace(db, "build_task", {"build": build.name}, rows)
     _replace(db, "refinement", {"build": build.name}, _refinement(build))
 
 
-def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) -> None:
+def fold_evaluation(db: sqlite3.Connection, path: Path, before: Before, changes: Changes) -> None:
     """Writes an evaluation, in place of what the database held of the same build.
 
     Raises:
@@ -117,7 +114,7 @@ def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) 
         StoreError: its build is not in the database.
     """
     evaluation = read_evaluation(path)
-    if not _known(db, "build", "name", evaluation.build):
+    if not is_known(db, "build", "name", evaluation.build):
         raise StoreError(f"{path}: there is no build {evaluation.build}; compile it again or delete this file")
     is_held = evaluation.build not in changes.outlived
     if is_held and before.has_newer("evaluation", "build", evaluation.build, evaluation.created_at):
@@ -142,15 +139,15 @@ def naming(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: does not fit into the database: {error}") from error
 
 
-def _build_task(db: Database, build: Build, path: Path, position: int, task: BuiltTask) -> Row:
-    if not _known(db, "task", "key", task.key):
+def _build_task(db: sqlite3.Connection, build: Build, path: Path, position: int, task: BuiltTask) -> Row:
+    if not is_known(db, "task", "key", task.key):
         raise StoreError(f"{path}: its task {task.label} ({task.key}) is not known; extract the model again")
-    is_known = task.run_key is None or _known(db, "run", "key", task.run_key)
+    has_run = task.run_key is None or is_known(db, "run", "key", task.run_key)
     # A lock file goes where the records do not that its configs come from.
-    if not is_known and not task.locked:
+    if not has_run and not task.locked:
         raise StoreError(f"{path}: its run {task.run_key} of {task.label} has no shard; compile it again")
     place = {"build": build.name, "task_key": task.key, "position": position}
-    return row_of("build_task", task, run_key=task.run_key if is_known else None, **place)
+    return row_of("build_task", task, run_key=task.run_key if has_run else None, **place)
 
 
 def _refinement(build: Build) -> Iterator[Row]:
@@ -159,16 +156,29 @@ def _refinement(build: Build) -> Iterator[Row]:
             yield row_of("refinement", tried, build=build.name, task_key=task.key, number=number)
 
 
-def _known(db: Database, table: str, column: str, value: str) -> bool:
-    return db.table(table).count_where(f"{column} = ?", [value]) > 0
+def is_known(db: sqlite3.Connection, table: str, column: str, value: str) -> bool:
+    """Returns whether a table has a row with a value in some column."""
+    return db.execute(f"select 1 from {table} where {column} = ?", [value]).fetchone() is not None
 
 
-def _upsert(db: Database, row: Row, table: str, key: str) -> None:
-    db.table(table).upsert(dict(row), pk=key)
+def insert(db: sqlite3.Connection, table: str, columns: Collection[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Inserts rows, each with a value for each of some columns."""
+    marks = ", ".join("?" for _ in columns)
+    db.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)
 
 
-def _replace(db: Database, table: str, place: Row, rows: Iterable[Row]) -> None:
+def _upsert(db: sqlite3.Connection, row: Row, table: str) -> None:
+    """Inserts a row, or changes the one of the same key, which others may refer to."""
+    marks, changes = ", ".join("?" for _ in row), ", ".join(f"{column} = excluded.{column}" for column in row)
+    db.execute(
+        f"insert into {table} ({', '.join(row)}) values ({marks}) on conflict do update set {changes}",
+        tuple(row.values()),
+    )
+
+
+def _replace(db: sqlite3.Connection, table: str, place: Row, rows: Iterable[Row]) -> None:
     """Replaces all rows that have the given values in some columns by other rows."""
     where = " and ".join(f"{column} = :{column}" for column in place)
     db.execute(f"delete from {table} where {where}", dict(place))
-    db.table(table).insert_all(map(dict, rows))
+    for row in rows:
+        insert(db, table, row.keys(), [tuple(row.values())])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import sqlite3
 import stat
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,6 @@ _PRAGMAS = (
     "trusted_schema = off",
     "cell_size_check = on",
     "mmap_size = 0",
-    "temp_store = memory",
     "ignore_check_constraints = on",
 )
 """Checks that the file itself brings are not evaluated: its author may have made them endless."""
@@ -61,6 +62,15 @@ _FAULTS = (
 )
 
 
+_RANKS = {type(None): 0, int: 1, float: 1, str: 2, bytes: 3}
+"""In what order SQLite sorts values of each type."""
+
+Key = tuple[Any, ...]
+Row = Mapping[str, Any]
+Entity = Mapping[str, Sequence[Row]]
+"""The rows of several tables that belong together, by the table."""
+
+
 class UnreadableError(StoreError):
     """A database cannot be read, whoever tries it: it is missing, damaged or not a database."""
 
@@ -78,13 +88,12 @@ class Guarded:
         self._connection = connection
         self._spent = limit_steps(connection, size_bytes)
         self._columns: dict[str, list[str]] = {}
-        self._counts: dict[tuple[str, ...], Counter[tuple[Any, ...]]] = {}
 
     def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Returns all rows of a query."""
         return list(self.each(sql, *parameters))
 
-    def select(self, table: str, columns: Collection[str], where: str, *parameters: object) -> list[tuple[Any, ...]]:
+    def select(self, table: str, columns: Iterable[str], where: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Returns the rows of one of our tables; none if they cannot be read, which is no error."""
         try:
             own = self.columns(table)
@@ -92,12 +101,15 @@ class Guarded:
         except UnreadableError:
             return []
 
-    def each(self, sql: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
-        """Yields the rows of a query."""
+    def each(self, sql: str, *parameters: object, text: Callable[[bytes], object] = str) -> Iterator[tuple[Any, ...]]:
+        """Yields the rows of a query; `text` makes values of texts."""
         with _told(self.path):
             if self._spent():
                 raise sqlite3.OperationalError("interrupted")
-            yield from self._connection.execute(sql, parameters)
+            self._connection.text_factory = text
+            # "yield from" would close the cursor with the generator, perhaps after the connection.
+            for row in self._connection.execute(sql, parameters):  # noqa: UP028
+                yield row
 
     @cached_property
     def kinds(self) -> dict[str, str]:
@@ -105,10 +117,14 @@ class Guarded:
         return {row[1]: row[2] for row in self.rows("pragma table_list") if row[0] == "main"}
 
     @cached_property
+    def version(self) -> int:
+        """The version of its tables, see `schema.version`."""
+        return int(self.rows("pragma user_version")[0][0])
+
+    @property
     def missing_tables(self) -> list[str]:
         """The tables that its version of Anole makes, and that it lacks."""
-        ((found,),) = self.rows("pragma user_version")
-        needed = schema.columns() if found == schema.version() else schema.FIRST_TABLES
+        needed = schema.columns() if self.version == schema.version() else schema.FIRST_TABLES
         return [table for table in needed if table not in self.kinds]
 
     def refuse_newer(self, cure: str) -> None:
@@ -117,11 +133,10 @@ class Guarded:
         Raises:
             StoreError: the message says which versions are known, and ends with the cure.
         """
-        ((found,),) = self.rows("pragma user_version")
-        if found > schema.version() and "run" in self.kinds:
+        if self.version > schema.version() and "run" in self.kinds:
             raise StoreError(
-                f"{self.path}: was written by a newer Anole (its tables have version {found}, and versions up to "
-                f"{schema.version()} are known here); {cure}"
+                f"{self.path}: was written by a newer Anole (its tables have version {self.version}, and versions up "
+                f"to {schema.version()} are known here); {cure}"
             )
 
     def refuse_others(self) -> None:
@@ -162,20 +177,44 @@ class Guarded:
         if found != "ok":
             raise UnreadableError(f"{self.path}: is damaged: table {table}: {shown(' '.join(str(found).split()))}")
 
-    def counts(self, table: str, *columns: str) -> Counter[tuple[Any, ...]]:
-        """Returns how many rows have each combination of values in some columns, read from the table alone.
+    def keys(self, table: str, n_columns: int) -> set[Key]:
+        """Returns the different values of the first columns of one of our tables."""
+        columns = schema.columns()[table][:n_columns]
+        for column in columns:
+            if column not in self.columns(table):
+                raise UnreadableError(f"{self.path}: table {table}: its column {column} is no column")
+        return set(self.each(f"select distinct {', '.join(columns)} from {table} not indexed", text=_text))
 
-        A row that an index does not lead to is among them.
+    def entities(self, *tables: str, n_columns: int = 1, of: str | None = None) -> Iterator[tuple[Key, Entity]]:
+        """Yields what belongs together: the rows of some of our tables whose first columns have the same values.
+
+        Each table is read once, in order and without its indexes, which may be damaged. A table that an older version
+        lacks has no rows. All values must be known to the table `of`, which is the first one by default: otherwise
+        something lacks its rows.
         """
-        if (table, *columns) in self._counts:
-            return self._counts[table, *columns]
-        own = self.columns(table)
-        missing = [column for column in columns if column not in own]
-        if missing:
-            raise UnreadableError(f"{self.path}: table {table}: its column {missing[0]} is no column")
-        found = Counter(self.each(f"select {', '.join(columns)} from {table} not indexed"))
-        self._counts[table, *columns] = found
-        return found
+        there = [table for table in tables if table in self.kinds or table in schema.FIRST_TABLES]
+        owner = of or tables[0]
+        for table in there:
+            self.check(table)
+            for unknown in self.keys(table, n_columns) - self.keys(owner, n_columns):
+                row = " ".join(map(shown, unknown))
+                raise UnreadableError(
+                    f"{self.path}: table {table}: holds rows of {row}, which is not in the table {owner}"
+                )
+        grouped = (self._grouped(table, n_columns) for table in there)
+        for _, found in groupby(heapq.merge(*grouped, key=itemgetter(0)), key=itemgetter(0)):
+            parts = list(found)
+            entity: dict[str, Sequence[Row]] = dict.fromkeys(tables, ())
+            yield parts[0][1], entity | {table: rows for _, _, table, rows in parts}
+
+    def _grouped(self, table: str, n_columns: int) -> Iterator[tuple[tuple[Any, ...], Key, str, list[Row]]]:
+        """Yields the rows of each beginning of a table's key, with what this is sorted by."""
+        columns = self.columns(table)
+        order = ", ".join(f"{column} collate binary" for column in columns[: n_columns + 1])
+        rows = self.each(f"select {', '.join(columns)} from {table} not indexed order by {order}", text=_text)
+        for key, group in groupby(rows, key=itemgetter(slice(n_columns))):
+            ranks = tuple((_RANKS[type(value)], 0 if value is None else value) for value in key)
+            yield ranks, key, table, [dict(zip(columns, row, strict=True)) for row in group]
 
     def _refuse_unless_table(self, name: str) -> None:
         if self.kinds.get(name) != "table":
@@ -218,6 +257,14 @@ def limit_steps(connection: sqlite3.Connection, size_bytes: int) -> Callable[[],
 
     connection.set_progress_handler(count, _STEPS_AT_ONCE)
     return lambda: left < 0
+
+
+def _text(data: bytes) -> str | bytes:
+    """Returns a text; bytes that are none in UTF-8 stay bytes, which no record may hold, and other rows can be read."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def quote(name: str) -> str:

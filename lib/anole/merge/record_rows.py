@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any, cast
@@ -10,8 +10,6 @@ from typing import Any, cast
 from anole.keys import canonical_json
 from anole.merge import schema
 from anole.plain import flat_fields, to_plain
-
-Row = Mapping[str, Any]
 
 _STORED = frozenset({str, int, float, type(None)})
 

@@ -38,7 +38,7 @@ def version() -> int:
 
 @cache
 def columns() -> Mapping[str, tuple[str, ...]]:
-    """Returns the columns of each table."""
+    """Returns the columns of each table, those of its key first."""
     with closing(_empty()) as connection:
         names = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
         return {name: tuple(row[1] for row in connection.execute(f"pragma table_info({name})")) for (name,) in names}

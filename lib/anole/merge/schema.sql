@@ -1,5 +1,5 @@
--- The tables of the database and their indexes. Whoever changes them raises the version; the next merge makes the
--- database anew, and carries over what has no file.
+-- The tables of the database and their indexes; the columns of a key come first. Whoever changes them raises the
+-- version; the next merge makes the database anew, and carries over what has no file.
 
 pragma user_version = 1;
 

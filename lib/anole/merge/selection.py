@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from anole.documents.manifest import read_manifest
 from anole.errors import StoreError, suggestion
 from anole.keys import is_key
 from anole.merge.foreign import read_models
-from anole.record import Run
+from anole.record import Confirmation, Run, Trial
 from anole.store.content import ShardContent
 from anole.task import Task
 
@@ -39,13 +39,8 @@ class Selection:
     since: str | None = None
 
 
-@dataclass(frozen=True)
-class Usage:
-    """That a model contains a task on a target, both by their names in models.yaml."""
-
-    model: str
-    target: str
-    task_key: str
+Usage = tuple[str, str, str]
+"""A model and a target, by their names in models.yaml, and the key of a task that they contain."""
 
 
 def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
@@ -56,45 +51,48 @@ def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
         DocumentError: a manifest cannot be read.
     """
     if source.is_file():
-        return [Usage(*each) for each in read_models(source)]
+        return read_models(source)
     read = (read_manifest(path) for path in manifests)
-    return [Usage(manifest.model, manifest.target, task.key) for manifest in read for task in manifest.tasks]
+    return [(manifest.model, manifest.target, task.key) for manifest in read for task in manifest.tasks]
 
 
 class Chooser:
     """Tells of each run whether it is chosen, and at the end which names fitted nothing at all."""
 
     def __init__(self, selection: Selection, usages: Collection[Usage]) -> None:
-        self.selection = selection
-        self._usages = usages
-        self._seen: dict[str, set[str]] = {"task": set(), "target": set(), "preset": set(), "run": set()}
-        self._models: dict[str, set[str]] = {}
-        self._targets: dict[str, set[str]] = {}
-        for usage in usages:
-            self._models.setdefault(usage.task_key, set()).add(usage.model)
-            self._targets.setdefault(usage.task_key, set()).add(usage.target)
+        self._wanted = {
+            "task": selection.tasks,
+            "model": selection.models,
+            "target": selection.targets,
+            "preset": selection.presets,
+            "run": selection.runs,
+        }
+        self._since = selection.since
+        self._places: dict[str, list[tuple[str, str]]] = {}
+        for model, target, key in usages:
+            self._places.setdefault(key, []).append((model, target))
+        self._seen: dict[str, set[str]] = {name: set() for name in self._wanted}
+        self._seen["model"] = {model for model, _, _ in usages}
 
     def takes_run(self, run: Run, task: Task) -> bool:
         """Returns whether a run is chosen, as far as its head tells."""
-        kind = str(task.target.get("kind"))
+        places = self._places.get(task.key, ())
         own = {
             "task": {task.label, task.key},
-            "target": {kind, *self._targets.get(task.key, ())},
+            "model": {model for model, _ in places},
+            "target": {str(task.target.get("kind")), *(target for _, target in places)},
             "preset": {run.preset},
             "run": {run.key},
         }
         for name, values in own.items():
             self._seen[name] |= values
-        own["model"] = self._models.get(task.key, set())
-        return all(_fits(wanted, own[name]) for name, wanted in self._wanted().items())
+        return all(not wanted or _fits(wanted, own[name]) for name, wanted in self._wanted.items())
 
     def takes(self, content: ShardContent) -> bool:
         """Returns whether a run is chosen by what it measured."""
-        since = self.selection.since
-        if since is None:
-            return True
-        times = [trial.created_at for trial in content.trials] + [each.created_at for each in content.confirmations]
-        return any(time[: len(since)] >= since for time in times)
+        since = self._since
+        measured: tuple[Trial | Confirmation, ...] = (*content.trials, *content.confirmations)
+        return since is None or any(each.created_at[: len(since)] >= since for each in measured)
 
     def refuse_unknown(self, source: Path) -> None:
         """Refuses names that no run of the source has.
@@ -102,31 +100,18 @@ class Chooser:
         Raises:
             StoreError: the message names one, and what is there.
         """
-        known: Mapping[str, set[str]] = {**self._seen, "model": {usage.model for usage in self._usages}}
-        for name, wanted in self._wanted().items():
+        for name, wanted in self._wanted.items():
             for value in wanted:
-                if not _fits((value,), known[name]):
-                    words = sorted(word for word in known[name] if not is_key(word))
+                if not _fits((value,), self._seen[name]):
+                    words = sorted(word for word in self._seen[name] if not is_key(word))
                     hint = f": {suggestion(value, words)}" if words else ""
                     if name == "model" and not words:
                         hint = "; there is no manifest here that tells a model's tasks, which a database does (--from)"
                     raise StoreError(f"{source}: found {name} {value!r}, which no run has{hint}")
 
-    def _wanted(self) -> dict[str, tuple[str, ...]]:
-        chosen = self.selection
-        return {
-            "task": chosen.tasks,
-            "model": chosen.models,
-            "target": chosen.targets,
-            "preset": chosen.presets,
-            "run": chosen.runs,
-        }
-
 
 def _fits(wanted: Collection[str], own: Collection[str]) -> bool:
-    """Returns whether one of the wanted names is among a run's own, or begins one of its keys; or none is wanted."""
-    if not wanted:
-        return True
+    """Returns whether one of the wanted names is among a run's own, or begins one of its keys."""
     keys = [value for value in own if is_key(value)]
     return any(
         value in own or (len(value) >= _SHORTEST_KEY and any(key.startswith(value) for key in keys)) for value in wanted

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from sqlite_utils import Database
+from typing import NamedTuple
 
 from anole.errors import StoreError
 from anole.files import read_bytes
-from anole.merge.before import Before, Recording
 from anole.merge.folding import fold_run, naming
-from anole.merge.merged import Changes
+from anole.merge.merged import Before, Changes, Recording
 from anole.store.content import ShardContent, parse_shard
 from anole.store.lines import whole_lines
 from anole.store.shard import is_copy, named_run, shard_paths
 
 
-def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
+class _State(NamedTuple):
+    """A state of a run that a file holds; its content is not read if the database holds this very state."""
+
+    key: str
+    recording: Recording
+    path: Path
+    content: ShardContent | None
+
+
+def fold_shards(db: sqlite3.Connection, shards_dir: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
     """Merges all shards of a folder.
 
     ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. The database then holds its state, also if it
@@ -36,86 +44,62 @@ def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes
     Raises:
         StoreError: a shard cannot be read, is corrupt, or is not of the run in its name.
     """
-    paths = list(shard_paths(shards_dir))
-    for path in paths:
-        if not is_copy(path):
-            _fold_local(db, path, before, changes, trusted=trusted)
-    _fold_copies(db, filter(is_copy, paths), before, changes, trusted=trusted)
+    known = {state.shard_sha256: (key, state) for key, state in before.recordings.items()} if trusted else {}
+    copies: dict[str, list[_State]] = {}
+    for path in sorted(shard_paths(shards_dir), key=is_copy):
+        has_local = is_copy(path) and named_run(path) in changes.shards
+        state = None if has_local else _read(path, known)
+        if has_local or (state is not None and is_copy(path) and state.key in changes.shards):
+            changes.ignored.append(f"{path}: is not merged: there is a local shard of its run")
+        elif state is not None and is_copy(path):
+            copies.setdefault(state.key, []).append(state)
+        elif state is not None:
+            _fold(db, state, before, changes)
+    for states in copies.values():
+        _fold_newest(db, states, before, changes)
 
 
-def _fold_local(db: Database, path: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
-    data, sha256 = _read(path)
-    key = path.stem
-    known = before.recordings.get(key)
-    if not data:
-        return
-    if not trusted or known is None or known.shard_sha256 != sha256:
-        content = _parsed(path, data)
-        if (content.run.key, content.run.task_key) != (key, path.parent.name):
-            raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name; move the file away")
-        _fold(db, content, Recording(content.started_at, len(data), sha256), path, before, changes)
+def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> _State | None:
+    """Reads a shard, but not what it holds if that is known; returns None if it has no line yet."""
+    data = whole_lines(read_bytes(path))
+    sha256 = hashlib.sha256(data).hexdigest()
+    if sha256 in known:
+        return _State(*known[sha256], path, None)
+    content = parse_shard(path, data)
+    if content is None:
+        return None
+    if not is_copy(path) and (content.run.key, content.run.task_key) != (path.stem, path.parent.name):
+        raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name; move the file away")
+    return _State(content.run.key, Recording(content.started_at, len(data), sha256), path, content)
+
+
+def _fold_newest(db: sqlite3.Connection, states: Sequence[_State], before: Before, changes: Changes) -> None:
+    newest = max(states, key=lambda state: (state.recording, state.path))
+    held = before.recordings.get(newest.key)
+    if held is not None and held > newest.recording:
+        changes.ignored.append(f"{newest.path}: is not merged: the database holds a newer state of its run")
+        changes.shards.add(newest.key)
+    else:
+        _fold(db, newest, before, changes)
+    for state in states:
+        if state.recording != newest.recording:
+            changes.ignored.append(f"{state.path}: is not merged: {newest.path.name} is a newer state of its run")
+
+
+def _fold(db: sqlite3.Connection, state: _State, before: Before, changes: Changes) -> None:
+    key, content, path = state.key, state.content, state.path
     changes.shards.add(key)
-
-
-def _fold_copies(db: Database, paths: Iterable[Path], before: Before, changes: Changes, *, trusted: bool) -> None:
-    known = before.recordings
-    by_digest = {recording.shard_sha256: (key, recording) for key, recording in known.items()} if trusted else {}
-    copies: dict[str, list[tuple[Recording, Path]]] = {}
-    for path in paths:
-        if named_run(path) in changes.shards:
-            _ignore_copy(path, changes)
-            continue
-        data, sha256 = _read(path)
-        if sha256 in by_digest:
-            key, recording = by_digest[sha256]
-        elif data:
-            content = _parsed(path, data)
-            key, recording = content.run.key, Recording(content.started_at, len(data), sha256)
-        else:
-            continue
-        if key in changes.shards:
-            _ignore_copy(path, changes)
-        else:
-            copies.setdefault(key, []).append((recording, path))
-    for key, states in copies.items():
-        (newest, path), held = max(states), known.get(key)
-        changes.shards.add(key)
-        if held is not None and held > newest:
-            changes.ignored.append(f"{path}: is not merged: the database holds a newer state of its run")
-        elif not trusted or held != newest:
-            _fold(db, _parsed(path, _read(path)[0]), newest, path, before, changes)
-        for recording, other in states:
-            if recording != newest:
-                changes.ignored.append(f"{other}: is not merged: {path.name} is a newer state of its run")
-
-
-def _fold(
-    db: Database, content: ShardContent, recording: Recording, path: Path, before: Before, changes: Changes
-) -> None:
-    key, known = content.run.key, before.recordings.get(content.run.key)
-    if known is None or known.shard_sha256 != recording.shard_sha256:
+    if content is None:
+        return
+    known = before.recordings.get(key)
+    if known is None or known.shard_sha256 != state.recording.shard_sha256:
         changes.runs.add(key)
     if known is not None and key in changes.runs:
         times = tuple(trial.created_at for trial in content.trials)
-        n_lost = before.n_lost(key, content.configs, times, anew=known.started_at != recording.started_at)
+        n_lost = before.n_lost(key, content.configs, times, anew=known.started_at != state.recording.started_at)
         if n_lost:
             changes.replaced.append(
                 f"{path}: {n_lost} trials that the database held are not in this shard; it holds what the shard does"
             )
     with naming(path):
-        fold_run(db, content, recording)
-
-
-def _ignore_copy(path: Path, changes: Changes) -> None:
-    changes.ignored.append(f"{path}: is not merged: there is a local shard of its run")
-
-
-def _parsed(path: Path, data: bytes) -> ShardContent:
-    content = parse_shard(path, data)
-    assert content is not None, "there are lines"
-    return content
-
-
-def _read(path: Path) -> tuple[bytes, str]:
-    data = whole_lines(read_bytes(path))
-    return data, hashlib.sha256(data).hexdigest()
+        fold_run(db, content, state.recording)
