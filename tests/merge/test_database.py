@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from anole.documents.build import read_build, write_build
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest
-from anole.plain import to_plain
 from anole.errors import DocumentError, StoreError
 from anole.merge.database import Merged, merge_files
+from anole.plain import to_plain
 from anole.record import Remeasurement
 from anole.store.content import ShardContent, encode_shard, parse_shard, seal_lines
 from anole.store.lines import without_checksum

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.plain import to_plain
 from anole.errors import StoreError
 from anole.plain import to_plain
 from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, Trial
