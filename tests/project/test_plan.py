@@ -18,6 +18,7 @@ from anole.documents.manifest import ListedTask, Manifest, write_manifest
 from anole.documents.receipt import Receipt, Refined, TriedConfig, write_receipt
 from anole.documents.task import write_task
 from anole.errors import StoreError
+from anole.plain import to_plain
 from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, make_plan
@@ -226,7 +227,7 @@ def test_a_corrupt_shard_is_named(pipeline: Pipeline, plan: Callable[[], Plan]) 
 
 def test_the_plain_form_is_json(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
-    plain = json.loads(json.dumps(plan().to_json()))
+    plain = json.loads(json.dumps(to_plain(plan())))
     assert plain["tasks"][0]["label"] == SHARED.label
     assert plain["tasks"][0]["receipt"].endswith("/3.json")
     assert plain["steps"][-1] == {"stage": "merge", "subject": "db/tuning.sqlite", "reason": "new results"}

@@ -11,7 +11,7 @@ from anole.declared.reading import load_spec
 from anole.documents import layout
 from anole.documents.build import FILE, Build, BuiltTask, read_build, refuse_other_files
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, lockfile_of, read_lockfile, write_lockfile
-from anole.errors import BuildError
+from anole.errors import BuildError, DocumentError
 from anole.keys import canonical_json
 from anole.node import Node
 from anole.project.hardware import look_for
@@ -29,8 +29,8 @@ def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBui
 
     Raises:
         SpecError: models.yaml or the lock file has a mistake, or there is no such build.
-        DocumentError: a build does not exist or is damaged.
-        BuildError: a build is older than models.yaml or does not name all configs, or no build is compiled.
+        DocumentError: a build does not exist, is damaged or does not name all configs.
+        BuildError: a build is older than models.yaml, or no build is compiled.
     """
     spec, project = load_spec(spec_path), spec_path.parent
     lockfile = read_lockfile(lockfile_of(project))
@@ -85,8 +85,5 @@ def _refuse_older(spec: Spec, folder: Path, name: str, build: Build) -> None:
 def _locked(folder: Path, task: BuiltTask) -> LockedTask:
     config = task.unscheduled if task.config is None else task.config
     if config is None:
-        raise BuildError(
-            f"{folder / FILE}: {task.label}: says not with which config it was compiled; "
-            "`snakemake --forcerun compile` writes it again"
-        )
+        raise DocumentError(folder / FILE, f"{task.label}: says not with which config it was compiled", "compile")
     return LockedTask(task.label, config, task.latency_s, task.run_key)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from anole.declared.entries import BuildSpec
 from anole.documents import layout
@@ -85,15 +84,6 @@ class Plan:
     steps: tuple[PlannedStep, ...]
     skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
     behind: tuple[Behind, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the plain form."""
-        return {
-            "tasks": [{**asdict(task), "receipt": str(task.receipt)} for task in self.tasks],
-            "steps": [asdict(step) for step in self.steps],
-            "skipped": dict(self.skipped),
-            "behind": [asdict(each) for each in self.behind],
-        }
 
 
 def make_plan(pipeline: Pipeline) -> Plan:
