@@ -29,6 +29,9 @@ _BUILT = "select model, target from build order by name"
 _NAMED = 3
 """The most models that the title names."""
 
+_CURRENT = "select speedup_low, speedup_high from evaluation limit 0"
+"""Cannot be asked of a database that is too old for most sections."""
+
 _SPEEDUPS = "select reference, speedup from model_latency order by reference"
 
 
@@ -47,6 +50,7 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
     if _is_another_file(output):
         raise StoreError(f"{output}: is no report of Anole, so it is left as it is; `--output` names another file")
     with Database(database) as opened:
+        opened.query(_CURRENT)
         source = Source(opened, project, spec)
         page = Page(
             title=_title(opened),
