@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 from anole.errors import MachineError
-from tests.kit.emulated_gpu.machine import environment, run
+from tests.kit.emulated_gpu.machine import environment
 
 
 def main() -> None:
-    """Runs the command of the arguments and exits with its status."""
-    if len(sys.argv) < 2:
+    """Runs the command of the arguments and exits with its status; with 127 if there is no such program."""
+    command = sys.argv[1:]
+    if not command:
         sys.exit("usage: python -m tests.kit.emulated_gpu COMMAND [ARGUMENTS]")
     try:
         variables = environment()
     except MachineError as error:
         sys.exit(f"anole: {error}")
-    sys.exit(run(sys.argv[1:], variables))
+    try:
+        sys.exit(subprocess.run(command, env=variables).returncode)
+    except OSError as error:
+        print(f"anole: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        sys.exit(127)
 
 
 if __name__ == "__main__":

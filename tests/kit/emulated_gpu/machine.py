@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -123,12 +122,3 @@ def _run(command: list[str]) -> str:
     if made.returncode:
         raise MachineError(f"cannot build the emulated GPU: {made.stderr.strip()[-2000:]}")
     return made.stdout
-
-
-def run(command: list[str], variables: Mapping[str, str]) -> int:
-    """Runs a command in an environment and returns its exit status; 127 if there is no such program."""
-    try:
-        return subprocess.run(command, env=variables).returncode
-    except OSError as error:
-        print(f"anole: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
-        return 127
