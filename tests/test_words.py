@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anole.words import NONE, counted, duration, named_few, percent, significant
+from anole.words import NONE, counted, duration, kernel_words, named_few, percent, significant
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,17 @@ def test_a_number_has_three_significant_digits(value: float | None, words: str) 
 def test_of_many_names_the_first_are_told() -> None:
     assert (named_few(["a", "b", "c"]), named_few(["a", "b", "c", "d", "e"])) == ("a, b, c", "a, b, c and 2 more")
     assert (counted(1, "preset"), counted(1200, "pass"), percent(0.3456)) == ("1 preset", "1,200 passes", "34.6 %")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "layers", "words"),
+    [
+        ("fused_conv2d9_add7_add8_relu4", ("layer1.0.conv1", "layer1.1.conv1"), "layer1.0.conv1, layer1.1.conv1"),
+        ("fused_dense_add", tuple("abcde"), "a, b, c and 2 more"),
+        ("fused_conv2d9_add7_add8_relu4", (), "conv2d_add_add_relu"),
+        ("max_pool2d1", (), "max_pool2d"),
+        ("fused_transpose1_reshape", (), "transpose_reshape"),
+    ],
+)
+def test_a_kernel_has_a_name_for_people(kernel: str, layers: tuple[str, ...], words: str) -> None:
+    assert kernel_words(kernel, layers) == words

@@ -13,9 +13,9 @@ from typing import Any
 
 from anole.documents.build import Build
 from anole.errors import AnoleError, BuildError
-from anole.evaluate.engine_process import Started, start_engines
 from anole.evaluate.engines import Engine
-from anole.evaluate.interleave import Pace, Times, take_turns
+from anole.evaluate.timing.engine_process import Started, start_engines
+from anole.evaluate.timing.turns import Pace, Times, take_turns
 from anole.measure.site import site_of
 from anole.targets import get_target
 from anole.targets.base import Device, Place

@@ -23,7 +23,7 @@ from typing import Any
 import tvm
 from tvm.target import Target, codegen
 
-from anole.evaluate.undisturbed import WaitMeter, latency_s, timed
+from anole.evaluate.timing.pairs import WaitMeter, latency_s, timed
 from anole.export.levels import choose_levels
 from anole.host.cores import caller_apart
 from anole.targets.cpu.device.builder import candidate_context, llvm_target

@@ -24,7 +24,7 @@ import numpy as np
 from anole.documents import layout
 from anole.documents.build import read_build
 from anole.evaluate.comparison import relative_error
-from anole.evaluate.interleave import Pace
+from anole.evaluate.timing.turns import Pace
 from benchmarks.common.arguments import chosen, of_builds
 from benchmarks.common.builds import device_of, rows_of_builds, time_in_turns
 from benchmarks.common.rows import print_rows, quartiles, rounded

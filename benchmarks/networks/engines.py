@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
-from anole.evaluate.alone import onnx_file, start_reference, torch_network
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine, torch_engine
+from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine, torch_engine, torch_network
+from anole.evaluate.starts import onnx_file, start_reference
 from anole.targets import get_target
 from anole.targets.base import Device
 
@@ -54,7 +54,7 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
         case "torch.compile":
             import torch
 
-            network, arguments = torch_network(model, inputs, device)
+            network, arguments = torch_network(model, inputs, device.threads, device.runs_on)
             return torch_engine(torch.compile(network, mode="max-autotune"), arguments, name)
         case "untuned":
             folder = _compile_untuned(build, model, device, scratch / "untuned")

@@ -22,7 +22,7 @@ import numpy as np
 from anole.documents.build import FILE, read_build
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import Engine
-from anole.evaluate.interleave import Pace
+from anole.evaluate.timing.turns import Pace
 from anole.host.machine import available_cores
 from anole.project.pipeline import Pipeline
 from anole.search.loop import TUNER_VERSION

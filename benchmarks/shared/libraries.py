@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from anole.documents.build import read_build
 from anole.evaluate.comparison import draw_samples
 from anole.evaluate.engines import Engine, build_engine, reference_engines
-from anole.evaluate.interleave import Pace, Times, time_interleaved
+from anole.evaluate.timing.turns import Pace, Times, time_interleaved
 from anole.export.stage import export_build
 from anole.measure.site import site_of
 from anole.targets import get_target

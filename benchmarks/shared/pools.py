@@ -24,7 +24,7 @@ from anole.compile.recorded import recorded_manifest, recorded_receipts
 from anole.documents.build import Build, read_build
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import Engine, build_engine
-from anole.evaluate.interleave import Pace
+from anole.evaluate.timing.turns import Pace
 from anole.targets.base import Device
 from benchmarks.common.arguments import of_builds
 from benchmarks.common.builds import device_of, rows_of_builds, time_in_turns

@@ -21,11 +21,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from anole.documents.build import Build, read_build
-from anole.evaluate.alone import start_deployed
 from anole.evaluate.engines import Engine
-from anole.evaluate.looks import Patience, Ratio, compare_rounds
-from anole.evaluate.neighbours import busy_neighbours
-from anole.evaluate.paired import PairTimer, Round
+from anole.evaluate.starts import start_deployed
+from anole.evaluate.timing.load import busy_neighbours
+from anole.evaluate.timing.pairs import PairTimer
+from anole.evaluate.timing.sequential import compare_rounds
 from anole.measure.site import site_of
 from anole.targets import get_device
 from benchmarks.common.arguments import described, listed
@@ -53,40 +53,36 @@ def main() -> None:
 
 def trials(given: Any) -> Iterator[dict[str, Any]]:
     """Yields the row of each trial."""
-    build, patience = read_build(given.build), Patience(given.seconds, 1000)
+    build = read_build(given.build)
     common = {"build": given.build.name, "threads": build.threads, "neighbours": given.neighbours}
     for trial in range(given.first, given.first + given.trials):
         for planted in given.planted:
             with TemporaryDirectory() as scratch, busy_neighbours(given.neighbours):
                 copy = shutil.copytree(given.build, Path(scratch, "copy"))
                 folders = given.build.resolve(), copy
-                row = measure(build, folders, planted / 100, given.threshold / 100, patience, trial)
+                row = measure(build, folders, planted / 100, given.threshold / 100, given.seconds, trial)
             yield {**common, "planted_percent": f"{planted:g}", "trial": trial, **row}
 
 
 def measure(
-    build: Build, folders: tuple[Path, Path], planted: float, threshold: float, patience: Patience, seed: int
+    build: Build, folders: tuple[Path, Path], planted: float, threshold: float, most_s: float, seed: int
 ) -> dict[str, Any]:
     """Compares a build with its copy, which works longer by a planted share, and returns what was found."""
-    device, rounds = get_device(build.target_description), list[Round]()
+    device = get_device(build.target_description)
     starts = partial(start_longer, folders[0], 0.0), partial(start_longer, folders[1], planted)
     with site_of(device) as site:
         timer = PairTimer(starts, device.preload, {**device.environment(), **site.environment()}, build.name, seed)
-
-        def take() -> float:
-            rounds.append(timer.take())
-            return rounds[-1].log_ratio
-
         with site.timing():
             began_s = time.monotonic()
-            ratio: Ratio = compare_rounds(take, threshold, patience)
+            ratio = compare_rounds(timer.take, threshold, most_s, 1000)
             seconds = time.monotonic() - began_s
+    undisturbed = mean(each.undisturbed for each in timer.rounds)
     ends = {"change": ratio.value, "low": ratio.low, "high": ratio.high}
     return {
         "verdict": ratio.verdict.value,
         **{f"{name}_percent": f"{100 * end - 100:.3f}" for name, end in ends.items()},
         **{"rounds": ratio.rounds, "seconds": f"{seconds:.1f}"},
-        **{"undisturbed": f"{mean(each.undisturbed for each in rounds):.2f}", "load": f"{os.getloadavg()[0]:.1f}"},
+        **{"undisturbed": f"{undisturbed:.2f}", "load": f"{os.getloadavg()[0]:.1f}"},
     }
 
 

@@ -17,7 +17,7 @@ from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
-from anole.evaluate.interleave import Pace
+from anole.evaluate.timing.turns import Pace
 from benchmarks.common.arguments import described
 from benchmarks.networks.engines import compile_untuned
 from benchmarks.zoo.jobs import DONE, Row, shown, write_report
@@ -138,8 +138,8 @@ def uncaught(build: Build, threads: int) -> list[str]:
     import torch
 
     from anole.evaluate.comparison import compare_outputs, draw_samples
+    from anole.evaluate.correctness import MAX_RELATIVE_ERROR
     from anole.evaluate.engines import build_engine, torch_engine
-    from anole.evaluate.stage import MAX_RELATIVE_ERROR
     from anole.extract.torch import make_network
 
     torch.set_num_threads(threads)

@@ -1,12 +1,16 @@
-"""Numbers and lists as people read them: three significant digits, units that suit, and the first of many names."""
+"""Numbers, lists and kernels as people read them: three significant digits, units that suit, the first of many."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import isfinite
 
 NONE = "-"
 """What stands for a figure that does not exist."""
+
+_NUMBER = re.compile(r"\d+(?=_|$)")
+"""What the compiler adds to a name that another kernel has, too: `add1`, `conv2d17`; the `2d` in `conv2d` is none."""
 
 
 def significant(value: float | None, digits: int = 3) -> str:
@@ -67,3 +71,8 @@ def named_few(names: Sequence[str], most: int = 3) -> str:
     """Returns the first of many names, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def kernel_words(kernel: str, layers: Sequence[str]) -> str:
+    """Returns a kernel's layers, such as ``layer1.0.conv1, layer1.1.conv1``; without any, its operators."""
+    return named_few(layers) if layers else _NUMBER.sub("", kernel.removeprefix("fused_"))

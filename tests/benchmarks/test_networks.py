@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anole.declared.reading import load_spec
-from anole.evaluate.stage import MAX_RELATIVE_ERROR
+from anole.evaluate.correctness import MAX_RELATIVE_ERROR
 from anole.merge.database import merge_files
 from anole.record import Measurement, Run, Status, Trial
 from anole.store.shard import Shard

@@ -26,7 +26,7 @@ from anole.documents.receipt import (
     write_receipt,
 )
 from anole.errors import BuildError
-from anole.evaluate.interleave import Pace
+from anole.evaluate.timing.turns import Pace
 from anole.extract.tasks import extract_tasks
 from anole.measure.site import site_of
 from anole.refine.candidates import candidates_of
@@ -152,7 +152,7 @@ def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(proje
     folder, _ = compiler.compile({stem: 1, twice: 1})
     (folder / "model.so").write_bytes(b"broken")
     with Stopwatch(target, site) as stopwatch:
-        rounds = time_rounds(compiler, stopwatch, candidates, 2, 1, 0.0)
+        rounds = time_rounds(compiler, stopwatch, candidates, 1, 0.0)
         assert [len(turns) for turns in rounds] == [1, 0] and set(rounds[0][0]) == {stem, twice}
         folder, _ = compiler.compile({stem: 0, twice: 0})
         rival = Path(shutil.copytree(folder, tmp_path / "rival"))
@@ -160,7 +160,7 @@ def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(proje
         assert min(compared.latency_s, compared.rival_latency_s, compared.ratio) > 0
         (folder / "model.so").unlink()
         with pytest.raises(BuildError, match=r": cannot be timed: BuildError: .*: model.so cannot be loaded"):
-            time_rounds(compiler, stopwatch, candidates, 2, 1, 0.0)
+            time_rounds(compiler, stopwatch, candidates, 1, 0.0)
 
 
 def test_an_accelerator_is_not_refined(project: Project, tmp_path: Path) -> None:

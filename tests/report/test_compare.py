@@ -18,13 +18,12 @@ from click.testing import CliRunner
 from anole.__main__ import main
 from anole.documents.build import read_build, write_build
 from anole.errors import BuildError
-from anole.evaluate.looks import Patience, Ratio
-from anole.report.compare import Rules, compare_builds, pairs_of
-from anole.report.ratio_words import ratio_words
+from anole.evaluate.timing.sequential import Ratio
+from anole.report.compare import Rules, compare_builds, pairs_of, ratio_words
 
 from ..tiny_builds import HOME
 
-RULES = Rules(threshold=0.2, tolerance=3e-4, patience=Patience(seconds=60, rounds=10))
+RULES = Rules(threshold=0.2, tolerance=3e-4, seconds=60, rounds=10)
 
 
 def anole(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -54,12 +54,11 @@ def compare(
     if seconds is not None and rounds is not None:
         raise click.UsageError("give --seconds or --rounds, not both")
     without_torch()
-    from anole.evaluate.looks import ALPHA, Patience, Verdict
+    from anole.evaluate.timing.sequential import ALPHA, Verdict
     from anole.report.compare import Rules, compare_builds, pairs_of, render_compared
 
-    most = 60.0 if seconds is None else seconds
-    patience = Patience(most, 1000) if rounds is None else Patience(float("inf"), rounds)
-    rules, pairs = Rules(threshold / 100, tolerance, patience), pairs_of(first, second)
+    limits = (seconds or 60.0, 1000) if rounds is None else (float("inf"), rounds)
+    rules, pairs = Rules(threshold / 100, tolerance, *limits), pairs_of(first, second)
     found = []
     for name, (one, other) in pairs.items():
         # All verdicts together are wrong no more often than one alone.

@@ -32,8 +32,8 @@ def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[i
     guard_process(f"build {folder.name}")
     from anole.compile.redrawn import compile_redrawn
     from anole.documents.build import read_build
-    from anole.evaluate.interleave import Pace
     from anole.evaluate.stage import evaluate_network
+    from anole.evaluate.timing.turns import Pace
 
     build = read_build(folder)
     if required:

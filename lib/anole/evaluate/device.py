@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency, LoadLatency
-from anole.evaluate.alone import start_deployed, start_reference
 from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
-from anole.evaluate.double_precision import compute_in_double
-from anole.evaluate.engines import build_engine, reference_engines, torch_engine
-from anole.evaluate.interleave import Pace, time_interleaved
-from anole.evaluate.perturbed import AveragedComparison, compare_means
-from anole.evaluate.under_load import log_load, time_under_load
+from anole.evaluate.engines import Engine, build_engine, reference_engines
+from anole.evaluate.starts import start_deployed, start_reference
+from anole.evaluate.timing.load import log_load, time_under_load
+from anole.evaluate.timing.turns import Pace, Times, ratios, time_interleaved
 from anole.measure.site import Site, site_of
 from anole.targets.base import Device
 
@@ -30,11 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class DeviceRunner:
-    """Runs builds that TVM compiled; see `NetworkRunner`.
-
-    Args:
-        target: the builds' device.
-    """
+    """Runs builds that TVM compiled for a device; see `NetworkRunner`."""
 
     is_exact = False
 
@@ -43,12 +37,11 @@ class DeviceRunner:
         # TVM's thread pool gives the thread that starts it all cores, also those that were taken from this process.
         self._cores = os.sched_getaffinity(0)
 
-    def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
+    def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
         """Returns a build's relative error and speedup against each reference."""
-        runs_on, threads = self._target.runs_on, self.threads
-        with self._prepared() as site, reference_engines(build.model_spec, inputs, threads, runs_on) as references:
-            compiled = build_engine(folder, inputs, runs_on, threads)
-            samples = draw_samples(build)
+        samples = draw_samples(build)
+        with self._prepared() as site, self.references(build, samples[0]) as references:
+            compiled = self.engine(folder, samples[0])
             found = compiled.compute_each(samples)
             compared = {engine.name: compare_outputs(found, engine.compute_each(samples)) for engine in references}
             with site.timing():
@@ -63,52 +56,30 @@ class DeviceRunner:
         _warn_of_constant_outputs(build, next(iter(compared.values())))
         return latencies
 
+    def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        """Returns the outputs of a build, in order."""
+        os.environ.update(self._target.environment())
+        return self.engine(folder, inputs).compute()
+
+    def engine(self, folder: Path, inputs: Sequence[NDArray[Any]]) -> Engine:
+        """Returns the engine of a build."""
+        return build_engine(folder, inputs, self._target.runs_on, self.threads)
+
+    def references(self, build: Build, inputs: Sequence[NDArray[Any]]) -> AbstractContextManager[list[Engine]]:
+        """Yields torch eager and ONNX Runtime, as far as they can run the network there."""
+        return reference_engines(build.model_spec, inputs, self.threads, self._target.runs_on)
+
     def time_under_load(
-        self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int], pace: Pace
+        self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int]
     ) -> list[LoadLatency]:
         """Returns the latencies of a build and of its references beside busy neighbours."""
         os.sched_setaffinity(0, self._cores)
         folder = folder.resolve()
         with self._prepared() as site, tempfile.TemporaryDirectory() as scratch:
             starts = {name: partial(start_reference, name, folder, Path(scratch)) for name in references}
-            latencies = time_under_load(
-                {"build": partial(start_deployed, folder), **starts}, counts, site, folder, pace
-            )
+            latencies = time_under_load({"build": partial(start_deployed, folder), **starts}, counts, site, folder)
         log_load(build.name, latencies)
         return latencies
-
-    def check_redrawn(self, folder: Path, build: Build) -> Comparison:
-        """Compares a build of other weights with the same weights in torch."""
-        import torch
-
-        from anole.extract.torch import make_network
-
-        samples, runs_on = draw_samples(build), self._target.runs_on
-        network = make_network(build.model_spec, "drawn")
-        reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
-        found = build_engine(folder, samples[0], runs_on, self.threads).compute_each(samples)
-        return compare_outputs(found, reference.compute_each(samples))
-
-    def compare_exactly(self, folder: Path, build: Build) -> tuple[Comparison, Comparison]:
-        """Compares a build, and the most exact reference, with the network in double precision."""
-        samples, threads, runs_on = draw_samples(build), self.threads, self._target.runs_on
-        exact = compute_in_double(build.model_spec, samples)
-        with reference_engines(build.model_spec, samples[0], threads, runs_on) as references:
-            theirs = [compare_outputs(engine.compute_each(samples), exact) for engine in references]
-        found = build_engine(folder, samples[0], runs_on, threads).compute_each(samples)
-        return compare_outputs(found, exact), min(theirs, key=lambda comparison: comparison.error)
-
-    def compare_means(self, folder: Path, build: Build, reference: str) -> AveragedComparison:
-        """Compares a build with a reference on average over nearby inputs."""
-        samples, threads, runs_on = draw_samples(build), self.threads, self._target.runs_on
-        with reference_engines(build.model_spec, samples[0], threads, runs_on) as references:
-            engine = next(each for each in references if each.name == reference)
-            return compare_means(build_engine(folder, samples[0], runs_on, threads), engine, samples)
-
-    def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Returns the outputs of a build, in order."""
-        os.environ.update(self._target.environment())
-        return build_engine(folder, inputs, self._target.runs_on, self.threads).compute()
 
     @contextmanager
     def _prepared(self) -> Iterator[Site]:
@@ -132,12 +103,9 @@ def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
         )
 
 
-def _latency(name: str, comparison: Comparison, times: Mapping[str, Sequence[NDArray[np.float64]]]) -> Latency:
+def _latency(name: str, comparison: Comparison, times: Mapping[str, Sequence[Times]]) -> Latency:
     own, reference = np.concatenate(times["build"]), np.concatenate(times[name])
-    # A shared machine often changes its speed between rounds, but rarely within one.
-    rounds = zip(times["build"], times[name], strict=True)
-    speedups = [np.median(theirs) / np.median(mine) for mine, theirs in rounds]
-    low, middle, high = map(float, np.quantile(speedups, (0.25, 0.5, 0.75)))
+    low, middle, high = map(float, np.quantile(ratios(times[name], times["build"]), (0.25, 0.5, 0.75)))
     return Latency(
         reference=name,
         latency_s=float(np.median(own)),

@@ -7,19 +7,23 @@ logarithm behind it forgives. A build that is right differs from such a referenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+import onnx.reference
 from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper
+from onnx.reference.op_run import OpRun
 
+from anole.declared.entries import ModelSpec
 from anole.errors import AnoleError, BuildError, cause
-
-if TYPE_CHECKING:
-    import onnx
-
-    from anole.declared.entries import ModelSpec
+from anole.extract.onnx.halves import TYPE_ATTRIBUTES
+from anole.extract.onnx.importer import read_onnx
 
 Arrays = list[NDArray[Any]]
+
+_NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
@@ -34,7 +38,7 @@ def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]
     Raises:
         BuildError: the model cannot be computed in double precision.
     """
-    wide = [[_widened(array) for array in inputs] for inputs in samples]
+    wide = [[array.astype(np.float64) if array.dtype.kind == "f" else array for array in each] for each in samples]
     try:
         return _by_onnx(model, wide) if model.scheme == "onnx" else _by_torch(model, wide)
     except AnoleError:
@@ -43,11 +47,7 @@ def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]
         raise BuildError(f"model {model.name} cannot be computed in double precision: {cause(error)}") from error
 
 
-def _widened(array: NDArray[Any]) -> NDArray[Any]:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
-
-
-def _by_torch(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
+def _by_torch(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
     import torch
 
     from anole.extract.torch import make_network, tensors_of
@@ -58,62 +58,84 @@ def _by_torch(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> li
     return [[tensor.numpy() for tensor in tensors_of(output)] for output in outputs]
 
 
-def _by_onnx(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-    import onnx.reference
-
-    from anole.evaluate.onnx_operators import OPERATORS
-    from anole.extract.onnx.importer import read_onnx
-
+def _by_onnx(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
     proto = read_onnx(model)
     weights = {tensor.name for tensor in proto.graph.initializer}
     names = [value.name for value in proto.graph.input if value.name not in weights]
-    evaluator = onnx.reference.ReferenceEvaluator(in_double(proto), new_ops=list(OPERATORS))
+    _widen_graph(proto.graph)
+    for function in proto.functions:
+        _widen_nodes(function.node)
+    evaluator = onnx.reference.ReferenceEvaluator(proto, new_ops=[BatchNormalization, STFT])
     with np.errstate(all="ignore"):
         found = [evaluator.run(None, dict(zip(names, inputs, strict=True))) for inputs in samples]
     return [list(map(np.asarray, outputs)) for outputs in found]
 
 
-def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a model whose float32 and float16 numbers are float64, also within subgraphs and functions.
-
-    Args:
-        proto: the model with its weights; it is changed.
-    """
-    _widen_graph(proto.graph)
-    for function in proto.functions:
-        _widen_nodes(function.node)
-    return proto
-
-
 def _widen_graph(graph: onnx.GraphProto) -> None:
-    from onnx import TensorProto
-
+    """Makes all float32 and float16 numbers of a graph float64, also within subgraphs."""
     for tensor in graph.initializer:
         _widen_tensor(tensor)
     for value in (*graph.input, *graph.output):
-        if value.type.tensor_type.elem_type in (TensorProto.FLOAT, TensorProto.FLOAT16):
+        if value.type.tensor_type.elem_type in _NARROW:
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
     del graph.value_info[:]
     _widen_nodes(graph.node)
 
 
 def _widen_nodes(nodes: Sequence[onnx.NodeProto]) -> None:
-    from onnx import TensorProto
-
-    from anole.extract.onnx.halves import TYPE_ATTRIBUTES
-
     for node in nodes:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 _widen_tensor(attribute.t)
-            if attribute.name in TYPE_ATTRIBUTES and attribute.i in (TensorProto.FLOAT, TensorProto.FLOAT16):
+            if attribute.name in TYPE_ATTRIBUTES and attribute.i in _NARROW:
                 attribute.i = TensorProto.DOUBLE
             for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
                 _widen_graph(graph)
 
 
 def _widen_tensor(tensor: onnx.TensorProto) -> None:
-    from onnx import TensorProto, numpy_helper
-
-    if tensor.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16):
+    if tensor.data_type in _NARROW:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
+
+
+class BatchNormalization(OpRun):  # type: ignore[misc]
+    """Normalises by the given statistics; the package takes those of the data before opset 14."""
+
+    def _run(
+        self,
+        x: NDArray[Any],
+        scale: NDArray[Any],
+        bias: NDArray[Any],
+        mean: NDArray[Any],
+        variance: NDArray[Any],
+        epsilon: float | None = None,
+        training_mode: int | None = None,
+        **_: Any,
+    ) -> tuple[NDArray[Any]]:
+        if training_mode:
+            raise NotImplementedError("training")
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        factor = scale / np.sqrt(variance + (1e-5 if epsilon is None else epsilon))
+        return ((x - mean.reshape(shape)) * factor.reshape(shape) + bias.reshape(shape),)
+
+
+class STFT(OpRun):  # type: ignore[misc]
+    """Transforms real signals in windows; the package does not take those without a last axis, as many files have."""
+
+    def _run(
+        self,
+        signal: NDArray[Any],
+        step: NDArray[Any],
+        window: NDArray[Any] | None = None,
+        length: NDArray[Any] | None = None,
+        onesided: int | None = None,
+        **_: Any,
+    ) -> tuple[NDArray[Any]]:
+        if signal.ndim == 3 and signal.shape[2] != 1:
+            raise NotImplementedError("complex signals")
+        real = signal.reshape(len(signal), -1)
+        size = int(length) if length is not None else len(window) if window is not None else real.shape[1]
+        frames = np.lib.stride_tricks.sliding_window_view(real, size, axis=1)[:, :: int(step)]
+        transform = np.fft.fft if onesided == 0 else np.fft.rfft
+        found = transform(frames if window is None else frames * window)
+        return (np.stack([found.real, found.imag], -1).astype(signal.dtype),)

@@ -66,17 +66,7 @@ class Engine:
 
 
 def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int) -> Engine:
-    """Returns an engine for a compiled build.
-
-    Args:
-        folder: the build's folder.
-        inputs: the inputs.
-        runs_on: TVM's name of the kind of device.
-        threads: number of CPU threads.
-
-    Raises:
-        BuildError: the library cannot be loaded, or TVM was already started with another number of threads.
-    """
+    """Returns an engine for a compiled build; arguments and errors are those of `load_machine`."""
     import tvm
 
     machine = load_machine(folder, runs_on, threads)
@@ -100,6 +90,11 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
 def load_machine(folder: Path, runs_on: str, threads: int) -> VirtualMachine:
     """Returns the virtual machine of a compiled build; its function is ``main``.
 
+    Args:
+        folder: the build's folder.
+        runs_on: TVM's name of the kind of device.
+        threads: number of CPU threads.
+
     Raises:
         BuildError: the library cannot be loaded, or TVM was already started with another number of threads.
     """
@@ -121,7 +116,7 @@ def reference_engines(
 ) -> Iterator[list[Engine]]:
     """Yields torch eager, if the model is a torch model, and ONNX Runtime, if the model can be exported to ONNX.
 
-    Beside a build for a GPU, torch runs on the GPU too, without TF32, and ONNX Runtime runs only if there is no torch.
+    Beside a build for a GPU, torch runs on the GPU too, and ONNX Runtime runs only if there is no torch.
 
     Args:
         model: the network.
@@ -137,17 +132,11 @@ def reference_engines(
 
         yield [onnxruntime_engine(Path(model.location), inputs, threads, selected_part(model))]
         return
-    import torch
-
-    from anole.extract.torch import make_network
-
-    torch.set_num_threads(threads)
-    network, arguments = make_network(model), tuple(map(torch.from_numpy, inputs))
-    if runs_on == "cuda" and torch.cuda.is_available():
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-        yield [torch_engine(network.cuda(), tuple(each.cuda() for each in arguments))]
-        return
+    network, arguments = torch_network(model, inputs, threads, runs_on)
     engines = [torch_engine(network, arguments)]
+    if arguments[0].is_cuda:
+        yield engines
+        return
     with tempfile.TemporaryDirectory() as scratch:
         exported = Path(scratch, "model.onnx")
         try:
@@ -156,6 +145,20 @@ def reference_engines(
         except Exception as error:
             _log.warning("%s: no ONNX Runtime reference: %s", model.name, cause(error, line=0))
         yield engines
+
+
+def torch_network(
+    model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int, runs_on: str = "cpu"
+) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """Returns a torch network and its inputs, with so many threads; on a GPU, if there is one, without TF32."""
+    import torch
+
+    from anole.extract.torch import make_network
+
+    torch.set_num_threads(threads)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    place = "cuda" if runs_on == "cuda" and torch.cuda.is_available() else "cpu"
+    return make_network(model).to(place), tuple(torch.from_numpy(array).to(place) for array in inputs)
 
 
 def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], name: str = "torch") -> Engine:
@@ -201,7 +204,7 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
 
     Args:
         path: the file.
-        inputs: the inputs.
+        inputs: the network's inputs.
         threads: number of CPU threads.
         part: the part of the file to run, whose weights may lie in other files beside it; None for the whole.
 

@@ -1,15 +1,33 @@
-"""Each kernel of a build beside the machine's roofline."""
+"""Each kernel of a build beside the machine's roofline, and those that take much time far from it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from anole.documents.build import BuiltKernel
-from anole.evaluate.kernel_times import KernelTimes
-from anole.evaluate.kernel_words import kernel_words
+from anole.documents.build import BuiltKernel, read_build
+from anole.documents.evaluation import KernelLatency, KernelProfile
+from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.kernel_times import KernelTimes, time_kernels
+from anole.measure.site import site_of
+from anole.targets import get_observable
 from anole.targets.base import Observable
-from anole.words import significant
+from anole.words import kernel_words, significant
+
+_log = logging.getLogger(__name__)
+
+_LEAST_SHARE = 0.05
+"""The share of the network's time from which a kernel is worth a warning."""
+
+_LEAST_ROOFLINE = 0.3
+"""The share of the roofline from which a kernel is fast enough."""
+
+_LEAST_S = 20e-6
+"""Seconds of one call below which starting the threads is what takes the time, and no schedule helps."""
+
+_FEWEST_RUNS = 10
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,12 @@ class Row:
             return f"{significant(self.flop / self.seconds / 1e9)} GFLOP/s"
         return f"{significant(self.size_bytes / self.seconds / 1e9)} GB/s"
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it takes more than 5 % of the time at less than 30 % of the roofline."""
+        is_short = self.seconds < _LEAST_S * self.calls
+        return self.share > _LEAST_SHARE and self.roofline < _LEAST_ROOFLINE and not is_short
+
 
 def measure_roofline(target: Observable) -> Roofline:
     """Measures the peak rates in this process; hold the device meanwhile."""
@@ -76,3 +100,47 @@ def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
     flop, size_bytes = calls * kernel.flop, calls * kernel.size_bytes
     share, roofline = seconds / times.whole_s, peak.least_s(flop, size_bytes) / seconds
     return Row(kernel.name, kernel.layers, calls, seconds, share, flop, size_bytes, roofline)
+
+
+def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | None:
+    """Times the kernels of a build for the CPU, and logs the slow ones, the longest first.
+
+    Call it in a process that runs builds of this number of threads: TVM sets it when it starts.
+
+    Args:
+        folder: folder of the build.
+        seconds: how long to measure.
+
+    Returns:
+        The times; None for a build whose kernels cannot be timed one by one.
+
+    Raises:
+        BuildError: the build cannot be loaded.
+    """
+    build = read_build(folder)
+    target = get_observable(build.target_description)
+    if target is None or target.absence() is not None or not build.kernels:
+        return None
+    with site_of(target).timing():
+        times = time_kernels(folder, draw_inputs(build), target.threads, seconds, _FEWEST_RUNS)
+        if all(time_s < _LEAST_S for time_s in times.kernels_s.values()):
+            return _profile(build.kernels, times)
+        peak = measure_roofline(target)
+    for row in sorted(rows_of(build.kernels, times, peak), key=lambda row: -row.share):
+        if row.is_slow:
+            _log.warning(
+                "%s: %s takes %.0f %% of the time at %.0f %% of its roof (%s; kernel %s)",
+                *(build.name, row.words, 100 * row.share, 100 * row.roofline, row.rate, row.kernel),
+            )
+    return _profile(build.kernels, times, peak)
+
+
+def _profile(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline | None = None) -> KernelProfile:
+    """Returns the times of the kernels that were called."""
+    latencies = (
+        KernelLatency(each.name, each.layers, each.calls, each.flop, each.size_bytes, times.kernels_s[each.name])
+        for each in kernels
+        if each.name in times.kernels_s
+    )
+    roof = (None, None) if peak is None else (peak.flop_per_s, peak.bytes_per_s)
+    return KernelProfile(times.whole_s, tuple(latencies), *roof)

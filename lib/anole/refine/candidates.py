@@ -69,8 +69,10 @@ def with_candidates(receipts: Receipts, candidates: Candidates, positions: Posit
 def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, float]:
     """Returns the time of one call of each tuned task in a build, averaged over all kernels that contain the task.
 
+    A task whose tuned config could not be scheduled is left out.
+
     Args:
-        build: the build's description; a task whose tuned config could not be scheduled is left out.
+        build: the build's description.
         kernels_s: the total seconds of each kernel's calls, by the kernel's name.
     """
     tuned = {task.key for task in build.tasks if task.matched == "tuned"}

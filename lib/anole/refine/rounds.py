@@ -80,7 +80,7 @@ class Compiler:
 
 
 def time_rounds(
-    compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, n_rounds: int, n_turns: int, seconds: float
+    compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, n_turns: int, seconds: float
 ) -> list[list[dict[str, float]]]:
     """Returns the seconds of one call of each task, by round and turn; a round that fails has no turns.
 
@@ -90,13 +90,13 @@ def time_rounds(
         compiler: compiles the network.
         stopwatch: times the network's kernels.
         candidates: the candidates of each task.
-        n_rounds: number of rounds.
         n_turns: how often each round is timed.
         seconds: minimal duration of one round's turn.
 
     Raises:
         BuildError: the first round, which has the candidates that are fastest alone, fails.
     """
+    n_rounds = max(map(len, candidates.values()))
     turns: list[list[dict[str, float]]] = [[] for _ in range(n_rounds)]
     left = list(range(n_rounds))
     for _ in range(n_turns):

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anole.documents.manifest import read_manifest
 from anole.documents.order import Order
-from anole.documents.receipt import read_receipts, write_receipt
+from anole.documents.receipt import Receipts, Refined, TriedConfig, read_receipts, write_receipt
 from anole.errors import BuildError
-from anole.evaluate.interleave import Pace
+from anole.evaluate.timing.turns import Pace
 from anole.measure.site import site_of
-from anole.refine.candidates import Candidates, candidates_of, choose, positions_of_round, timed
-from anole.refine.outcome import Refinement
+from anole.record import utc_now
+from anole.refine.candidates import (
+    Candidate,
+    Candidates,
+    Positions,
+    candidates_of,
+    choose,
+    positions_of_round,
+    timed,
+    with_candidates,
+)
 from anole.refine.rounds import Compiler, time_rounds
-from anole.refine.stopwatch import Stopwatch
+from anole.refine.stopwatch import Stopwatch, TimedPair
 from anole.targets import get_observable
 
 _log = logging.getLogger(__name__)
@@ -36,6 +45,21 @@ class Effort:
     turns: int = 5
     seconds: float = 0.5
     pace: Pace = field(default_factory=Pace)
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The outcome of trying candidates within a network.
+
+    Attributes:
+        candidates: the candidates of each task, with their latencies within the network.
+        positions: the chosen candidates, which the network is to be compiled with.
+        pair: the chosen candidates beside the fastest alone; None if they are the same or could not run.
+    """
+
+    candidates: Candidates
+    positions: Positions
+    pair: TimedPair | None = None
 
 
 def refine_network(
@@ -88,34 +112,57 @@ def refine_network(
         with Stopwatch(target, site) as stopwatch:
             found = _refine(compiler, stopwatch, candidates, effort)
     _report(build, found)
-    write_receipt(output, found.receipts(build, receipts))
+    write_receipt(output, _receipts(build, found, receipts))
 
 
 def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, effort: Effort) -> Refinement:
-    n_rounds = max(map(len, candidates.values()), default=0)
     alone = positions_of_round(candidates, 0)
-    if not n_rounds:
+    if not candidates:
         return Refinement(candidates, alone)
-    within = timed(candidates, time_rounds(compiler, stopwatch, candidates, n_rounds, effort.turns, effort.seconds))
+    within = timed(candidates, time_rounds(compiler, stopwatch, candidates, effort.turns, effort.seconds))
     chosen = {key: choose(of_task) for key, of_task in within.items()}
     if chosen == alone:
         return Refinement(within, alone)
     try:
         (refined, _), (unrefined, _) = compiler.compile(chosen), compiler.compile(alone)
-        comparison = stopwatch.compare(refined, unrefined, effort.pace)
+        pair = stopwatch.compare(refined, unrefined, effort.pace)
     except BuildError as error:
         _log.warning("the fastest candidates do not work together: %s", error)
         return Refinement(within, alone)
-    return Refinement(within, chosen if comparison.ratio <= 1 else alone, comparison)
+    return Refinement(within, chosen if pair.ratio <= 1 else alone, pair)
+
+
+def _receipts(build: str, found: Refinement, receipts: Receipts) -> Refined:
+    """Returns the receipts of the chosen candidates, together with how fast they are."""
+    pair = found.pair
+    return Refined(
+        build=build,
+        created_at=utc_now(),
+        latency_s=None if pair is None else pair.latency_s,
+        unrefined_latency_s=None if pair is None else pair.rival_latency_s,
+        ratio=None if pair is None else pair.ratio,
+        kept=any(found.positions.values()),
+        receipts=tuple(
+            replace(receipt, refined=_tried(found.candidates.get(key, ()), found.positions.get(key)))
+            for key, receipt in with_candidates(receipts, found.candidates, found.positions).items()
+        ),
+    )
+
+
+def _tried(candidates: Sequence[Candidate], position: int | None) -> tuple[TriedConfig, ...]:
+    return tuple(
+        TriedConfig(candidate.config, candidate.latency_s, candidate.latency_alone_s, number == position)
+        for number, candidate in enumerate(candidates)
+    )
 
 
 def _report(build: str, found: Refinement) -> None:
-    n_changed, comparison = sum(map(bool, found.positions.values())), found.comparison
+    n_changed = sum(map(bool, found.positions.values()))
     said = f"{n_changed} of {len(found.positions)} tasks have another config" if n_changed else "stays as it was"
-    if comparison is None:
+    if found.pair is None:
         _log.info("%s: %s", build, said)
         return
     _log.info(
         "%s: %s: %.3f ms with the configs fastest within the network, %.3f ms with those fastest alone",
-        build, said, 1e3 * comparison.latency_s, 1e3 * comparison.rival_latency_s,
-    )  # fmt: skip
+        *(build, said, 1e3 * found.pair.latency_s, 1e3 * found.pair.rival_latency_s),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -14,8 +14,8 @@ from anole.documents.build import read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import build_engine
-from anole.evaluate.interleave import Pace, time_interleaved
 from anole.evaluate.kernel_times import time_kernels
+from anole.evaluate.timing.turns import Pace, ratios, time_interleaved
 from anole.host.process import CallError, Worker
 from anole.measure.site import Site
 from anole.targets.base import Device
@@ -28,7 +28,7 @@ _LIMIT_S = 600.0
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TimedPair:
     """The latencies of two builds that were timed in turns.
 
     Attributes:
@@ -77,13 +77,13 @@ class Stopwatch:
         found: Mapping[str, float] = self._call(folder, _kernels_s, folder, self._threads, seconds)
         return found
 
-    def compare(self, folder: Path, rival: Path, pace: Pace) -> Comparison:
+    def compare(self, folder: Path, rival: Path, pace: Pace) -> TimedPair:
         """Times two builds of a network in turns.
 
         Raises:
             BuildError: one of them cannot be loaded, crashes or hangs.
         """
-        found: Comparison = self._call(folder, _compare, folder, rival, self._threads, pace)
+        found: TimedPair = self._call(folder, _compare, folder, rival, self._threads, pace)
         return found
 
     def _call(self, folder: Path, *call: Any) -> Any:
@@ -105,14 +105,10 @@ def _kernels_s(folder: Path, threads: int, seconds: float) -> Mapping[str, float
     return time_kernels(folder, draw_inputs(read_build(folder)), threads, seconds, _FEWEST_RUNS).kernels_s
 
 
-def _compare(folder: Path, rival: Path, threads: int, pace: Pace) -> Comparison:
+def _compare(folder: Path, rival: Path, threads: int, pace: Pace) -> TimedPair:
     inputs = draw_inputs(read_build(folder))
     engines = {str(each): build_engine(each, inputs, "cpu", threads) for each in (folder, rival)}
     times = time_interleaved({name: engine.run for name, engine in engines.items()}, pace)
     mine, theirs = times[str(folder)], times[str(rival)]
-    ratios = [np.median(own) / np.median(other) for own, other in zip(mine, theirs, strict=True)]
-    return Comparison(_median(mine), _median(theirs), float(np.median(ratios)))
-
-
-def _median(rounds: Sequence[Any]) -> float:
-    return float(np.median(np.concatenate(rounds)))
+    latency_s, rival_latency_s = (float(np.median(np.concatenate(turns))) for turns in (mine, theirs))
+    return TimedPair(latency_s, rival_latency_s, float(np.median(ratios(mine, theirs))))

@@ -6,21 +6,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from math import inf, isfinite
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from anole.documents.build import FILE, Build, TensorInfo, read_build, refuse_other_files
 from anole.errors import BuildError
-from anole.evaluate.alone import start_deployed
 from anole.evaluate.comparison import compare_outputs, draw_samples
-from anole.evaluate.looks import ALPHA, Patience, Ratio, Verdict, compare_rounds
 from anole.evaluate.network_runner import NetworkRunner
-from anole.evaluate.paired import PairTimer, Round
+from anole.evaluate.starts import start_deployed
+from anole.evaluate.timing.pairs import PairTimer
+from anole.evaluate.timing.sequential import ALPHA, Ratio, Verdict, compare_rounds
 from anole.measure.site import site_of
-from anole.report.ratio_words import ratio_words
 from anole.report.tables import facts_of
 from anole.targets import get_device, get_target
 from anole.targets.base import Place, named_object
@@ -37,14 +37,14 @@ class Rules:
     Attributes:
         threshold: the relative difference of latencies from which on it counts.
         tolerance: how far outputs may be apart.
-        patience: limits for each pair of builds.
-        seed: seed of the order of turns and of the place of memory.
+        seconds: for each pair of builds, no round begins after so many.
+        rounds: most rounds for each pair of builds.
     """
 
     threshold: float
     tolerance: float
-    patience: Patience
-    seed: int = 0
+    seconds: float
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,10 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedBuilds:
     """What became of a pair of builds.
 
     Attributes:
-        name: the name of the pair.
         ratio: the latency of B over that of A; without rounds, where it is computed and not measured.
         latencies_s: the latencies of A and B when nothing disturbs them, the median over the rounds.
         error: how far their outputs are apart, relative to their norm.
@@ -83,7 +82,7 @@ class Compared:
     def to_json(self) -> dict[str, Any]:
         """Returns the plain form; an end of the interval that is not known is null."""
         plain = asdict(self)
-        plain["ratio"] = {name: value if np.isfinite(value) else None for name, value in plain["ratio"].items()}
+        plain["ratio"] = {name: value if isfinite(value) else None for name, value in plain["ratio"].items()}
         return {**plain, "verdict": self.ratio.verdict.value}
 
 
@@ -105,8 +104,8 @@ def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
     return {name: (first / name, second / name) for name in common}
 
 
-def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: float = ALPHA) -> Compared:
-    """Compares two builds on the same inputs.
+def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: float = ALPHA) -> ComparedBuilds:
+    """Compares two builds, A and B, on the same inputs.
 
     Args:
         name: the name of the pair.
@@ -128,29 +127,24 @@ def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: fl
     return _compare_timed(name, pair, rules, alpha)
 
 
-def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compared:
+def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> ComparedBuilds:
     """Compares builds for a device, which are timed."""
-    began_s, rounds = time.monotonic(), list[Round]()
+    began_s = time.monotonic()
     devices = [get_device(build.target_description) for build in pair.builds]
     starts = partial(start_deployed, pair.folders[0].resolve()), partial(start_deployed, pair.folders[1].resolve())
     with site_of(devices[0]) as site:
         # What differs, such as the number of threads, each build knows by itself.
         common = dict(devices[0].environment().items() & devices[1].environment().items())
-        timer = PairTimer(starts, devices[0].preload, {**common, **site.environment()}, str(pair), rules.seed)
-
-        def take() -> float:
-            rounds.append(timer.take())
-            return rounds[-1].log_ratio
-
+        timer = PairTimer(starts, devices[0].preload, {**common, **site.environment()}, str(pair))
         error = _refuse_difference(pair, timer.differ(draw_samples(pair.builds[0])), rules)
         with site.timing():
-            ratio = compare_rounds(take, rules.threshold, rules.patience, alpha)
-    latencies_s = median(each.latencies_s[0] for each in rounds), median(each.latencies_s[1] for each in rounds)
-    undisturbed = mean(each.undisturbed for each in rounds)
-    return Compared(name, ratio, latencies_s, error, undisturbed, time.monotonic() - began_s, alpha)
+            ratio = compare_rounds(timer.take, rules.threshold, rules.seconds, rules.rounds, alpha)
+    a_s, b_s = np.median([each.latencies_s for each in timer.rounds], axis=0).tolist()
+    undisturbed = mean(each.undisturbed for each in timer.rounds)
+    return ComparedBuilds(name, ratio, (a_s, b_s), error, undisturbed, time.monotonic() - began_s, alpha)
 
 
-def _compare_simulated(name: str, pair: Pair, rules: Rules) -> Compared:
+def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
     """Compares builds for a simulator, whose latencies are known."""
     began_s, inputs = time.monotonic(), draw_samples(pair.builds[0])
     outputs, latencies_s = [], []
@@ -163,7 +157,7 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> Compared:
     error = _refuse_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)
     exact = latencies_s[1] / latencies_s[0]
     ratio = Ratio(exact, exact, exact, 0, rules.threshold)
-    return Compared(name, ratio, (latencies_s[0], latencies_s[1]), error, 1.0, time.monotonic() - began_s, 0.0)
+    return ComparedBuilds(name, ratio, (latencies_s[0], latencies_s[1]), error, 1.0, time.monotonic() - began_s, 0.0)
 
 
 def _refuse_unlike(pair: Pair) -> None:
@@ -195,7 +189,7 @@ def _refuse_difference(pair: Pair, error: float, rules: Rules) -> float:
     return error
 
 
-def render_compared(compared: Compared, folders: tuple[Path, Path]) -> RenderableType:
+def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> RenderableType:
     """Returns the verdict on a pair of builds, and below it the evidence, for a terminal."""
     from rich.console import Group
     from rich.text import Text
@@ -213,3 +207,20 @@ def render_compared(compared: Compared, folders: tuple[Path, Path]) -> Renderabl
 
 
 _STYLES = {Verdict.SLOWER: "bold red", Verdict.FASTER: "bold green", Verdict.EQUAL: "bold", Verdict.OPEN: "yellow"}
+
+
+def ratio_words(ratio: Ratio) -> str:
+    """Returns what a ratio of latencies, that of B over that of A, says of B."""
+    counts = f"{100 * ratio.threshold:g} %"
+    interval = f"[{100 * ratio.low - 100:+.1f} %, {100 * ratio.high - 100:+.1f} %]" if ratio.rounds else ""
+    if not 0 < ratio.low <= ratio.high < inf:
+        return f"open: {counted(ratio.rounds, 'round')} cannot tell; give it more --seconds"
+    match ratio.verdict:
+        case Verdict.SLOWER:
+            return f"B is {100 * ratio.value - 100:.1f} % slower {interval}".rstrip()
+        case Verdict.FASTER:
+            return f"B is {100 - 100 * ratio.value:.1f} % faster {interval}".rstrip()
+        case Verdict.EQUAL:
+            return f"no difference larger than {counts} {interval}".rstrip()
+        case Verdict.OPEN:
+            return f"open: B differs by {interval}, which may be more than {counts} or less; give it more --seconds"

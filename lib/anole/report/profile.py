@@ -12,7 +12,6 @@ from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import time_kernels
 from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
-from anole.evaluate.slow_kernels import slow_kernels
 from anole.measure.site import site_of
 from anole.report.tables import table_of
 from anole.targets import get_kind, get_observable, get_target
@@ -76,10 +75,10 @@ def render_profile(profile: Profile) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    slow, kernels_s = slow_kernels(profile.rows), profile.kernels_s
+    kernels_s = profile.kernels_s
     rows = [
         (
-            Text(row.words, style="yellow" if row in slow else ""),
+            Text(row.words, style="yellow" if row.is_slow else ""),
             *(f"{row.calls:,}", duration(row.seconds), percent(row.share), row.rate, f"{100 * row.roofline:.0f} %"),
         )
         for row in profile.rows

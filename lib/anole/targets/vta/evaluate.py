@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from anole.documents.build import Accelerator, Build
 from anole.documents.evaluation import Latency
 from anole.errors import BuildError
+from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import reference_engines
-from anole.evaluate.interleave import Pace
+from anole.evaluate.timing.turns import Pace
 from anole.host.machine import available_cores
 from anole.targets.vta.network.artifact import BuiltNetwork
 from anole.targets.vta.network.integer import IntegerReference
@@ -38,12 +39,12 @@ class SimulatedRunner:
     def __init__(self, target: VtaTarget) -> None:
         pass
 
-    def compare(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]], pace: Pace) -> list[Latency]:
+    def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
         """Returns one comparison; nothing is timed, so the pace is ignored.
 
         The latency is beside that of the untuned network, the outputs beside those of the network in floating point.
         """
-        accelerator = _accelerator_of(folder, build)
+        accelerator, inputs = _accelerator_of(folder, build), draw_inputs(build)
         outputs = _exact_outputs(folder, inputs)
         with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
             precise = reference.compute()

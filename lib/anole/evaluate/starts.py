@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -17,19 +17,13 @@ from anole.declared.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.engines import Engine, export_onnx, onnxruntime_engine, torch_engine
+from anole.evaluate.engines import Engine, export_onnx, onnxruntime_engine, torch_engine, torch_network
 from anole.targets import get_target
-from anole.targets.base import Device, Place
-
-if TYPE_CHECKING:
-    import torch
+from anole.targets.base import Place
 
 
 def start_deployed(folder: Path) -> Engine:
     """Returns an engine that runs a build as its users do: with its own ``load.py``, from arrays to arrays.
-
-    Args:
-        folder: the build's folder.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -67,21 +61,7 @@ def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
         raise BuildError("a simulated network has no rivals")
     if name == "onnxruntime":
         return onnxruntime_engine(onnx_file(build.model_spec, inputs, scratch), inputs, device.threads)
-    return torch_engine(*torch_network(build.model_spec, inputs, device))
-
-
-def torch_network(
-    model: ModelSpec, inputs: Sequence[NDArray[Any]], device: Device
-) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """Returns a torch network and its inputs, on a device without TF32, with the device's number of threads."""
-    import torch
-
-    from anole.extract.torch import make_network
-
-    torch.set_num_threads(device.threads)
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    network = make_network(model).to(device.runs_on)
-    return network, tuple(torch.from_numpy(array).to(device.runs_on) for array in inputs)
+    return torch_engine(*torch_network(build.model_spec, inputs, device.threads, device.runs_on))
 
 
 def onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:

@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from anole.documents.evaluation import LoadLatency
-from anole.evaluate.engine_process import EngineError, EngineProcess, start_engines
+from anole.errors import AnoleError
 from anole.evaluate.engines import Engine
-from anole.evaluate.interleave import Pace, Times, take_turns
-from anole.evaluate.neighbours import busy_neighbours
+from anole.evaluate.timing.engine_process import EngineError, EngineProcess, start_engines
+from anole.evaluate.timing.turns import Pace, Times, take_turns
 from anole.measure.site import Site
+from anole.words import counted
 
 _log = logging.getLogger(__name__)
 
 LOAD_PACE = Pace(rounds=6, burst_s=1.0, least_runs=8, limit_s=600.0)
 """Six turns of at least one second and eight runs, hence at least 48 runs; a network of 10 ms has 600. A time slice is
 some milliseconds, so that a turn of one second meets many of them."""
+
+_LOOP = """
+import os, threading
+
+def end_with_parent():
+    os.read(0, 1)
+    os._exit(0)
+
+threading.Thread(target=end_with_parent, daemon=True).start()
+os.write(1, b"!")
+while True:
+    pass
+"""
+"""What a neighbour does. The system closes the other end of its standard input when this process ends, however it ends;
+the thread that waits for that sleeps until then."""
 
 
 def time_under_load(
@@ -78,21 +96,47 @@ def load_latency(engine: str, neighbours: int, times: Sequence[Times]) -> LoadLa
 def log_load(name: str, latencies: Sequence[LoadLatency]) -> None:
     """Logs a line for each number of neighbours and each reference."""
     own = {latency.neighbours: latency for latency in latencies if latency.engine == "build"}
-    for latency in latencies:
-        if latency.engine != "build":
-            _log.info("%s: %s", name, compared(own[latency.neighbours], latency))
-
-
-def compared(own: LoadLatency, other: LoadLatency) -> str:
-    """Returns in words the latencies of a build and of a reference beside the same neighbours."""
-    ratios = (other.p50_s / own.p50_s, other.p95_s / own.p95_s, other.p99_s / own.p99_s)
-    processes = "process" if own.neighbours == 1 else "processes"
-    return (
-        f"beside {own.neighbours} busy {processes}: p50/p95/p99 {_milliseconds(own)}, "
-        f"against {_milliseconds(other)} of {other.engine} ({'/'.join(f'{ratio:.2f}x' for ratio in ratios)}), "
-        f"{own.runs} and {other.runs} runs"
-    )
+    for other in latencies:
+        if other.engine != "build":
+            mine = own[other.neighbours]
+            gains = (other.p50_s / mine.p50_s, other.p95_s / mine.p95_s, other.p99_s / mine.p99_s)
+            _log.info(
+                "%s: beside %s: p50/p95/p99 %s, against %s of %s (%s), %d and %d runs",
+                *(name, counted(other.neighbours, "busy process"), _milliseconds(mine), _milliseconds(other)),
+                *(other.engine, "/".join(f"{gain:.2f}x" for gain in gains), mine.runs, other.runs),
+            )
 
 
 def _milliseconds(latency: LoadLatency) -> str:
     return "/".join(f"{1e3 * seconds:.3f}" for seconds in (latency.p50_s, latency.p95_s, latency.p99_s)) + " ms"
+
+
+@contextmanager
+def busy_neighbours(count: int) -> Iterator[list[int]]:
+    """Runs busy processes beside this one, of the same priority and on the same cores; yields their process ids.
+
+    They end with the block, or when this process ends, also when it is killed.
+
+    Raises:
+        AnoleError: one does not start, or ended before the block did.
+    """
+    with ExitStack() as running:
+        neighbours = [running.enter_context(_neighbour()) for _ in range(count)]
+        yield [neighbour.pid for neighbour in neighbours]
+        if any(neighbour.poll() is not None for neighbour in neighbours):
+            raise AnoleError("a busy neighbour ended before the timing did, so it shows nothing; run it again")
+
+
+@contextmanager
+def _neighbour() -> Iterator[subprocess.Popen[bytes]]:
+    """Starts a neighbour, waits until it is busy, and kills it after the block."""
+    command = [sys.executable, "-I", "-S", "-c", _LOOP]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as neighbour:
+        try:
+            assert neighbour.stdout is not None
+            if not neighbour.stdout.read(1):
+                raise AnoleError(f"a busy neighbour does not start: its process exited with {neighbour.wait()}")
+            yield neighbour
+        finally:
+            neighbour.kill()

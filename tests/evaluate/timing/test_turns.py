@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from anole.evaluate.interleave import Pace, time_interleaved
+from anole.evaluate.timing.turns import Pace, time_interleaved
 
 
 def test_every_round_begins_with_another_engine() -> None:

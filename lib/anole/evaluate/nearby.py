@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.evaluate.comparison import compare_outputs
-from anole.evaluate.engines import Engine
+from anole.evaluate.engines import Arrays, Engine
 
 LARGEST_CHANCE = 3e-3
 """The largest difference of means that may be called chance: beyond it, noise in weights would not be found."""
@@ -40,24 +40,15 @@ _NEARBY = 1e-3
 _UNITS = 4
 """The most units in the last place by which an input is rounded anew."""
 
-Arrays = Sequence[NDArray[Any]]
-
 
 @dataclass(frozen=True)
-class AveragedComparison:
-    """How far a build is from a reference on nearby inputs; errors are the larger one of those of a `Comparison`.
+class MeansCompared:
+    """How far a build is from a reference on nearby inputs; see the same fields of `Evaluation`."""
 
-    Attributes:
-        sensitivity: the error of the reference beside itself with its inputs rounded anew; the root of the mean square.
-        nearby_error: that of the build beside the reference, likewise.
-        averaged_error: that of the mean of the build's outputs beside the mean of the reference's.
-        draws: over how many inputs these means are.
-    """
-
-    sensitivity: float
+    reference_sensitivity: float
     nearby_error: float
     averaged_error: float
-    draws: int
+    averaged_draws: int
 
 
 def chance(nearby_error: float, draws: int) -> float:
@@ -65,7 +56,7 @@ def chance(nearby_error: float, draws: int) -> float:
     return _DEVIATIONS * nearby_error / sqrt(draws)
 
 
-def compare_means(build: Engine, reference: Engine, samples: Sequence[Arrays]) -> AveragedComparison:
+def compare_means(build: Engine, reference: Engine, samples: Sequence[Arrays]) -> MeansCompared:
     """Compares a build with a reference on nearby inputs.
 
     There are as many draws as it takes to find noise, if that is possible within some time. Where a build is farther
@@ -76,11 +67,11 @@ def compare_means(build: Engine, reference: Engine, samples: Sequence[Arrays]) -
         reference: the reference.
         samples: the inputs near which others are drawn; only those of floating-point types are changed.
     """
-    began_s, totals = time.monotonic(), _Totals()
-    own_squares, squares = [], []
+    began_s, mine, theirs = time.monotonic(), _Mean(build), _Mean(reference)
+    squares, own_squares = [], []
     for draw in range(_LEAST_DRAWS):
         inputs = _nearby(samples, draw)
-        found, expected = totals.add(build.compute_each(inputs), reference.compute_each(inputs))
+        found, expected = mine.add(inputs), theirs.add(inputs)
         squares.append(compare_outputs(found, expected).error ** 2)
         again = reference.compute_each([rounded_anew(each, draw) for each in inputs])
         own_squares.append(compare_outputs(again, expected).error ** 2)
@@ -90,37 +81,35 @@ def compare_means(build: Engine, reference: Engine, samples: Sequence[Arrays]) -
         needed = ceil(min((_DEVIATIONS * nearby_error / LARGEST_CHANCE) ** 2, _MOST_DRAWS))
         for draw in range(_LEAST_DRAWS, min(needed, int(_MOST_S / max(per_draw_s, 1e-9)))):
             inputs = _nearby(samples, draw)
-            totals.add(build.compute_each(inputs), reference.compute_each(inputs))
-    averaged_error = compare_outputs(*totals.means()).error
-    return AveragedComparison(sensitivity, nearby_error, averaged_error, totals.draws)
+            mine.add(inputs)
+            theirs.add(inputs)
+    averaged_error = compare_outputs(mine.outputs(), theirs.outputs()).error
+    return MeansCompared(sensitivity, nearby_error, averaged_error, mine.draws)
 
 
-class _Totals:
-    """The sums of the outputs of a build and of a reference."""
+class _Mean:
+    """The mean of an engine's outputs over draws."""
 
-    def __init__(self) -> None:
-        self.draws = 0
-        self._sums: list[list[list[NDArray[np.float64]]]] = []
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self.draws = engine, 0
+        self._sums: list[Arrays] = []
 
-    def add(self, *outputs: list[list[NDArray[Any]]]) -> tuple[list[list[NDArray[Any]]], ...]:
-        """Adds the outputs of both for each sample, and returns them."""
-        wide = [[[np.asarray(array, np.float64) for array in sample] for sample in engine] for engine in outputs]
-        if self.draws:
-            for sums, engine in zip(self._sums, wide, strict=True):
-                for totals, sample in zip(sums, engine, strict=True):
-                    totals[:] = map(np.add, totals, sample)
-        else:
-            self._sums = wide
+    def add(self, inputs: Sequence[Arrays]) -> list[Arrays]:
+        """Computes a draw's outputs, adds them, and returns them."""
+        found = self._engine.compute_each(inputs)
+        wide = [[array.astype(np.float64) for array in each] for each in found]
+        pairs = zip(self._sums or wide, wide, strict=True)
+        self._sums = [list(map(np.add, *pair)) for pair in pairs] if self.draws else wide
         self.draws += 1
-        return outputs
+        return found
 
-    def means(self) -> list[list[list[NDArray[np.float64]]]]:
-        """Returns the mean outputs of both."""
-        return [[[total / self.draws for total in sample] for sample in engine] for engine in self._sums]
+    def outputs(self) -> list[Arrays]:
+        """Returns the mean outputs for each sample."""
+        return [[total / self.draws for total in each] for each in self._sums]
 
 
-def rounded_anew(inputs: Arrays, seed: int) -> list[NDArray[Any]]:
-    """Returns inputs with each number changed by a few units in the last place, at random."""
+def rounded_anew(inputs: Arrays, seed: int) -> Arrays:
+    """Returns inputs with each floating-point number changed by a few units in the last place, at random."""
     rng = np.random.default_rng(seed)
     return [
         np.asarray(array + rng.integers(-_UNITS, _UNITS + 1, array.shape) * np.spacing(np.abs(array)), array.dtype)
@@ -130,15 +119,11 @@ def rounded_anew(inputs: Arrays, seed: int) -> list[NDArray[Any]]:
     ]
 
 
-def _nearby(samples: Sequence[Arrays], draw: int) -> list[list[NDArray[Any]]]:
+def _nearby(samples: Sequence[Arrays], draw: int) -> list[Arrays]:
     """Returns inputs with some relative noise."""
     rng = np.random.default_rng(draw)
-    return [
-        [
-            np.asarray(array * (1 + _NEARBY * rng.standard_normal(array.shape)), array.dtype)
-            if array.dtype.kind == "f"
-            else array
-            for array in inputs
-        ]
-        for inputs in samples
-    ]
+
+    def noisy(array: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(array * (1 + _NEARBY * rng.standard_normal(array.shape)), array.dtype)
+
+    return [[noisy(array) if array.dtype.kind == "f" else array for array in inputs] for inputs in samples]

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Self
 
 from anole.errors import AnoleError
-from anole.evaluate.interleave import Times, burst
+from anole.evaluate.timing.turns import Times, burst
 from anole.host.cores import caller_apart, spread_busy_threads
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class EngineProcess:
         self._end()
 
     def burst(self, burst_s: float, least_runs: int = 1) -> Times:
-        """Runs the engine for one turn, see `anole.evaluate.interleave.burst`.
+        """Runs the engine for one turn, see `anole.evaluate.timing.turns.burst`.
 
         Raises:
             EngineError: the engine fails, or its process exited.

@@ -13,8 +13,8 @@ from shlex import quote
 import numpy as np
 import pytest
 
-from anole.evaluate.engine_process import EngineError, EngineProcess, start_engines
 from anole.evaluate.engines import Engine
+from anole.evaluate.timing.engine_process import EngineError, EngineProcess, start_engines
 
 
 def test_an_engine_answers_once_and_takes_turns() -> None:

@@ -3,39 +3,50 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from anole.documents.evaluation import LoadLatency, read_evaluation
-from anole.evaluate.engine_process import EngineError
+from anole.errors import AnoleError
 from anole.evaluate.engines import Engine
-from anole.evaluate.interleave import Pace
-from anole.evaluate.under_load import LOAD_PACE, load_latency, log_load, time_under_load
+from anole.evaluate.timing.engine_process import EngineError
+from anole.evaluate.timing.load import LOAD_PACE, busy_neighbours, load_latency, log_load, time_under_load
+from anole.evaluate.timing.turns import Pace
 
-from ..tiny_builds import run_python
+from ...tiny_builds import HOME, run_python
 
 PACE = Pace(rounds=2, burst_s=0.0, pause_s=0.0, least_runs=3)
 
 SCRIPT = """
-import logging, os
+import logging
+from functools import partial
 from pathlib import Path
-from anole.evaluate import under_load
-from anole.evaluate.interleave import Pace
+from anole.evaluate import device
+from anole.evaluate.timing import load
+from anole.evaluate.timing.turns import Pace
 from anole.evaluate.stage import evaluate_build
 
-def noted(count, before=under_load.busy_neighbours):
+def noted(count, before=load.busy_neighbours):
     print("neighbours", count)
     return before(count)
 
-under_load.busy_neighbours = noted
+load.busy_neighbours = noted
 logging.basicConfig(filename="load.txt", level=logging.INFO)
 pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0)
 load_pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0, least_runs=4)
-evaluate_build(Path("net"), Path("load.json"), pace=pace, neighbours=(1,), load_pace=load_pace)
+device.time_under_load = partial(load.time_under_load, pace=load_pace)
+evaluate_build(Path("net"), Path("load.json"), pace=pace, neighbours=(1,))
 """
 
 
@@ -105,3 +116,58 @@ def test_a_build_is_evaluated_beside_a_neighbour(tiny_project: Path) -> None:
     lines = [line for line in (tiny_project / "load.txt").read_text().splitlines() if "beside 1 busy" in line]
     assert len(lines) == 2
     assert sorted((tiny_project / "net").rglob("*")) == before
+
+
+HOST = """
+import signal, time
+from anole.evaluate.timing.load import busy_neighbours
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
+with busy_neighbours(2) as ids:
+    print(*ids, flush=True)
+    time.sleep(60)
+"""
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Whether something comes true within some time."""
+    end_s = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process has ended; its parent may not have asked for its status."""
+    return not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_neighbours_are_busy_until_the_block_ends(count: int) -> None:
+    with pytest.raises(KeyError), busy_neighbours(count) as ids:
+        assert len(set(ids)) == count
+        for process in ids:
+            assert within(10, lambda process=process: psutil.Process(process).cpu_times().user > 0.05)
+            assert os.getpriority(os.PRIO_PROCESS, process) == os.getpriority(os.PRIO_PROCESS, 0)
+            assert os.sched_getaffinity(process) == os.sched_getaffinity(0)
+        raise KeyError
+    assert not any(map(psutil.pid_exists, ids))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_neighbours_do_not_outlive_a_killed_parent(how: signal.Signals) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(HOME / "lib")}
+    with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, env=environment) as parent:
+        assert parent.stdout is not None
+        ids = list(map(int, parent.stdout.readline().split()))
+        assert len(ids) == 2 and not any(map(is_gone, ids))
+        parent.send_signal(how)
+    assert within(10, lambda: all(map(is_gone, ids)))
+
+
+def test_a_neighbour_that_ends_too_early_is_found_out() -> None:
+    with pytest.raises(AnoleError, match="a busy neighbour ended before"), busy_neighbours(2) as ids:
+        os.kill(ids[1], signal.SIGKILL)
+        # Its main thread is gone before the others, and the process only when all are.
+        assert within(10, lambda: os.waitid(os.P_PID, ids[1], os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)

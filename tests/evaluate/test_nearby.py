@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from anole.documents.evaluation import Evaluation, Latency
+from anole.evaluate.correctness import _is_near_on_average
 from anole.evaluate.engines import Engine
-from anole.evaluate.perturbed import (
+from anole.evaluate.nearby import (
     LARGEST_CHANCE,
     MOST_SENSITIVE,
-    AveragedComparison,
+    MeansCompared,
     chance,
     compare_means,
     rounded_anew,
@@ -55,16 +57,16 @@ def decided(levels: int, noise: float = 0.0, unit: float = 0.0) -> Function:
     return network
 
 
-def is_near(found: AveragedComparison) -> bool:
-    """The decision of `anole.evaluate.stage`."""
-    allowed = chance(found.nearby_error, found.draws)
-    explained = found.nearby_error <= MOST_SENSITIVE * found.sensitivity
-    return explained and found.averaged_error <= allowed <= LARGEST_CHANCE
+def is_near(found: MeansCompared) -> bool:
+    """The decision of `anole.evaluate.correctness`."""
+    compared = Latency("test", 1.0, 1.0, 1.0, relative_error=found.nearby_error)
+    evaluation = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (compared,), **vars(found))
+    return _is_near_on_average(evaluation)
 
 
 def test_a_right_build_of_a_sensitive_network_is_near_on_average() -> None:
     found = compare_means(engine(decided(50, unit=3e-7)), engine(decided(50)), SAMPLES)
-    assert found.sensitivity > 5e-3 and found.nearby_error > 5e-3
+    assert found.reference_sensitivity > 5e-3 and found.nearby_error > 5e-3
     assert found.averaged_error < found.nearby_error / 5
     assert is_near(found)
 
@@ -73,20 +75,20 @@ def test_a_right_build_of_a_sensitive_network_is_near_on_average() -> None:
 def test_noise_in_the_weights_of_a_sensitive_network_is_found(noise: float) -> None:
     found = compare_means(engine(decided(50, noise, 3e-7)), engine(decided(50)), SAMPLES)
     # The reference's own sensitivity would explain the difference.
-    assert found.nearby_error < MOST_SENSITIVE * found.sensitivity
+    assert found.nearby_error < MOST_SENSITIVE * found.reference_sensitivity
     assert found.averaged_error > LARGEST_CHANCE
     assert not is_near(found)
 
 
 def test_a_network_that_does_not_multiply_rounding_explains_no_difference() -> None:
     found = compare_means(engine(decided(10**9, 0.01)), engine(decided(10**9)), SAMPLES)
-    assert found.sensitivity < 1e-6 and found.draws == 32
+    assert found.reference_sensitivity < 1e-6 and found.averaged_draws == 32
     assert not is_near(found)
 
 
 def test_too_sensitive_a_network_is_not_called_right() -> None:
     found = compare_means(engine(decided(1, unit=3e-7)), engine(decided(1)), SAMPLES)
-    assert chance(found.nearby_error, found.draws) > LARGEST_CHANCE
+    assert chance(found.nearby_error, found.averaged_draws) > LARGEST_CHANCE
     assert not is_near(found)
 
 

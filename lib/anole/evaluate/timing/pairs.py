@@ -3,18 +3,21 @@
 What makes two copies of one build differ lies in the process: where its memory is, and how the interpreter is laid
 out. In two processes, a network of 60 microseconds differs from itself by 3.5 % (standard deviation); in one, by 0.5 %.
 A new process for every round, with the builds loaded in random order and at other addresses, makes that an error of
-chance, which more rounds remove.
+chance, which more rounds remove. Of each engine, only runs during which no thread waited for a processor count.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import log
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +25,6 @@ from numpy.typing import NDArray
 from anole.errors import BuildError, MachineError, MeasureError
 from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import Engine
-from anole.evaluate.undisturbed import WaitMeter, latency_s, timed, undisturbed
 from anole.host.process import CallError, Worker
 
 _TURN_S, _LEAST_RUNS = 5e-3, 2
@@ -37,6 +39,12 @@ _SURELY_LONG_S = 2e-2
 _ROUND_S, _ROUND_LIMIT_S, _UNDISTURBED_RUNS = 0.3, 3.0, 30
 """A round ends after so many seconds if each engine has so many undisturbed runs, and at the limit otherwise."""
 
+_UNDISTURBED = 0.01
+"""The share of a run that all threads together may wait."""
+
+_FASTEST, _FEWEST = 0.1, 3
+"""The share of runs, and their least number, whose mean is the latency."""
+
 _MOST_BYTES_APART = 1 << 20
 _CALL_LIMIT_S = 600.0
 
@@ -44,6 +52,9 @@ _APART: list[NDArray[np.uint8]] = []
 """Memory between the engines of this process, which nobody else gets."""
 
 Start = Callable[[], Engine]
+
+Runs = list[tuple[float, float]]
+"""The seconds that each run took, and those that its threads waited meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +69,6 @@ class Round:
     latencies_s: tuple[float, float]
     undisturbed: float
 
-    @property
-    def log_ratio(self) -> float:
-        """The logarithm of the second latency over the first."""
-        return log(self.latencies_s[1] / self.latencies_s[0])
-
 
 class PairTimer:
     """Takes rounds, each in a process of its own.
@@ -73,6 +79,9 @@ class PairTimer:
         environment: environment variables of the processes.
         where: the builds; begins each message.
         seed: seed of all that is random.
+
+    Attributes:
+        rounds: those that were taken.
     """
 
     def __init__(
@@ -83,17 +92,19 @@ class PairTimer:
         where: str,
         seed: int = 0,
     ) -> None:
+        self.rounds: list[Round] = []
         self._starts, self._where, self._random = starts, where, random.Random(seed)
-        self._preload, self._environment = [*preload, __name__, "anole.evaluate.alone"], environment
+        self._preload, self._environment = [*preload, __name__, "anole.evaluate.starts"], environment
 
-    def take(self) -> Round:
-        """Takes a round.
+    def take(self) -> float:
+        """Takes a round, and returns the logarithm of the second engine's latency over the first one's.
 
         Raises:
             BuildError: an engine cannot be started, crashes or hangs.
         """
-        found: Round = self._call(_take_round)
-        return found
+        self.rounds.append(self._call(_take_round))
+        first_s, second_s = self.rounds[-1].latencies_s
+        return log(second_s / first_s)
 
     def differ(self, samples: Sequence[Sequence[NDArray[Any]]]) -> float:
         """Returns how far the engines' outputs are apart: the largest relative L2 distance of any on any inputs.
@@ -138,7 +149,7 @@ def _differ(engines: tuple[Engine, Engine], _: random.Random, samples: Sequence[
 
 def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
     """Times both engines in blocks of four turns, which begin with either one."""
-    runs: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
+    runs: tuple[Runs, Runs] = ([], [])
     with WaitMeter() as meter:
         number = _runs_at_once(engines, meter)
         began_s = time.perf_counter()
@@ -152,14 +163,13 @@ def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
             if spent_s >= _ROUND_S and min(len(undisturbed(own)) for own in runs) >= _UNDISTURBED_RUNS:
                 break
     share = sum(len(undisturbed(own)) for own in runs) / sum(map(len, runs))
-    latencies_s = tuple(latency_s(own) / number for own in runs)
-    return Round((latencies_s[0], latencies_s[1]), share)
+    return Round((latency_s(runs[0]) / number, latency_s(runs[1]) / number), share)
 
 
-def _turn(run: Callable[[], object], number: int, meter: WaitMeter) -> list[tuple[float, float]]:
+def _turn(run: Callable[[], object], number: int, meter: WaitMeter) -> Runs:
     """Lets an engine take a turn, after a run that finds its data in no cache."""
     run()
-    taken: list[tuple[float, float]] = []
+    taken: Runs = []
     while len(taken) < _LEAST_RUNS or sum(took_s for took_s, _ in taken) < _TURN_S:
         taken.append(timed(run, number, meter))
     return taken
@@ -171,3 +181,57 @@ def _runs_at_once(engines: Sequence[Engine], meter: WaitMeter) -> int:
     if fastest_s < _SURELY_LONG_S:
         fastest_s = min(fastest_s, *(timed(engine.run, 1, meter)[0] for engine in engines for _ in range(5)))
     return max(1, round(_MEASURED_S / fastest_s))
+
+
+class WaitMeter:
+    """Reads how long the threads of this process have waited for a processor; a context manager that closes its files.
+
+    It reads what Linux counts for each thread in ``/proc``. Threads that begin later are not noticed. Where the system
+    does not count, nothing has ever waited.
+    """
+
+    def __enter__(self) -> Self:
+        self._files: list[int] = []
+        for task in Path("/proc/self/task").glob("*"):
+            with suppress(OSError):
+                self._files.append(os.open(task / "schedstat", os.O_RDONLY | os.O_CLOEXEC))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            os.close(file)
+
+    def waited_s(self) -> float:
+        """Returns the seconds that all threads together have waited since they began."""
+        waited_ns = 0
+        for file in self._files:
+            with suppress(OSError, IndexError, ValueError):  # the thread has ended
+                waited_ns += int(os.pread(file, 64, 0).split()[1])
+        return waited_ns * 1e-9
+
+
+def timed(run: Callable[[], object], number: int, meter: WaitMeter) -> tuple[float, float]:
+    """Runs an engine `number` times; returns the seconds that it took, and those that its threads waited meanwhile."""
+    waited_s, began_s = meter.waited_s(), time.perf_counter()
+    for _ in range(number):
+        run()
+    took_s = time.perf_counter() - began_s
+    return took_s, meter.waited_s() - waited_s
+
+
+def undisturbed(runs: Runs) -> NDArray[np.float64]:
+    """Returns the seconds of those runs that nothing disturbed."""
+    times_s, waits_s = np.array(runs).reshape(-1, 2).T
+    return np.asarray(times_s[waits_s <= _UNDISTURBED * times_s])
+
+
+def latency_s(runs: Runs) -> float:
+    """Returns the mean of the fastest tenth of the undisturbed runs, or of all, if hardly any is undisturbed.
+
+    The choice does not look at the times, so that it favours nobody. Within it, the fastest are those in which the rest
+    of the machine, such as its caches and its host, disturbed least.
+    """
+    found = undisturbed(runs)
+    if len(found) < _FEWEST:
+        found = np.array(runs)[:, 0]
+    return float(np.sort(found)[: max(_FEWEST, round(_FASTEST * len(found)))].mean())

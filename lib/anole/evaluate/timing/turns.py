@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,14 +37,11 @@ class Pace:
 
 
 def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[Times]]:
-    """Times engines of this process in short turns, their threads on a core each; the order rotates every round.
+    """Times engines of this process, their threads on a core each, as `take_turns` does.
 
     Args:
         engines: functions that run the network once, by the engine's name.
         pace: length and rhythm of the timing.
-
-    Returns:
-        For every engine the times of its turns, one for each round.
     """
     for run in engines.values():
         spread_busy_threads(run)
@@ -77,13 +74,7 @@ def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str
 
 
 def burst(run: Callable[[], object], burst_s: float, least_runs: int = 1) -> Times:
-    """Runs an engine repeatedly after two warm-up runs.
-
-    Args:
-        run: runs the network once.
-        burst_s: least timed seconds.
-        least_runs: least timed runs, at least one.
-    """
+    """Runs an engine repeatedly after two warm-up runs: so many seconds at least, and so many times."""
     run()
     run()
     taken: list[float] = []
@@ -94,3 +85,11 @@ def burst(run: Callable[[], object], burst_s: float, least_runs: int = 1) -> Tim
         taken.append(time.perf_counter() - before_s)
         total_s += taken[-1]
     return np.array(taken)
+
+
+def ratios(turns: Sequence[Times], others: Sequence[Times]) -> NDArray[np.float64]:
+    """Returns an engine's median time over another's, round by round.
+
+    A shared machine often changes its speed between rounds, but rarely within one.
+    """
+    return np.array([np.median(own) / np.median(other) for own, other in zip(turns, others, strict=True)])

@@ -1,0 +1,222 @@
+"""Judges whether a build computes its network: beside its references, in double precision, and on average.
+
+References come first. A reference that is itself farther from the truth is overruled by the network in double
+precision, and one that multiplies rounding is compared on average, see `anole.evaluate.nearby`.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from anole.documents.build import Build
+from anole.documents.evaluation import Evaluation, Latency
+from anole.errors import AnoleError, BuildError
+from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_samples
+from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
+from anole.evaluate.network_runner import NetworkRunner
+from anole.targets.shared.algorithm_names import WINOGRAD
+
+_log = logging.getLogger(__name__)
+
+CompileRedrawn = Callable[[Build, Path], object]
+"""Compiles a build once more with other weights into a folder, see `anole.compile.redrawn`."""
+
+MAX_RELATIVE_ERROR = 1e-4
+"""The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
+reference's outputs depend on the input. The same is allowed beside the network in double precision."""
+
+_AS_INEXACT = 3.0
+"""How much farther than the most exact reference a build may be from the network in double precision: the order of a
+sum changes its rounding, and some networks make much of that."""
+
+_MOST_INEXACT = 3e-3
+"""The error of a reference beyond which it allows nothing: noise in a layer's weights would not be found any more."""
+
+
+def with_evidence(
+    runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, compile_redrawn: CompileRedrawn | None
+) -> Evaluation:
+    """Returns the evaluation with what else is to be known of a build that its references do not show to be right.
+
+    A warning says what could not be found out.
+
+    Args:
+        runner: runs the build.
+        folder: folder of the build.
+        build: the build's description.
+        evaluation: what comparing it with its references found.
+        compile_redrawn: called for torch models whose outputs do not depend on their input; None if it shall not be.
+    """
+    if _is_constant(evaluation) and compile_redrawn is not None and build.model_spec.scheme == "torch":
+        with _warned(build, "could not be compared with other weights: "):
+            evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_redrawn))
+    if far := _far_references(evaluation):
+        with _warned(build):
+            own, reference = _exact_errors(runner, folder, build)
+            evaluation = replace(evaluation, exact_error=own, reference_exact_error=reference)
+        if not _is_near_exact(evaluation):
+            with _warned(build):
+                evaluation = replace(evaluation, **vars(_means(runner, folder, build, far[0].reference)))
+    return evaluation
+
+
+def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
+    """Raises a `BuildError` if outputs are too far from a reference's, and nothing else shows that they are right."""
+    for latency in _far_references(evaluation):
+        errors = _errors(latency)
+        if (reason := _reason_to_accept(evaluation)) is not None:
+            _log.warning(
+                "%s: the outputs differ from those of %s by %.2g, and %s",
+                *(folder, latency.reference, max(errors.values()), reason),
+            )
+            continue
+        kind = next(kind for kind, error in errors.items() if not error <= MAX_RELATIVE_ERROR)
+        raise BuildError(
+            f"{folder}: the outputs differ from those of {latency.reference}: {kind} {errors[kind]:.3g}; "
+            f"at most {MAX_RELATIVE_ERROR:g} is allowed{_doubt(evaluation)}{remedy(build)}"
+        )
+    if not (evaluation.redrawn_error or 0.0) <= MAX_RELATIVE_ERROR:
+        raise BuildError(
+            f"{folder}: with other weights, drawn so that the outputs depend on the input, they differ from those of "
+            f"torch: error {evaluation.redrawn_error:.2g} relative to that; at most {MAX_RELATIVE_ERROR:g} is allowed"
+        )
+
+
+def remedy(build: Build) -> str:
+    """Returns what a user can do if it is rounding that makes outputs differ; empty if nothing."""
+    rounds_more = any(task.config is not None and task.config.get("algorithm") == WINOGRAD for task in build.tasks)
+    if not rounds_more or build.runs_on != "cpu":
+        return ""
+    return "; with `exact: true`, a target's convolutions are computed without Winograd's method, which rounds more"
+
+
+@contextmanager
+def _warned(build: Build, problem: str = "") -> Iterator[None]:
+    """Lets an error be a warning."""
+    try:
+        yield
+    except AnoleError as error:
+        _log.warning("%s: %s%s", build.name, problem, error)
+
+
+def _is_constant(evaluation: Evaluation) -> bool:
+    """Whether an output of the network does not depend on the input."""
+    return any((latency.output_variation or 0.0) < LEAST_VARIATION for latency in evaluation.latencies)
+
+
+def _errors(latency: Latency) -> dict[str, float]:
+    """Returns the errors beside a reference that decide whether a build is right, by their name."""
+    return {
+        "relative error": latency.relative_error,
+        "error relative to how much they depend on the input": latency.variation_error or 0.0,
+    }
+
+
+def _far_references(evaluation: Evaluation) -> list[Latency]:
+    """Returns the references from which the outputs are too far."""
+    return [each for each in evaluation.latencies if not max(_errors(each).values()) <= MAX_RELATIVE_ERROR]
+
+
+def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: CompileRedrawn) -> float:
+    """Returns the error of the same network with other weights, beside torch on the processor."""
+    import torch
+
+    from anole.evaluate.engines import torch_engine
+    from anole.extract.torch import make_network
+
+    samples = draw_samples(build)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "redrawn")
+        compile_redrawn(build, folder)
+        network = make_network(build.model_spec, "drawn")
+        reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
+        found = runner.engine(folder, samples[0]).compute_each(samples)
+    comparison = compare_outputs(found, reference.compute_each(samples))
+    shown = comparison.output_variation >= LEAST_VARIATION
+    _log.info(
+        "%s: with weights drawn so that the outputs depend on the input, they %s: error relative to that %.1e",
+        *(build.name, "do" if shown else "still do not all", comparison.variation_error),
+    )
+    return comparison.variation_error
+
+
+def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
+    """Returns the errors of a build and of its most exact reference beside the network in double precision."""
+    from anole.evaluate.double_precision import compute_in_double
+
+    _log.info("%s: differs from a reference; computing the network in double precision, which may take minutes", folder)
+    samples = draw_samples(build)
+    exact = compute_in_double(build.model_spec, samples)
+    with runner.references(build, samples[0]) as references:
+        theirs = min(compare_outputs(each.compute_each(samples), exact).error for each in references)
+    return compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), exact).error, theirs
+
+
+def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) -> MeansCompared:
+    """Compares a build with a reference on average over nearby inputs."""
+    _log.info("%s: differs from %s; comparing both on many nearby inputs, which may take minutes", folder, reference)
+    samples = draw_samples(build)
+    with runner.references(build, samples[0]) as references:
+        engine = next(each for each in references if each.name == reference)
+        return compare_means(runner.engine(folder, samples[0]), engine, samples)
+
+
+def _is_near_exact(evaluation: Evaluation) -> bool:
+    """Whether a build is as near to the network in double precision as single precision lets it be."""
+    theirs = evaluation.reference_exact_error or 0.0
+    allowed = max(MAX_RELATIVE_ERROR, _AS_INEXACT * theirs) if theirs <= _MOST_INEXACT else MAX_RELATIVE_ERROR
+    return evaluation.exact_error is not None and evaluation.exact_error <= allowed
+
+
+def _chance(evaluation: Evaluation) -> float | None:
+    """Returns the largest error of means that may be chance; None if the reference's sensitivity explains no error."""
+    own, error, draws = evaluation.reference_sensitivity, evaluation.nearby_error, evaluation.averaged_draws
+    if own is None or error is None or draws is None or error > MOST_SENSITIVE * own:
+        return None
+    return chance(error, draws)
+
+
+def _is_near_on_average(evaluation: Evaluation) -> bool:
+    """Whether a build's means are as near to a reference's as chance lets them be, and noise would have been found."""
+    allowed, error = _chance(evaluation), evaluation.averaged_error
+    return allowed is not None and error is not None and error <= allowed <= LARGEST_CHANCE
+
+
+def _reason_to_accept(evaluation: Evaluation) -> str | None:
+    """Returns in words why a build that is too far from a reference is right nevertheless; None if it is not."""
+    if _is_near_exact(evaluation):
+        return (
+            f"from those in double precision by only {evaluation.exact_error:.2g}; "
+            f"the most exact reference differs from these by {evaluation.reference_exact_error:.2g}"
+        )
+    if _is_near_on_average(evaluation):
+        return (
+            f"these by {evaluation.reference_sensitivity:.2g} if its inputs are rounded anew; the means over "
+            f"{evaluation.averaged_draws} nearby inputs differ by only {evaluation.averaged_error:.2g}, "
+            "which may be chance"
+        )
+    return None
+
+
+def _doubt(evaluation: Evaluation) -> str:
+    """Returns in words what else was found of a build that is too far from a reference."""
+    found, allowed = [], _chance(evaluation)
+    if evaluation.exact_error is not None:
+        found.append(f"{evaluation.exact_error:.2g} from those in double precision")
+    if evaluation.reference_sensitivity:
+        found.append(
+            f"those of the reference differ by {evaluation.reference_sensitivity:.2g} if its inputs are rounded anew"
+        )
+    if allowed is not None:
+        found.append(
+            f"the means over {evaluation.averaged_draws} nearby inputs differ by {evaluation.averaged_error:.2g}, "
+            f"of which {allowed:.2g} may be chance"
+        )
+        if allowed > LARGEST_CHANCE:
+            found.append(f"correctness is not shown beyond {allowed:.2g}")
+    return f" ({'; '.join(found)})" if found else ""

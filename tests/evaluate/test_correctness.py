@@ -1,0 +1,74 @@
+"""What decides whether a build is right, and in which words one is refused."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.documents.build import read_build
+from anole.documents.evaluation import Evaluation, Latency
+from anole.errors import BuildError
+from anole.evaluate.comparison import relative_error
+from anole.evaluate.correctness import refuse_wrong, remedy
+
+BUILD = read_build(Path(__file__).parents[1] / "old_records/builds/residual-accelerator-dcoc")
+LATENCY = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
+FAR = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (LATENCY,))
+MEANS = {"reference_sensitivity": 0.01, "nearby_error": 0.02, "averaged_error": 1e-3, "averaged_draws": 400}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "message"),
+    [
+        ({"exact_error": 2e-4, "reference_exact_error": 1e-4}, None),
+        (
+            {"exact_error": 4e-4, "reference_exact_error": 1e-4},
+            "relative error 0.02; at most 0.0001 is allowed (0.0004",
+        ),
+        ({"exact_error": 2e-4, "reference_exact_error": 4e-3}, "(0.0002 from those in double precision)"),
+        (MEANS, None),
+        ({**MEANS, "averaged_error": 4e-3}, "nearby inputs differ by 0.004, of which 0.003 may be chance"),
+        ({**MEANS, "nearby_error": 0.05}, "those of the reference differ by 0.01 if its inputs are rounded anew"),
+        ({**MEANS, "averaged_draws": 32}, "correctness is not shown beyond 0.011"),
+        ({}, "net: the outputs differ from those of onnxruntime: relative error 0.02; at most 0.0001 is allowed"),
+        ({"latencies": (replace(LATENCY, relative_error=1e-5),)}, None),
+        (
+            {"latencies": (replace(LATENCY, relative_error=1e-5, variation_error=0.01),)},
+            "error relative to how much they depend on the input 0.01",
+        ),
+        ({"latencies": (), "redrawn_error": 0.1}, "with other weights, drawn so that the outputs depend on the input"),
+        ({"latencies": (), "redrawn_error": 1e-5}, None),
+    ],
+    ids=lambda value: None,
+)
+def test_evidence_decides(evidence: dict[str, Any], message: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    evaluation = replace(FAR, **evidence)
+    if message is not None:
+        with pytest.raises(BuildError, match=re.escape(message)):
+            refuse_wrong(Path("net"), BUILD, evaluation)
+        return
+    with caplog.at_level(logging.WARNING):
+        refuse_wrong(Path("net"), BUILD, evaluation)
+    is_far = any(latency.relative_error > 1e-4 for latency in evaluation.latencies)
+    assert ("net: the outputs differ from those of onnxruntime by 0.02, and " in caplog.text) is is_far
+
+
+@pytest.mark.parametrize(("algorithm", "is_told"), [("winograd", True), ("direct", False)])
+def test_a_refusal_tells_of_the_method_that_rounds_more(algorithm: str, is_told: bool) -> None:
+    tasks = tuple(replace(task, config={"algorithm": algorithm}) for task in BUILD.tasks)
+    build = replace(BUILD, runs_on="cpu", tasks=tasks)
+    assert ("with `exact: true`" in remedy(build)) is is_told
+
+
+def test_relative_errors() -> None:
+    one, two = np.ones(4, np.float32), np.full(4, 2, np.float32)
+    assert relative_error([one, two], [one, two]) == 0
+    assert relative_error([one, one], [one, two]) == pytest.approx(0.5)
+    for wrong, right in (([one * np.nan], [one]), ([one], [one, two]), ([one[:2]], [one])):
+        assert relative_error(wrong, right) > 1e299
