@@ -210,7 +210,7 @@ def draw(page: str, folder: Path, width: int) -> Drawn:
 @pytest.mark.guard
 @needs_browser
 @pytest.mark.parametrize(
-    ("width", "project", "least"), [(400, "recorded", 14), (1400, "recorded", 14), (400, "npu_project", 1)]
+    ("width", "project", "least"), [(400, "recorded", 13), (1400, "recorded", 13), (400, "npu_project", 1)]
 )
 def test_a_browser_draws_every_picture(
     request: pytest.FixtureRequest, tmp_path: Path, width: int, project: str, least: int
