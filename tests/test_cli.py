@@ -296,7 +296,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_starting_imports_nothing_heavy() -> None:
-    heavy = "{'torch', 'tvm', 'numpy', 'xgboost', 'rich'}"
+    heavy = "{'torch', 'tvm', 'numpy', 'xgboost', 'rich', 'sqlite_utils'}"
     look = f"atexit.register(lambda: print(sorted({heavy} & set(sys.modules))))"
     code = f"import atexit, sys; {look}; from anole.__main__ import main; main(['--help'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -210,7 +210,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
 
 
 def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
-    heavy = "{'torch', 'tvm', 'torchvision', 'xgboost', 'sklearn', 'onnx'}"
+    heavy = "{'torch', 'tvm', 'torchvision', 'xgboost', 'sklearn', 'onnx', 'sqlite_utils'}"
     code = (
         "import sys; from anole.extract.stage import extract_versions; from anole.project.pipeline import Pipeline\n"
         "extract_versions(Pipeline.load('models.yaml').descriptions['cpu'])\n"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +77,11 @@ def test_a_killed_job_is_run_again_and_goes_on_with_its_trials(project: Path, ou
 def test_the_build_is_compiled_evaluated_and_merged(project: Path, output: str) -> None:
     evaluation = read_evaluation(project / "work/evaluations/chain-zen-random.json")
     assert evaluation.latencies and evaluation.absence is None
-    with closing(sqlite3.connect(project / "db/tuning.sqlite")) as db:
-        assert db.execute("select count(*) from trial").fetchone() == (2 * N_TRIALS,)
+    rows = subprocess.run(
+        [sys.executable, "-m", "sqlite_utils", "query", "db/tuning.sqlite", "select count(*) as n from trial"],
+        cwd=project, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(rows.stdout) == [{"n": 2 * N_TRIALS}]
 
 
 def test_a_node_describes_its_target_once(project: Path, output: str) -> None:

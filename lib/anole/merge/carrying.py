@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from sqlite_utils import Database
+
 from anole.errors import StoreError
 from anole.merge import schema
 from anole.merge.folding import OF_BUILDS, OF_EVALUATIONS, fold_run, fold_task, insert, is_known
@@ -30,7 +32,7 @@ class Carrier:
         missing: what was left out, a sentence for each.
     """
 
-    def __init__(self, db: sqlite3.Connection, old: Guarded) -> None:
+    def __init__(self, db: Database, old: Guarded) -> None:
         self._db, self._old = db, old
         self.missing: list[str] = []
         if any(table in old.kinds for table in schema.FIRST_TABLES):
@@ -73,14 +75,14 @@ class Carrier:
             return
         for pragma in ("foreign_keys = off", "ignore_check_constraints = on"):
             self._db.execute(f"pragma {pragma}")
-        limit_steps(self._db, self._old.size_bytes)
+        limit_steps(self._db.conn, self._old.size_bytes)
         for kind, name, sql in objects:
             try:
                 with self._tried():
                     self._copy_object(kind, name, sql)
             except StoreError as error:
                 self._miss(f"your {kind} {name} could not be carried over", error)
-        self._db.set_progress_handler(None, 0)
+        self._db.conn.set_progress_handler(None, 0)
 
     def _carry(
         self,
@@ -155,15 +157,10 @@ class Carrier:
     @contextmanager
     def _tried(self) -> Iterator[None]:
         """Undoes what the block wrote if it fails; a fault of the machine stays what it is."""
-        self._db.execute("savepoint tried")
         try:
-            yield
-        except BaseException as error:
-            # SQLite itself undoes everything after some errors.
-            if self._db.in_transaction:
-                self._db.execute("rollback to tried")
-                self._db.execute("release tried")
-            if isinstance(error, _ERRORS) and not is_fault(error):
-                raise StoreError(" ".join(str(error).split())) from error
-            raise
-        self._db.execute("release tried")
+            with self._db.atomic():
+                yield
+        except _ERRORS as error:
+            if is_fault(error):
+                raise
+            raise StoreError(" ".join(str(error).split())) from error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from sqlite_utils import Database
 
 from anole.documents.build import FILE, read_build
 from anole.documents.document import read_document, write_document
@@ -131,18 +132,17 @@ def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
             missing.append(str(error).removeprefix(f"{file.path}: "))
         before, carrier = Before(old), None if trusted or old is None else Carrier(db, old)
         if not trusted:
-            create_tables(db)
-        db.execute("begin")
-        # The user's own tables may refer to rows that are written anew.
-        db.execute(f"pragma defer_foreign_keys = {'on' if trusted else 'off'}")
-        fold_shards(db, sources.shards_dir, before, changes, trusted=trusted)
-        if carrier is not None:
-            carrier.carry_runs(before)
-        _fold_documents(db, sources, before, changes)
-        if carrier is not None:
-            carrier.carry_documents(changes)
-        db.execute("commit")
-        create_views(db)
+            create_tables(db.conn)
+        with db.atomic():
+            # The user's own tables may refer to rows that are written anew.
+            db.execute(f"pragma defer_foreign_keys = {'on' if trusted else 'off'}")
+            fold_shards(db, sources.shards_dir, before, changes, trusted=trusted)
+            if carrier is not None:
+                carrier.carry_runs(before)
+            _fold_documents(db, sources, before, changes)
+            if carrier is not None:
+                carrier.carry_documents(changes)
+        create_views(db.conn)
         if carrier is not None:
             carrier.carry_own()
             missing += carrier.missing
@@ -162,7 +162,7 @@ def _former(file: HeldDatabase, stack: ExitStack) -> Guarded | None:
     return old
 
 
-def _fold_documents(db: sqlite3.Connection, sources: _Sources, before: Before, changes: Changes) -> None:
+def _fold_documents(db: Database, sources: _Sources, before: Before, changes: Changes) -> None:
     for path in sources.manifests:
         with naming(path):
             fold_manifest(db, path)
@@ -186,7 +186,7 @@ def _newest(documents: Iterable[tuple[str, str, Path]], changes: Changes) -> lis
     return [path for _, path in newest.values()]
 
 
-def _merged(db: sqlite3.Connection, changes: Changes) -> Merged:
+def _merged(db: Database, changes: Changes) -> Merged:
     runs = {key: sealed for key, sealed in db.execute("select key, sealed from run")}
     here = changes.shards
     return Merged(

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sqlite_utils import Database
+
 from anole.documents.build import FILE, Build, BuiltTask, read_build
 from anole.documents.document import with_schema
 from anole.documents.evaluation import read_evaluation
@@ -26,14 +28,14 @@ OF_EVALUATIONS = ("evaluation", "load_latency", "kernel_profile", "kernel_latenc
 """The tables with what a build and its evaluation tell."""
 
 
-def fold_task(db: sqlite3.Connection, task: Task) -> None:
+def fold_task(db: Database, task: Task) -> None:
     """Writes a task."""
     workload, target = workload_to_json(task.workload), dict(task.target)
     facts = {"operator": task.workload.operator, "flop": task.workload.flop}
     _upsert(db, row_of("task", task, workload=workload, target=target, **facts), "task")
 
 
-def fold_run(db: sqlite3.Connection, content: ShardContent, recording: Recording) -> None:
+def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
     """Writes a run, its task and the content of its shard, in place of the run's former rows."""
     run, key = content.run, content.run.key
     fold_task(db, content.task)
@@ -64,7 +66,7 @@ def _confirmations(content: ShardContent) -> Iterator[tuple[Any, ...]]:
         yield (content.run.key, number, *values_of(confirmation))
 
 
-def fold_manifest(db: sqlite3.Connection, path: Path) -> None:
+def fold_manifest(db: Database, path: Path) -> None:
     """Writes a model and its tasks on one target, in place of those of its former manifest.
 
     Raises:
@@ -81,7 +83,7 @@ def fold_manifest(db: sqlite3.Connection, path: Path) -> None:
     _replace(db, "model_task", place, rows)
 
 
-def fold_build(db: sqlite3.Connection, folder: Path, before: Before, changes: Changes) -> None:
+def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> None:
     """Writes a build, in place of what the database held under its name.
 
     When that was compiled later, its evaluation is removed, because it is not one of this build.
@@ -106,7 +108,7 @@ def fold_build(db: sqlite3.Connection, folder: Path, before: Before, changes: Ch
     _replace(db, "refinement", {"build": build.name}, _refinement(build))
 
 
-def fold_evaluation(db: sqlite3.Connection, path: Path, before: Before, changes: Changes) -> None:
+def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) -> None:
     """Writes an evaluation, in place of what the database held of the same build.
 
     Raises:
@@ -139,7 +141,7 @@ def naming(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: does not fit into the database: {error}") from error
 
 
-def _build_task(db: sqlite3.Connection, build: Build, path: Path, position: int, task: BuiltTask) -> Row:
+def _build_task(db: Database, build: Build, path: Path, position: int, task: BuiltTask) -> Row:
     if not is_known(db, "task", "key", task.key):
         raise StoreError(f"{path}: its task {task.label} ({task.key}) is not known; extract the model again")
     has_run = task.run_key is None or is_known(db, "run", "key", task.run_key)
@@ -156,29 +158,24 @@ def _refinement(build: Build) -> Iterator[Row]:
             yield row_of("refinement", tried, build=build.name, task_key=task.key, number=number)
 
 
-def is_known(db: sqlite3.Connection, table: str, column: str, value: str) -> bool:
+def is_known(db: Database, table: str, column: str, value: str) -> bool:
     """Returns whether a table has a row with a value in some column."""
-    return db.execute(f"select 1 from {table} where {column} = ?", [value]).fetchone() is not None
+    return db.table(table).count_where(f"{column} = ?", [value]) > 0
 
 
-def insert(db: sqlite3.Connection, table: str, columns: Collection[str], rows: Iterable[tuple[Any, ...]]) -> None:
+def insert(db: Database, table: str, columns: Collection[str], rows: Iterable[tuple[Any, ...]]) -> None:
     """Inserts rows, each with a value for each of some columns."""
     marks = ", ".join("?" for _ in columns)
-    db.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)
+    db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)
 
 
-def _upsert(db: sqlite3.Connection, row: Row, table: str) -> None:
+def _upsert(db: Database, row: Row, table: str) -> None:
     """Inserts a row, or changes the one of the same key, which others may refer to."""
-    marks, changes = ", ".join("?" for _ in row), ", ".join(f"{column} = excluded.{column}" for column in row)
-    db.execute(
-        f"insert into {table} ({', '.join(row)}) values ({marks}) on conflict do update set {changes}",
-        tuple(row.values()),
-    )
+    db.table(table).upsert(dict(row), pk=db.table(table).pks)
 
 
-def _replace(db: sqlite3.Connection, table: str, place: Row, rows: Iterable[Row]) -> None:
+def _replace(db: Database, table: str, place: Row, rows: Iterable[Row]) -> None:
     """Replaces all rows that have the given values in some columns by other rows."""
     where = " and ".join(f"{column} = :{column}" for column in place)
     db.execute(f"delete from {table} where {where}", dict(place))
-    for row in rows:
-        insert(db, table, row.keys(), [tuple(row.values())])
+    db.table(table).insert_all(map(dict, rows))

@@ -12,6 +12,8 @@ from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sqlite_utils import Database
+
 from anole.errors import StoreError
 from anole.files import close, make_folder, replace_durably, sync
 from anole.merge.guarded import is_fault
@@ -37,7 +39,7 @@ class HeldDatabase:
         self.sha256 = None if descriptor is None else _sha256(descriptor)
 
     @contextmanager
-    def replaced(self, *, anew: bool = False) -> Iterator[sqlite3.Connection]:
+    def replaced(self, *, anew: bool = False) -> Iterator[Database]:
         """Yields a writable copy of the database, which replaces it by rename if the block ends without an error.
 
         Args:
@@ -137,12 +139,12 @@ def _transaction(path: Path) -> Iterator[None]:
             connection.execute("rollback")
 
 
-def _opened(path: Path, temporary: Path, anew: bool) -> sqlite3.Connection:
-    db = sqlite3.connect(temporary, isolation_level=None)
+def _opened(path: Path, temporary: Path, anew: bool) -> Database:
+    db = Database(temporary)
     if path.exists():
         if not anew:
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE_S)) as source:
-                source.backup(db)
+                source.backup(db.conn)
         shutil.copymode(path, temporary)
     for pragma in ("synchronous = off", "foreign_keys = on", "cell_size_check = on", f"cache_size = -{_CACHE_KIB}"):
         db.execute(f"pragma {pragma}")

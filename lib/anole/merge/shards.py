@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import read_bytes
@@ -26,7 +27,7 @@ class _State(NamedTuple):
     content: ShardContent | None
 
 
-def fold_shards(db: sqlite3.Connection, shards_dir: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
+def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
     """Merges all shards of a folder.
 
     ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. The database then holds its state, also if it
@@ -73,7 +74,7 @@ def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> _State | No
     return _State(content.run.key, Recording(content.started_at, len(data), sha256), path, content)
 
 
-def _fold_newest(db: sqlite3.Connection, states: Sequence[_State], before: Before, changes: Changes) -> None:
+def _fold_newest(db: Database, states: Sequence[_State], before: Before, changes: Changes) -> None:
     newest = max(states, key=lambda state: (state.recording, state.path))
     held = before.recordings.get(newest.key)
     if held is not None and held > newest.recording:
@@ -86,7 +87,7 @@ def _fold_newest(db: sqlite3.Connection, states: Sequence[_State], before: Befor
             changes.ignored.append(f"{state.path}: is not merged: {newest.path.name} is a newer state of its run")
 
 
-def _fold(db: sqlite3.Connection, state: _State, before: Before, changes: Changes) -> None:
+def _fold(db: Database, state: _State, before: Before, changes: Changes) -> None:
     key, content, path = state.key, state.content, state.path
     changes.shards.add(key)
     if content is None:
