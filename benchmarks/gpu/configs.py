@@ -24,10 +24,10 @@ import numpy as np
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.space import ALGORITHM
+from anole.targets.base import WINOGRAD
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd_space import winograd_space
-from anole.targets.shared.algorithm_names import WINOGRAD
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 from benchmarks.common.arguments import chosen, described
 from benchmarks.common.rows import print_rows

@@ -19,7 +19,7 @@ from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_samples
 from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
-from anole.targets.shared.algorithm_names import WINOGRAD
+from anole.targets.base import WINOGRAD
 
 _log = logging.getLogger(__name__)
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
+from anole.targets.base import DIRECT, WINOGRAD, Template
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import conv2d_space as direct
 from anole.targets.cpu.templates import depthwise_space as depthwise
 from anole.targets.cpu.templates import grouped_space as grouped
 from anole.targets.cpu.templates import idle_steps, rounding
 from anole.targets.cpu.templates import winograd_space as winograd
-from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
 from anole.task import Conv2d
-
-if TYPE_CHECKING:
-    from anole.targets.base import Template
 
 VERSIONS = {
     "conv2d": direct.VERSION,

@@ -13,7 +13,7 @@ from tvm import s_tir, tirx
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.tile_orders import tile_order
+from anole.targets.cpu.templates.convolution_tiles import tile_order
 from anole.targets.shared import anchor
 from anole.targets.shared.packing import in_panels
 from anole.task import Conv2d

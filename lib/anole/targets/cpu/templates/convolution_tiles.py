@@ -1,4 +1,4 @@
-"""What the spaces of direct, grouped and depthwise convolutions on the CPU share: knobs of pixels, and the loop nest.
+"""What the spaces of direct, grouped and depthwise convolutions on the CPU share: knobs, tile orders and loop nest.
 
 The nest, outermost first: a parallel loop over (batch, filters, rows); the tile loops inside a chunk; the reduction;
 the register tile.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,12 @@ from anole.space import Knob, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Ints, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.templates.register_tiles import FMA_LATENCY_HIDDEN, RegisterTiles
-from anole.targets.cpu.templates.tile_orders import TILE_ORDERS, tile_places
 from anole.task import Conv2d
+
+TILE_ORDERS = ("fyx", "yfx", "yxf")
+"""The orders of the tile loops of filters, rows and columns, outermost first, that are worth trying."""
+
+ALL_TILE_ORDERS = tuple(sorted(map("".join, permutations("fyx"))))
 
 _ROWS_IN_REGISTERS = 8
 
@@ -116,3 +121,14 @@ class ConvolutionTiles(RegisterTiles):
         shape = (w.batch, w.out_height, out_width, filters)
         out = Buffer("out", shape, ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))
         return (data, summed if sums_channels else taps, out)
+
+
+def tile_order(name: str) -> tuple[int, ...]:
+    """Returns the positions in (f, y, x) of the loops of an order, outermost first."""
+    return tuple(map("fyx".index, name))
+
+
+def tile_places(orders: NDArray[np.str_]) -> NDArray[np.int64]:
+    """Returns the positions of the loops of f, y and x, 0 being outermost, shape (n, 3); `orders` has shape (n,)."""
+    places = np.array([np.argsort(tile_order(name)) for name in ALL_TILE_ORDERS])
+    return np.asarray(places[np.searchsorted(ALL_TILE_ORDERS, orders)])

@@ -17,8 +17,8 @@ from anole.space.loops import LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.conv2d_space import DirectTiles, conv2d_space
+from anole.targets.cpu.templates.convolution_tiles import ALL_TILE_ORDERS
 from anole.targets.cpu.templates.product_space import PACKED_AT, batch_matmul_space, dense_space
-from anole.targets.cpu.templates.tile_orders import ALL_TILE_ORDERS
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 SpaceOf = Callable[[VectorUnit, int, Any], Space]

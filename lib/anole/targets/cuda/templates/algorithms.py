@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
+from anole.targets.base import DIRECT, WINOGRAD, Template
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates.conv2d_space import conv2d_space
 from anole.targets.cuda.templates.depthwise_space import depthwise_space, is_depthwise
 from anole.targets.cuda.templates.gemv_space import MOST_ROWS
 from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
-from anole.targets.shared.algorithm_names import DIRECT, WINOGRAD
 from anole.task import BatchMatmul, Conv2d, Workload
-
-if TYPE_CHECKING:
-    from anole.targets.base import Template
 
 _GAIN = 1.5
 """How many times as fast Winograd has to be by the model to be the default. The best kernels known for 19 layers on a
