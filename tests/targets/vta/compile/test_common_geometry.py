@@ -156,15 +156,6 @@ def test_a_layer_that_was_not_tried_on_the_geometry_has_its_default_there() -> N
     assert second.latency_s == there.simulate(SMALL, second.config)
 
 
-def test_what_exceeds_the_bounds_is_no_candidate() -> None:
-    fast = block(make(), LARGE, 32, 32)
-    for bound, geometry in ((50, Geometry(1, 32, 32)), (1.1, Geometry())):
-        target = make(area_max=bound)
-        layer = (match(target, LARGE, 1, fast, 1e-9), receipt((fast, 1e-9)))
-        assert choose(target, layer).geometry == geometry
-    assert choose(target, layer).matches[0].reason == "no trial had the network's geometry"
-
-
 def test_where_nothing_is_within_the_bounds_there_is_no_build() -> None:
     target = make(area_max=0.5)
     config = block(target, LARGE, 32, 32)
