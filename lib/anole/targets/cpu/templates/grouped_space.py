@@ -43,11 +43,12 @@ _BEST_ACCUMULATORS = 12
 class Bundle:
     """Neighbouring groups whose filters share vectors.
 
-    groups: number of groups.
-    filters: filters of all groups together, rounded up to whole vectors.
-    group_filters: filters of one group.
-    group_channels: input channels of one group.
-    lanes: lanes of a vector.
+    Attributes:
+        groups: number of groups.
+        filters: filters of all groups together, rounded up to whole vectors.
+        group_filters: filters of one group.
+        group_channels: input channels of one group.
+        lanes: lanes of a vector.
     """
 
     groups: int
