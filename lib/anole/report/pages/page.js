@@ -40,6 +40,7 @@
       const own = structuredClone(config);
       const limit = Math.max(110, Math.min(320, width * 0.32));
       own.axisY = { labelLimit: limit, titleAnchor: "middle" };
+      own.axisX = { labelFlush: 12 };
       // The legend begins where the axis ends, and must not be wider than what is left.
       const { values } = spec.data, colour = encoded(spec, "color"), y = encoded(spec, "y");
       const legend = colour ? longest(values, colour.field, 16) : 0;
