@@ -29,9 +29,9 @@ compile_build(model, manifest, BuildSettings("net", "autotvm", 0, False, 0), {},
 """
 
 
-def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs Python in a folder, with one thread and the library; it must succeed."""
-    path = os.pathsep.join([str(HOME / "lib"), str(HOME), str(folder)])
+def run_python(folder: Path, *arguments: str, more: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a folder, with one thread, the library and perhaps more sources; it must succeed."""
+    path = os.pathsep.join(map(str, filter(None, (HOME / "lib", more, folder))))
     environment = {**os.environ, "PYTHONPATH": path, "TVM_NUM_THREADS": "1"}
     run = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False

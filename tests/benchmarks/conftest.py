@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ..tiny_builds import run_python
+from ..tiny_builds import HOME, run_python
 
 Benchmark = Callable[..., tuple[list[dict[str, str]], str]]
 
@@ -18,7 +18,7 @@ def benchmark(tiny_project: Path) -> Benchmark:
     """Runs one of the benchmarks in the project of a tiny network; returns its rows and what it says beside them."""
 
     def run(name: str, *options: str) -> tuple[list[dict[str, str]], str]:
-        made = run_python(tiny_project, "-m", f"benchmarks.{name}", *options)
+        made = run_python(tiny_project, "-m", f"benchmarks.{name}", *options, more=HOME)
         return list(csv.DictReader(made.stdout.splitlines())), made.stderr
 
     return run

@@ -129,6 +129,16 @@ def test_a_factory_stands_on_source_folders_of_the_callers_path(
     assert sorted(found) == sorted([Path("net.py"), sources / "own_layers.py", sources / "own_parts.py"])
 
 
+def test_no_factory_stands_on_an_environment_within_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = tmp_path / ".venv/lib/python3/site-packages"
+    write(environment, {"library/__init__.py": ""})
+    write(tmp_path, {"net.py": "import library\ndef make(): ...\n", "library/weights.txt": ""})
+    monkeypatch.syspath_prepend(environment)
+    assert model_files("torch:net:make", tmp_path) == [Path("net.py")]
+
+
 def test_onnx_stands_on_its_file_and_torchvision_on_none(tmp_path: Path) -> None:
     assert model_files("onnx:nets/a.onnx", tmp_path) == [Path("nets/a.onnx")]
     assert model_files("torchvision:resnet18", tmp_path) == []

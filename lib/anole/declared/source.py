@@ -18,6 +18,8 @@ from anole.host.launcher import LIBRARY, callers_packages
 from anole.node import Node
 
 _SCHEMES = ("torchvision", "torch", "onnx")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of an environment that hold installed packages."""
 
 
 def check_source(node: Node, project: Path) -> None:
@@ -139,7 +141,7 @@ def _import_closure(module: str, project: Path) -> set[Path]:
         seen.add(name)
         is_own = any(_module_in(place, name.partition(".")[0]) for place in places)
         file = find_module(name, project) if is_own else None
-        if file is None or file.suffix != ".py" or not any(file.is_relative_to(place) for place in places):
+        if file is None or file.suffix != ".py" or not any(_is_source(file, place) for place in places):
             continue
         files.add(file.relative_to(project) if file.is_relative_to(project) else file)
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
@@ -150,6 +152,11 @@ def _import_closure(module: str, project: Path) -> set[Path]:
         names += [prefix for imported in _imported(tree, package) for prefix in _prefixes(imported)]
         names += _prefixes(package)
     return files
+
+
+def _is_source(file: Path, place: Path) -> bool:
+    """Returns whether a file lies in a folder, and not in an environment within it."""
+    return file.is_relative_to(place) and _INSTALLED.isdisjoint(file.relative_to(place).parts)
 
 
 def _source_folders() -> list[Path]:
