@@ -96,7 +96,8 @@ def test_the_default_of_every_algorithm_is_valid_on_any_device(workload: Workloa
     for limits in (LIMITS, replace(SMALL, grid_x=1 << 20, grid_y=1 << 10)):
         target = target_of(limits)
         assert target.space(workload).rejection(target.default_config(workload)) is None
-        if ALGORITHM in target.default_config(workload):
+        # The small device has no room for some layers' transforms.
+        if limits is LIMITS and ALGORITHM in target.default_config(workload):
             by_winograd = winograd_space(limits, TARGET.gpu, workload)
             assert by_winograd.rejection(by_winograd.best_drawn) is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from anole.errors import ConfigError
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
 from anole.targets.base import DIRECT, WINOGRAD, Template
@@ -41,9 +42,17 @@ def convolution_default(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> 
     if not has_choice(w):
         return convolution_space(limits, gpu, w).best_drawn
     spaces = {DIRECT: conv2d_space(limits, gpu, w), WINOGRAD: winograd_space(limits, gpu, w)}
-    speeds = {name: space.merit_of(space.best_drawn) for name, space in spaces.items()}
+    speeds = {name: _best_speed(space) for name, space in spaces.items()}
     chosen = WINOGRAD if speeds[WINOGRAD] >= _GAIN * speeds[DIRECT] else DIRECT
     return {ALGORITHM: chosen, **spaces[chosen].best_drawn}
+
+
+def _best_speed(space: Space) -> float:
+    """Returns the modelled speed of a space's best config; 0 if the device has room for none."""
+    try:
+        return space.merit_of(space.best_drawn)
+    except ConfigError:
+        return 0.0
 
 
 def template_of(workload: Workload, *, direct: bool = False) -> Template:
