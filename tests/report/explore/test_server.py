@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +50,14 @@ class Site:
         return json.loads(self.page(path))
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("explored")
-    project = Project(folder)
-    project.fill()
-    project.evaluate("resnet34-cpu", loads=LOADS)
-    project.merge()
+@contextmanager
+def served(database: Path) -> Iterator[Site]:
+    """Serves a database until the block ends."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [*serving(project.database, folder / "metadata.json"), "--port", str(port)]
-    log = folder / "log"
+    command = [*serving(database, database.with_name("metadata.json")), "--port", str(port)]
+    log = database.with_name("log")
     with log.open("w") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
         found = Site(f"http://127.0.0.1:{port}")
         try:
@@ -75,6 +71,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             yield found
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("explored")
+    project = Project(folder)
+    project.fill()
+    project.evaluate("resnet34-cpu", loads=LOADS)
+    project.merge()
+    with served(project.database) as found:
+        yield found
 
 
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
@@ -154,7 +161,17 @@ def test_times_have_the_unit_that_suits_them(value_s: float, text: str) -> None:
     "path", ["/", "/tuning", "/tuning/trial", "/tuning/best_trial", "/tuning/time-spent", f"/-/dashboards/{DASHBOARD}"]
 )
 def test_pages_open_in_a_browser_without_an_error(site: Site, tmp_path: Path, path: str) -> None:
-    picture = tmp_path / "page.png"
+    open_in_browser(site, path, tmp_path / "page.png")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+def test_charts_without_rows_are_no_error_in_a_browser(project_database: Path, tmp_path: Path) -> None:
+    with served(project_database) as empty:
+        open_in_browser(empty, f"/-/dashboards/{DASHBOARD}", tmp_path / "page.png")
+
+
+def open_in_browser(site: Site, path: str, picture: Path) -> None:
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
     command += ["--virtual-time-budget=10000", f"--screenshot={picture}", f"{site.address}{path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

@@ -18,7 +18,7 @@
       labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal",
     },
     legend: {
-      labelColor: "currentColor", orient: "top", direction: "horizontal", labelFontSize: 12, labelLimit: 260,
+      labelColor: "currentColor", title: null, orient: "top", direction: "horizontal", labelFontSize: 12, labelLimit: 260,
       symbolOpacity: 1,
     },
     text: { color: "currentColor" },
