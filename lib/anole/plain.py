@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 import types
@@ -17,6 +16,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from anole.errors import shown, suggestion
+from anole.strict_json import LARGEST
 
 T = TypeVar("T")
 
@@ -25,12 +25,6 @@ FLAT = "flat"
 
 LATER = "later"
 """Marks a field that files of an older version lack; reading them gives the field's default."""
-
-_LARGEST = 1 << 63
-"""Whole numbers of records and documents fit into 64 bits, as the database stores them."""
-
-_DEEPEST = 64
-"""Number of lists and objects within each other that a JSON text may have."""
 
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 
@@ -139,27 +133,6 @@ def json_fields(cls: type) -> frozenset[str]:
     inner = (json_fields(column.hint) for column in columns if column.flat)
     own = (column.name for column in columns if not column.flat and _reader(column.hint).types & {dict, list})
     return frozenset(own).union(*inner)
-
-
-def parse_json(text: bytes) -> Any:
-    """Returns the value of a JSON text in UTF-8.
-
-    Raises:
-        ValueError: it is not such a text, it is nested too deeply, or it holds NaN, an infinity, a number that is out
-            of range or half of a surrogate pair.
-    """
-    return _parsed(text, _STRICT)
-
-
-def parse_record(text: bytes) -> Any:
-    """Returns the value of a JSON text as `parse_json` does, only faster: ranges of numbers are not checked.
-
-    The fields of a record are checked afterwards, see `from_plain`.
-
-    Raises:
-        ValueError: as for `parse_json`.
-    """
-    return _parsed(text, _QUICK)
 
 
 class _NotAllowed(Exception):
@@ -348,7 +321,7 @@ def _refuse(value: object) -> NoReturn:
 
 
 def _within_64_bits(value: int) -> int:
-    if not -_LARGEST <= value < _LARGEST:
+    if not -LARGEST <= value < LARGEST:
         raise Misfit("", f"is {shown(value)}, which does not fit into 64 bits")
     return value
 
@@ -365,48 +338,3 @@ _SCALARS = {
 }
 _REAL = {int: lambda value: float(_within_64_bits(value)), float: _real}
 """What users write as a number becomes a float."""
-
-
-def _parsed(text: bytes, decoder: json.JSONDecoder) -> Any:
-    try:
-        value = decoder.decode(text.decode())
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if b"\\ud" in text or b"\\uD" in text:
-        json.dumps(value, ensure_ascii=False).encode()
-    if text.count(b"[") + text.count(b"{") > _DEEPEST:
-        _refuse_deep(value)
-    return value
-
-
-def _whole(digits: str) -> int:
-    value = int(digits)
-    if not -_LARGEST <= value < _LARGEST:
-        raise ValueError(f"{shown(digits)} does not fit into 64 bits")
-    return value
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        raise ValueError(f"{shown(digits)} is out of range")
-    return value
-
-
-def _refuse_deep(value: Any) -> None:
-    """Raises ValueError for a value with more than `_DEEPEST` levels of lists and objects."""
-    level = [value]
-    for _ in range(_DEEPEST):
-        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
-        level = [each for values in inner for each in values]
-        if not level:
-            return
-    raise ValueError(f"it has more than {_DEEPEST} levels of lists and objects")
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON value")
-
-
-_QUICK = json.JSONDecoder(parse_constant=_refuse_constant)
-_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_whole, parse_float=_finite)

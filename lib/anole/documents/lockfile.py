@@ -14,8 +14,9 @@ from anole.documents.receipt import Receipt
 from anole.errors import SpecError, shown
 from anole.files import read_regular, write_atomically
 from anole.keys import Key, content_key
-from anole.plain import Misfit, Range, from_plain, parse_json, to_plain
+from anole.plain import Misfit, Range, from_plain, to_plain
 from anole.record import Config
+from anole.strict_json import parse_json
 
 _INDENTED = 5
 """So many levels of objects are indented, which end with those of tasks; a config has one line, for people and git."""

@@ -9,10 +9,11 @@ from typing import TypeVar, cast
 from anole.errors import StoreError, shown
 from anole.keys import canonical_json
 from anole.merge.guarded import Entity, Guarded, Row, UnreadableError, opened
-from anole.plain import Misfit, from_plain, json_fields, parse_json
+from anole.plain import Misfit, from_plain, json_fields
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
 from anole.store.content import SCHEMA, Head, Iteration, ShardContent, WarmStart, encode_line, parse_shard
 from anole.store.lines import Chain
+from anole.strict_json import parse_json
 from anole.task import Task
 
 T = TypeVar("T")

@@ -14,10 +14,11 @@ from typing import Annotated, Any, NoReturn, TypeVar, cast
 from anole.errors import StoreError, shown
 from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
-from anole.plain import FLAT, Misfit, from_plain, parse_json, parse_record, to_plain
+from anole.plain import FLAT, Misfit, from_plain, to_plain
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
 from anole.store import checks
 from anole.store.lines import Chain, checksum_of, whole_lines, without_checksum
+from anole.strict_json import parse_json, parse_record
 from anole.task import Task
 
 T = TypeVar("T")

@@ -1,0 +1,81 @@
+"""Reads JSON texts strictly: what other programs would read as something else, or not at all, is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from anole.errors import shown
+
+LARGEST = 1 << 63
+"""Whole numbers of records and documents fit into 64 bits, as the database stores them."""
+
+_DEEPEST = 64
+"""Number of lists and objects within each other that a JSON text may have."""
+
+
+def parse_json(text: bytes) -> Any:
+    """Returns the value of a JSON text in UTF-8.
+
+    Raises:
+        ValueError: it is not such a text, it is nested too deeply, or it holds NaN, an infinity, a number that is out
+            of range or half of a surrogate pair.
+    """
+    return _parsed(text, _STRICT)
+
+
+def parse_record(text: bytes) -> Any:
+    """Returns the value of a JSON text as `parse_json` does, only faster: ranges of numbers are not checked.
+
+    The fields of a record are checked afterwards, see `from_plain`.
+
+    Raises:
+        ValueError: as for `parse_json`.
+    """
+    return _parsed(text, _QUICK)
+
+
+def _parsed(text: bytes, decoder: json.JSONDecoder) -> Any:
+    try:
+        value = decoder.decode(text.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if b"\\ud" in text or b"\\uD" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    if text.count(b"[") + text.count(b"{") > _DEEPEST:
+        _refuse_deep(value)
+    return value
+
+
+def _whole(digits: str) -> int:
+    value = int(digits)
+    if not -LARGEST <= value < LARGEST:
+        raise ValueError(f"{shown(digits)} does not fit into 64 bits")
+    return value
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{shown(digits)} is out of range")
+    return value
+
+
+def _refuse_deep(value: Any) -> None:
+    """Raises ValueError for a value with more than `_DEEPEST` levels of lists and objects."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
+        level = [each for values in inner for each in values]
+        if not level:
+            return
+    raise ValueError(f"it has more than {_DEEPEST} levels of lists and objects")
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON value")
+
+
+_QUICK = json.JSONDecoder(parse_constant=_refuse_constant)
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_whole, parse_float=_finite)
