@@ -6,29 +6,12 @@ import logging
 
 import click
 
-from anole.commands.compare import compare
-from anole.commands.compile import compile_
-from anole.commands.completion import completion
-from anole.commands.describe import describe
-from anole.commands.doctor import doctor
-from anole.commands.evaluate import evaluate
-from anole.commands.explore import explore
-from anole.commands.export import export
-from anole.commands.export_records import export_records
-from anole.commands.extract import extract
+from anole.commands.builds import compare, export, profile, run
 from anole.commands.group import Commands
-from anole.commands.import_records import import_
-from anole.commands.init import init
-from anole.commands.lock import lock
-from anole.commands.merge import merge
-from anole.commands.plan import plan
-from anole.commands.profile import profile
-from anole.commands.refine import refine
-from anole.commands.report import report
-from anole.commands.run import run
-from anole.commands.serve import serve
-from anole.commands.tune import tune
-from anole.commands.tune_together import tune_together
+from anole.commands.machines import completion, doctor, serve
+from anole.commands.project import init, lock, plan
+from anole.commands.records import explore, export_records, import_, report
+from anole.commands.stages import compile_, describe, evaluate, extract, merge, refine, tune, tune_together
 from anole.documents.log import LogFormatter
 from anole.host.temporaries import own_temporaries
 

@@ -1,1 +1,1 @@
-"""The commands, one file each: they read arguments and call the library, which they import only when they run."""
+"""The commands, a file for each section of the help: they read arguments and call the library, imported only then."""

@@ -106,6 +106,7 @@ SPEC = click.option(
     help="The file that lists models, targets and builds; its folder is the project folder.",
 )
 REQUIRED = click.option("--required", is_flag=True, help="Fail where this machine is not the build's target.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ORDER = click.option("--order", type=Order(), help="What to compile, instead of the build's entry in models.yaml.")
 
 

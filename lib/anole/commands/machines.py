@@ -1,10 +1,19 @@
-"""`anole serve`: this machine's devices, lent to others."""
+"""Commands for a machine: described, its devices lent to others, and its shells taught to complete commands."""
 
 from __future__ import annotations
 
 import click
 
-from anole.commands.shared import without_torch
+from anole.commands.shared import show, without_torch
+
+
+@click.command(epilog="Example: anole doctor")
+def doctor() -> None:
+    """Describe this machine: hardware, software, peak speed."""
+    from anole.report.doctor import render_machine
+
+    for group in render_machine():
+        show(group)
 
 
 @click.command(epilog="Example: anole serve --host 0.0.0.0 --port 9090")
@@ -33,3 +42,20 @@ def serve(tracker: str | None, key: str | None, host: str, port: int, threads: i
     without_torch()
     named = Remote.from_json({"rpc": tracker, "key": key} if tracker is not None else {})
     serve(host, port, named, threads or available_cores())
+
+
+@click.command(epilog="Example: anole completion fish > ~/.config/fish/completions/anole.fish")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that completes commands in SHELL.
+
+    The tab key then completes commands, options, files, and the project's builds, models and targets. In bash, put the
+    line eval "$(anole completion bash)" into ~/.bashrc, and in zsh, the same with zsh into ~/.zshrc.
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    # Bash's own method runs bash, to warn of versions that no system has any more.
+    click.echo(ShellComplete.source(found(context.find_root().command, {}, "anole", "_ANOLE_COMPLETE")))

@@ -1,0 +1,116 @@
+"""Commands for records: shown in a page or a browser, and passed between machines."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from anole.commands.shared import PATH, SPEC, enter_project
+from anole.documents import layout
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_TIMES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ")
+
+
+@click.command(epilog="Example: anole report --output report.html")
+@click.option("--output", type=_FILE, help="The page to write.  [default: report.html in the project folder]")
+@click.option("--database", type=_FILE, help=f"The database to read.  [default: {layout.DATABASE}]")
+@SPEC
+def report(output: Path | None, database: Path | None, spec: Path) -> None:
+    """Write a page about builds, searches and accelerators.
+
+    The page is one HTML file that loads nothing. An earlier report in its place is replaced.
+    """
+    from anole.report.pages.report import write_report
+
+    output, database = enter_project(spec, output, database)
+    models = Path(spec.name)
+    target = output or Path("report.html")
+    write_report(database or layout.DATABASE, target, Path(), models if models.is_file() else None)
+    click.echo(f"wrote {target}")
+
+
+@click.command(epilog="Example: anole explore --port 8080 --open")
+@click.option("--database", type=PATH, default=layout.DATABASE, show_default=True, help="The database.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on; the default is this machine alone.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8001, show_default=True, help="The port; 0 takes a free one."
+)
+@click.option("--open", "is_opened", is_flag=True, help="Open the pages in the browser.")
+def explore(database: Path, host: str, port: int, is_opened: bool) -> None:
+    """Browse the database, with charts and queries.
+
+    The pages are Datasette's; what they say of tables, columns and queries comes from db/README.md and db/queries.
+    After a merge, start it again.
+    """
+    from anole.report.explore import server
+
+    server.explore(database, ["--host", host, "--port", str(port), *(["--open"] if is_opened else [])])
+
+
+@click.command(name="import", epilog="Example: anole import ../other_machine/db/shards ../third.sqlite")
+@click.argument("sources", nargs=-1, required=True, type=PATH)
+@click.option("--shards", type=PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials.")
+def import_(sources: tuple[Path, ...], shards: Path) -> None:
+    """Import trials from SOURCES.
+
+    SOURCES are databases and folders of shards from other machines, in any mixture. All are read and checked before
+    anything is written.
+    """
+    from anole.merge.exchange import import_all
+    from anole.merge.exporting import exported_from
+
+    for source, done in import_all(sources, shards):
+        for path in done.kept_beside:
+            click.echo(f"{path}: differs from the records that are here; both are kept, and these are not used")
+        click.echo(
+            f"{source}{exported_from(source)}: {done.new} runs are new, {done.continued} were continued, {done.known} "
+            f"were known and {len(done.kept_beside)} are kept beside others; {done.trials} trials are new"
+        )
+
+
+@click.command(name="export-records", epilog="Example: anole export-records for_all --target cpu --since 2026-11-01")
+@click.argument("destination", type=PATH)
+@click.option("--task", "tasks", multiple=True, help="The label of a task or the first digits of its key.")
+@click.option("--model", "models", multiple=True, help="The name of a model that contains the task.")
+@click.option("--target", "targets", multiple=True, help="The name of a target in models.yaml, or a kind of target.")
+@click.option("--preset", "presets", multiple=True, help="The name of a tuner.")
+@click.option("--run", "runs", multiple=True, help="The first digits of a run's key.")
+@click.option("--since", type=click.DateTime(_TIMES), help="Only runs that measured something since then (UTC).")
+@click.option(
+    "--from",
+    "source",
+    type=PATH,
+    default=layout.SHARDS,
+    show_default=True,
+    help="The folder of shards or the database that they are chosen from.",
+)
+def export_records(
+    destination: Path,
+    tasks: tuple[str, ...],
+    models: tuple[str, ...],
+    targets: tuple[str, ...],
+    presets: tuple[str, ...],
+    runs: tuple[str, ...],
+    since: datetime | None,
+    source: Path,
+) -> None:
+    """Export chosen trials to DESTINATION.
+
+    DESTINATION is a new folder of shards, which `anole import` takes.
+    Options may be repeated: a run is chosen if it fits one value of each. Runs are exported whole.
+    """
+    from anole.merge import exporting
+    from anole.merge.selection import Selection
+
+    start = None if since is None else since.isoformat(timespec="seconds")
+    selection = Selection(tasks, models, targets, presets, runs, start)
+    done = exporting.export_records(source, destination, selection, sorted(layout.MODELS.glob("*/*.json")))
+    click.echo(f"{destination}: {done.runs} runs of {done.tasks} tasks, {done.trials} trials")

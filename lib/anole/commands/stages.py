@@ -1,0 +1,261 @@
+"""The stages, which snakemake runs: from a model to tasks, builds and the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from anole.commands import candidates
+from anole.commands.shared import (
+    ORDER,
+    PATH,
+    REQUIRED,
+    SPEC,
+    Counts,
+    Json,
+    enter_project,
+    guard_process,
+    require_target,
+    spare_torch,
+    tuning_options,
+)
+from anole.documents import layout
+
+if TYPE_CHECKING:
+    from anole.tune.options import TuneOptions
+
+
+@click.command(epilog="Example: anole describe amd")
+@click.argument("target", shell_complete=candidates.targets)
+@click.option("--asked", type=Json(), help="What models.yaml says of the target, instead of its entry there.")
+@click.option("--output", type=PATH, help="Where the description is written.")
+@SPEC
+def describe(target: str, asked: Any, output: Path | None, spec: Path) -> None:
+    """Describe this node of a cluster as TARGET.
+
+    The project keeps the description, so that the target is the same for all nodes and for the machine that runs the
+    workflow.
+    """
+    from anole.declared.reading import load_spec
+    from anole.documents.described import write_described
+    from anole.node import Node
+    from anole.project.hardware import asked_of, describe_here
+
+    if asked is None:
+        (output,) = enter_project(spec, output)
+        targets = load_spec(Path(spec.name)).targets
+        Node(target, "targets", spec.name).choice(targets, "one of the targets")
+        asked = asked_of(targets[target])
+    write_described(output or layout.described_path(target), describe_here(asked))
+
+
+@click.command(epilog="Example: anole extract resnet18 --target cpu")
+@click.argument("model", shell_complete=candidates.models)
+@click.option("--target", required=True, shell_complete=candidates.targets, help="The target's name.")
+@click.option("--entry", type=Json(), help="The model's entry, instead of the one in models.yaml.")
+@click.option("--target-description", "description", type=Json(), help="The target's complete description.")
+@click.option("--manifest", type=PATH, help="Where the model's list of tasks is written.  [default: in work/models]")
+@click.option("--tasks", type=PATH, help=f"Folder of the tasks.  [default: {layout.TASKS}]")
+@SPEC
+def extract(
+    model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path | None, spec: Path
+) -> None:
+    """Split MODEL into its distinct tasks for a target.
+
+    MODEL is a name in models.yaml. A task is one distinct layer on one target, which `anole tune` tunes.
+    """
+    guard_process(f"model {model}")
+    from anole.declared.entries import ModelSpec
+    from anole.extract.stage import extract_model
+    from anole.project.pipeline import find_model
+
+    if entry is None or description is None:
+        manifest, tasks = enter_project(spec, manifest, tasks)
+        found, description = find_model(Path(spec.name), model, target)
+    else:
+        found = ModelSpec.from_json(model, entry)
+    spare_torch(found)
+    extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks or layout.TASKS)
+
+
+@click.command(epilog="Example: anole tune work/tasks/KEY.json --trials 64")
+@click.argument("task", type=PATH)
+@tuning_options
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Configs to measure, recorded ones included.",
+)
+@click.option("--receipt", type=PATH, help="Where the best config is written.  [default: in work/tuned]")
+@click.option("--again", type=click.Choice(["failures"]), help="First measure those recorded trials again that failed.")
+def tune(task: Path, options: TuneOptions, receipt: Path | None, again: str | None) -> None:
+    """Tune TASK, a file that `anole extract` wrote.
+
+    Trials that are already recorded are not measured again, except with `--again failures`: those that the machine may
+    have made fail.
+    """
+    from anole.tune.stage import tune_task
+
+    tune_task(task, options, receipt, failures_again=again == "failures")
+
+
+@click.command(
+    name="tune-together",
+    epilog="Example: anole tune-together work/models/resnet18/cpu.json --trials 512 --receipts tuned.json",
+)
+@click.argument("manifest", type=PATH)
+@tuning_options
+@click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure for all tasks together.")
+@click.option("--tasks", type=PATH, default=layout.TASKS, show_default=True, help="Folder of the tasks.")
+@click.option("--receipts", type=PATH, required=True, help="Where the best config of each task is written.")
+def tune_together(manifest: Path, options: TuneOptions, tasks: Path, receipts: Path) -> None:
+    """Tune all tasks of MANIFEST with one shared budget.
+
+    `anole extract` writes manifests. The budget is spent on the tasks where it saves most time.
+    """
+    from anole.tune.stage import tune_model
+
+    tune_model(manifest, tasks, options, receipts)
+
+
+@click.command(epilog="Example: anole refine resnet18-cpu-anole")
+@click.argument("build", shell_complete=candidates.builds)
+@click.argument("receipts", nargs=-1, type=PATH)
+@ORDER
+@click.option("--manifest", type=PATH, help="The model's list of tasks, with --order.")
+@click.option("--candidates", type=click.IntRange(1), help="Candidates to try for each task, with --order.")
+@click.option("--output", type=PATH, help="Where the receipts of the best candidates within the network are written.")
+@REQUIRED
+@SPEC
+def refine(
+    build: str,
+    receipts: tuple[Path, ...],
+    order: Any,
+    manifest: Path | None,
+    candidates: int | None,
+    output: Path | None,
+    required: bool,
+    spec: Path,
+) -> None:
+    """Choose the candidates that are fastest within BUILD.
+
+    BUILD is a name in models.yaml. Each candidate is timed within the whole network. The candidates come from the
+    build's own receipts, which `anole tune` wrote, or from RECEIPTS, with --order.
+    """
+    guard_process(f"build {build}")
+    from anole.project.pipeline import find_build
+    from anole.refine.stage import refine_network
+
+    if order is None or manifest is None or candidates is None:
+        (output,) = enter_project(spec, output)
+        found = find_build(Path(spec.name), build)
+        order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
+    if required:
+        require_target(f"build {build}", order.origin.target_description)
+    spare_torch(order.model_spec)
+    refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))
+
+
+@click.command(name="compile", epilog="Example: anole compile resnet18-cpu-anole")
+@click.argument("build", shell_complete=candidates.builds)
+@click.argument("receipts", nargs=-1, type=PATH)
+@ORDER
+@click.option("--manifest", type=PATH, help="The model's list of tasks, with --order.")
+@click.option("--output", type=PATH, help="Folder of the build.  [default: in builds]")
+@SPEC
+def compile_(
+    build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
+) -> None:
+    """Compile BUILD with the best configs that are known.
+
+    BUILD is a name in models.yaml. Its receipts, which `anole tune` and `anole refine` wrote, have the best config of
+    each task; a task without one has its default config. RECEIPTS are others, with --order.
+    """
+    guard_process(f"build {build}")
+    from anole.compile.stage import compile_network
+    from anole.project.pipeline import find_build
+
+    if order is None or manifest is None:
+        (output,) = enter_project(spec, output)
+        found = find_build(Path(spec.name), build)
+        order, manifest, receipts = found.order, found.manifest, found.ingredients
+    spare_torch(order.model_spec)
+    compile_network(build, order, manifest, receipts, output or layout.build_path(build))
+
+
+@click.command(epilog="Example: anole evaluate builds/resnet18-cpu-anole --neighbours 0,1,2")
+@click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
+@click.option("--output", type=PATH, help="Where the evaluation is written.  [default: in work/evaluations]")
+@click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns of each engine.")
+@click.option(
+    "--neighbours",
+    type=Counts(),
+    default=(),
+    help="Also time it beside busy processes: their numbers, such as 0,1,2.",
+)
+@REQUIRED
+def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[int, ...], required: bool) -> None:
+    """Check and time the build in FOLDER.
+
+    FOLDER is a build, such as those in builds. The references are PyTorch and ONNX Runtime; for the simulated
+    accelerator, the untuned network. Beside busy processes, each engine takes six turns of at least a second and eight
+    runs, whatever --rounds says.
+    """
+    guard_process(f"build {folder.name}")
+    from anole.compile.redrawn import compile_redrawn
+    from anole.documents.build import read_build
+    from anole.evaluate.stage import evaluate_network
+    from anole.evaluate.timing.turns import Pace
+
+    build = read_build(folder)
+    if required:
+        require_target(f"build {build.name}", build.target_description)
+    spare_torch(build.model_spec)
+    evaluation = output or layout.evaluation_path(folder.name)
+    evaluate_network(folder, evaluation, compile_redrawn, Pace(rounds=rounds), neighbours)
+
+
+@click.command(epilog="Example: anole merge")
+@click.argument("builds", nargs=-1, shell_complete=candidates.builds)
+@click.option("--shards", type=PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
+@click.option("--database", type=PATH, help=f"Where the database is written.  [default: {layout.DATABASE}]")
+@click.option("--stamp", type=PATH, help="Where to write what was merged, once the database holds it.")
+@click.option("--seal", is_flag=True, help="First give checksums to shards of older versions, which have none.")
+@SPEC
+@click.pass_context
+def merge(
+    context: click.Context,
+    builds: tuple[str, ...],
+    shards: Path | None,
+    database: Path | None,
+    stamp: Path | None,
+    seal: bool,
+    spec: Path,
+) -> None:
+    """Merge all trials and BUILDS into the database.
+
+    BUILDS are names or folders of builds; the default is all builds in models.yaml. In a folder of records alone,
+    without a models.yaml, it is none.
+    """
+    from anole.merge.stage import merge_builds
+
+    given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
+    shards, database, stamp = enter_project(spec, shards, database, stamp)
+    is_hub = context.get_parameter_source("spec") is ParameterSource.DEFAULT and not spec.exists()
+    if given or (is_hub and (shards or layout.SHARDS).is_dir()):
+        names = given
+    else:
+        names = _builds_of(spec)
+    folders = [path if path.is_absolute() else layout.build_path(path.name) for path in names]
+    merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE, stamp, seal=seal)
+
+
+def _builds_of(spec: Path) -> list[Path]:
+    from anole.declared.reading import load_spec
+
+    return [Path(build) for build in load_spec(Path(spec.name)).builds]
