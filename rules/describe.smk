@@ -11,7 +11,7 @@ checkpoint describe:
     resources:
         **NODE,
         # Schedulers show a job only the GPUs that it asked for.
-        gpu=answers.gpu,
+        gpu=answers.need("gpu"),
         mem_mb=memory_mb(1000),
     params:
         anole=launcher,

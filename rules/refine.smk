@@ -9,11 +9,11 @@ rule refine:
         "logs/refine/{build}.log",
     conda:
         "../environment.yml"
-    threads: answers.cores
+    threads: answers.need("threads")
     resources:
         **NODE,
-        device=answers.device,
-        gpu=answers.gpu,
+        device=answers.need("device"),
+        gpu=answers.need("gpu"),
         mem_mb=memory_mb(6000),
     params:
         anole=launcher,

@@ -9,15 +9,15 @@ rule tune:
         answers.tuning_group
     conda:
         "../environment.yml"
-    threads: answers.cores
+    threads: answers.need("threads")
     resources:
         **NODE,
-        device=answers.device,
-        gpu=answers.gpu,
+        device=answers.need("device"),
+        gpu=answers.need("gpu"),
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        measure=answers.measure,
+        measure=answers.need("measure"),
         tuner=answers.tuner_settings,
         seed=answers.tuner_seed,
     shell:
@@ -36,15 +36,15 @@ rule tune_together:
         answers.tuning_group
     conda:
         "../environment.yml"
-    threads: answers.cores
+    threads: answers.need("threads")
     resources:
         **NODE,
-        device=answers.device,
-        gpu=answers.gpu,
+        device=answers.need("device"),
+        gpu=answers.need("gpu"),
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        measure=answers.measure,
+        measure=answers.need("measure"),
         tuner=answers.tuner_settings,
         seed=answers.tuner_seed,
     shell:

@@ -39,23 +39,27 @@ def start(factory: str, rest: str = "print('worked', flush=True)", limit_s: str 
 
 
 @pytest.mark.parametrize(
-    ("factory", "problem"),
+    ("factory", "rest", "status", "problem"),
     [
-        ("os._exit(0)", "the factory ended the process with status 0"),
-        ("ctypes.string_at(0)", "the factory was ended by SIGSEGV"),
-        ("os.kill(os.getpid(), 9)", "the factory was ended by SIGKILL; the memory may be too small"),
+        ("os._exit(0)", "", 2, "the factory ended the process with status 0"),
+        ("ctypes.string_at(0)", "", 2, "the factory was ended by SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", "", 2, "the factory was ended by SIGKILL; the memory may be too small"),
         (
-            "os.fork() or (os.closerange(0, 3), time.sleep(5)); os._exit(0)",
-            "the factory ended the process with status 0",
+            *("os.fork() or (os.closerange(0, 3), time.sleep(5)); os._exit(0)", ""),
+            *(2, "the factory ended the process with status 0"),
         ),
-        ("os.closerange(0, 99); os._exit(0)", "the factory ended the process with status 0"),
+        ("os.closerange(0, 99); os._exit(0)", "", 2, "the factory ended the process with status 0"),
+        # It ends as it would alone.
+        ("pass", "raise ExtractError('model net: is odd')", 2, "is odd"),
+        ("pass", "sys.exit(7)", 7, None),
+        ("pass", "os._exit(0)", 2, "something ended the process with status 0"),
     ],
 )
-def test_what_ends_the_process_is_told(factory: str, problem: str) -> None:
-    process = start(factory)
+def test_what_ends_the_process_is_told(factory: str, rest: str, status: int, problem: str | None) -> None:
+    process = start(factory, rest)
     output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output) == (2, "")
-    assert errors == f"anole: model net: {problem}\n"
+    assert (process.returncode, output) == (status, "")
+    assert errors == ("" if problem is None else f"anole: model net: {problem}\n")
 
 
 @pytest.mark.parametrize("factory", ["os.closerange(0, 99); time.sleep(60)", "ctypes.CDLL(None).pause()"])
@@ -75,20 +79,6 @@ def test_only_the_steps_of_the_model_have_a_limit() -> None:
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
     assert output.endswith("garbage\nworked\n")
-
-
-@pytest.mark.parametrize(
-    ("rest", "status", "message"),
-    [
-        ("raise ExtractError('model net: is odd')", 2, "anole: model net: is odd\n"),
-        ("sys.exit(7)", 7, ""),
-        ("os._exit(0)", 2, "anole: model net: something ended the process with status 0\n"),
-    ],
-)
-def test_the_stage_ends_as_it_would_alone(rest: str, status: int, message: str) -> None:
-    process = start("pass", rest)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (status, message)
 
 
 def test_a_thread_that_a_model_left_does_not_keep_a_stage_alive() -> None:

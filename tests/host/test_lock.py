@@ -36,23 +36,15 @@ def held(device: str, mode: int) -> bool:
     return False
 
 
-def test_a_timed_device_is_nobody_elses() -> None:
-    with lock.device_lock("cpu"):
-        assert held("cpu", fcntl.LOCK_SH)
+@pytest.mark.parametrize("shared", [True, False])
+def test_builders_share_a_device_that_a_timer_has_alone(shared: bool) -> None:
+    path = lock.lock_path("cpu")
+    path.write_bytes(b"another program's")
+    with pytest.raises(RuntimeError), lock.device_lock("cpu", shared=shared):
+        assert held("cpu", fcntl.LOCK_SH) is not shared and held("cpu", fcntl.LOCK_EX)
         assert not held("other", fcntl.LOCK_EX)
-    assert not held("cpu", fcntl.LOCK_EX)
-
-
-def test_builders_share_but_keep_timers_out() -> None:
-    with lock.device_lock("cpu", shared=True):
-        assert not held("cpu", fcntl.LOCK_SH)
-        assert held("cpu", fcntl.LOCK_EX)
-
-
-def test_is_released_by_an_error() -> None:
-    with pytest.raises(RuntimeError), lock.device_lock("cpu"):
         raise RuntimeError
-    assert not held("cpu", fcntl.LOCK_EX)
+    assert not held("cpu", fcntl.LOCK_EX) and path.read_bytes() == b"another program's"
 
 
 def test_the_first_idle_device_is_had_alone() -> None:
@@ -175,14 +167,6 @@ def test_several_that_build_are_told_and_no_longer_when_they_are_gone(tmp_path: 
         told = lock._holders(lock.lock_path("cpu"))
     assert f"process {one.pid} (" in told and f"process {two.pid} (" in told
     assert lock._holders(lock.lock_path("cpu")) == lock._holders(tmp_path / "none") == "another process"
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_what_is_in_the_file_stays(shared: bool) -> None:
-    path = lock.lock_path("cpu")
-    path.write_bytes(b"another program's")
-    with lock.device_lock("cpu", shared=shared):
-        assert path.read_bytes() == b"another program's"
 
 
 def test_a_file_that_was_removed_while_it_was_waited_for_locks_nothing() -> None:

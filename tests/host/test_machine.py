@@ -58,42 +58,40 @@ def test_llvm_is_told_no_more_than_the_flags_allow(vendor: str, family: int, mod
     assert found.name == "Some CPU: @ 3 GHz"
 
 
-def test_features_are_in_a_fixed_order_and_only_those_that_matter() -> None:
-    found = processor(cpuinfo("AuthenticAMD", 26, 2, "fma sse4_2 avx2 vaes avx512f"), "x86_64")
-    assert found.features == ["sse4_2", "fma", "avx2", "avx512f"]
+ARM = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n"
 
 
-def test_arm_is_generic() -> None:
-    text = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n"
-    found = processor(text, "aarch64")
-    assert (found.mcpu, found.name, found.features) == ("generic", "0x41 0xd4f", ["asimd", "sve"])
-
-
-def test_nothing_known_is_the_least_processor() -> None:
-    assert processor("", "x86_64").mcpu == "x86-64"
+def described(file: str) -> str:
+    return (PROCESSORS / f"{file}.txt").read_text()
 
 
 @pytest.mark.parametrize(
-    ("file", "name", "mcpu", "attributes"),
+    ("text", "name", "mcpu", "attributes"),
     [
-        ("xeon_amx", "Intel(R) Xeon(R) Processor", "rocketlake", ["+avxvnni", "+avx512bf16", "+avx512fp16"]),
-        ("epyc_zen4", "AMD EPYC", "znver4", []),
-        ("haswell", "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell", []),
-        ("nameless_vm", "x86_64", "x86-64-v3", []),
+        (described("xeon_amx"), "Intel(R) Xeon(R) Processor", "rocketlake", "+avxvnni +avx512bf16 +avx512fp16"),
+        (described("epyc_zen4"), "AMD EPYC", "znver4", ""),
+        (described("haswell"), "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell", ""),
+        (described("nameless_vm"), "x86_64", "x86-64-v3", ""),
+        ("", "x86_64", "x86-64", ""),
+        # What is left of a masked processor.
+        (cpuinfo("AuthenticAMD", 26, 2, f"{V4} avx512_vnni amx_tile"), "Some CPU: @ 3 GHz", "x86-64-v4", "+avx512vnni"),
     ],
+    ids=["AMX", "Zen 4", "Haswell", "no name", "nothing", "masked"],
 )
 def test_processors_elsewhere_are_told_apart(
-    file: str, name: str, mcpu: str, attributes: list[str], monkeypatch: pytest.MonkeyPatch
+    text: str, name: str, mcpu: str, attributes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.processor", lambda: "")
-    found = processor((PROCESSORS / f"{file}.txt").read_text(), "x86_64")
+    found = processor(text, "x86_64")
     assert (found.name, found.mcpu) == (name, mcpu)
-    assert llvm_attributes(found.mcpu, found.features) == attributes
+    assert llvm_attributes(found.mcpu, found.features) == attributes.split()
 
 
-def test_what_is_left_of_a_masked_processor_is_told_llvm() -> None:
-    found = processor(cpuinfo("AuthenticAMD", 26, 0x02, f"{V4} avx512_vnni amx_tile"), "x86_64")
-    assert (found.mcpu, llvm_attributes(found.mcpu, found.features)) == ("x86-64-v4", ["+avx512vnni"])
+def test_features_are_in_a_fixed_order_and_only_those_that_matter() -> None:
+    found = processor(cpuinfo("AuthenticAMD", 26, 2, "fma sse4_2 avx2 vaes avx512f"), "x86_64")
+    assert found.features == ["sse4_2", "fma", "avx2", "avx512f"]
+    arm = processor(ARM, "aarch64")
+    assert (arm.mcpu, arm.name, arm.features) == ("generic", "0x41 0xd4f", ["asimd", "sve"])
 
 
 @pytest.mark.parametrize("mcpu", known_processors("x86_64") + known_processors("aarch64"))
@@ -118,6 +116,8 @@ def test_cores_can_be_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.available_cores() == machine.available_threads() == 64
     monkeypatch.delenv("ANOLE_CORES")
     assert machine.available_threads() == len(machine.affinity()) >= machine.available_cores()
+    facts = machine.host_facts()
+    assert facts["memory_bytes"] > 1 << 28 and facts["cores"] == machine.available_cores()
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²"])
@@ -167,12 +167,9 @@ def test_hyper_threads_and_quotas_count(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("ANOLE_CORES", raising=False)
     monkeypatch.setattr(machine, "affinity", lambda: {0, 1, 2, 3, 8, 9})
     monkeypatch.setattr(machine, "_core_of", lambda cpu: str(cpu % 8))
-    monkeypatch.setattr(machine, "_cgroup_quota", lambda root: None)
-    assert machine.available_cores() == 4
-    monkeypatch.setattr(machine, "_cgroup_quota", lambda root: 2.5)
-    assert machine.available_cores() == 2
-    monkeypatch.setattr(machine, "_cgroup_quota", lambda root: 0.5)
-    assert machine.available_cores() == 1
+    for quota, cores in ((None, 4), (2.5, 2), (0.5, 1)):
+        monkeypatch.setattr(machine, "_cgroup_quota", lambda root, quota=quota: quota)
+        assert machine.available_cores() == cores
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="no thread can be bound")
@@ -186,12 +183,6 @@ def test_a_bound_thread_does_not_bind_the_process() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split()[0] == "True" and int(done.stdout.split()[1]) > 1
-
-
-def test_host_facts_are_plain() -> None:
-    facts = machine.host_facts()
-    assert facts["memory_bytes"] > 1 << 28
-    assert facts["cores"] == machine.available_cores()
 
 
 def test_a_claimed_processor_whose_file_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

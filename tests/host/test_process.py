@@ -117,11 +117,8 @@ def gone(pid: int, within_s: float = 5.0) -> bool:
     return False
 
 
-def test_returns_what_the_function_returns(worker: Worker) -> None:
+def test_returns_what_the_function_returns_in_its_environment(worker: Worker) -> None:
     assert worker.call("echo", [1, "two"], timeout_s=10) == [1, "two"]
-
-
-def test_sets_the_environment(worker: Worker) -> None:
     assert worker.call("environment", "ANOLE_TEST", timeout_s=10) == "seen"
 
 
@@ -165,12 +162,6 @@ def test_a_hang_is_ended_with_everything_it_started(worker: Worker, tmp_path: Pa
     assert worker.call("echo", 1, timeout_s=10) == 1
 
 
-def test_is_replaced_after_some_calls() -> None:
-    with Worker(start_misbehaving, calls_before_restart=2) as worker:
-        first, second, third = (worker.call("pid", timeout_s=10) for _ in range(3))
-    assert first == second != third
-
-
 def test_missing_hardware_is_told_as_such_and_looked_for_again() -> None:
     with Worker(start_without_hardware) as worker:
         for _ in range(2):
@@ -178,19 +169,14 @@ def test_missing_hardware_is_told_as_such_and_looked_for_again() -> None:
                 worker.submit("pid")
 
 
-def test_leaves_no_logs_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_replaced_after_some_calls_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Worker(start_misbehaving, calls_before_restart=1) as worker:
-        for _ in range(2):
-            worker.call("pid", timeout_s=10)
-        assert len(list(tmp_path.iterdir())) == 1
-    assert not list(tmp_path.iterdir())
-
-
-def test_leaves_nothing_behind() -> None:
-    with Worker(start_misbehaving) as worker:
-        pids = [worker.call("pid", timeout_s=10), worker.call("child", timeout_s=10)]
-    assert all(gone(pid) for pid in pids)
+    with Worker(start_misbehaving, calls_before_restart=2) as worker:
+        first, second, child, third = (worker.call(what, timeout_s=10) for what in ("pid", "pid", "child", "pid"))
+        assert first == second != third and len(list(tmp_path.iterdir())) == 1
+    assert all(gone(pid) for pid in (first, child, third)) and not list(tmp_path.iterdir())
 
 
 def test_that_does_not_come_up_is_broken_infrastructure() -> None:

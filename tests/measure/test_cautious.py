@@ -24,11 +24,13 @@ from anole.task import Dense, Task
 from .faulty import BesideFaultyCpu, FaultyCpu
 from .servers import HOST, server
 
+Configs = list[dict[str, Any]]
+
 TASK = Task(Dense(1, 64, 64), describe_cpu(threads=1), 1)
 
 
 @pytest.fixture(scope="module")
-def configs() -> list[dict[str, Any]]:
+def configs() -> Configs:
     space = get_target(TASK.target).space(TASK.workload)
     return [space.config(vector) for vector in space.sample(24, np.random.default_rng(0))]
 
@@ -81,49 +83,43 @@ def _measuring(faults: Path, target: FaultyCpu, known: Config | None, **where: A
         yield Measuring(faults, verified)
 
 
-def failing(configs: list[dict[str, Any]], fails: str = "always") -> list[Config]:
+def failing(configs: Configs, fails: str = "always") -> list[Config]:
     return [{**config, "fails": fails} for config in configs]
 
 
 OK, FAILED = Status.OK, Status.BUILD_ERROR
 
 
-def test_a_failure_before_a_success_costs_nothing(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
-    assert measuring.measure([*failing(configs[:3]), *configs[3:5]]) == [FAILED] * 3 + [OK] * 2
-    assert measuring.built == "-" * 5
+@everywhere
+@pytest.mark.parametrize(
+    ("faulty", "measured", "built"),
+    [
+        # A failure before a success costs nothing.
+        ("", ["xxxoo"], ["-----"]),
+        # A failing end is believed when a config that worked works again.
+        ("", ["kxx", "x"], ["k--k", "-k"]),
+        # Without a success the default config is tried.
+        ("", ["xxx"], ["---d"]),
+        # Where even that is broken, a tiny task is tried; and the default config not again in vain.
+        ("default fails", ["xx", "xx"], ["--dt", "--t"]),
+    ],
+)
+@pytest.mark.examples(4)
+def test_failures_are_believed_of_a_machine_that_works(
+    faults: Path, measuring: Measuring, configs: Configs, faulty: str, measured: list[str], built: list[str]
+) -> None:
+    if faulty:
+        (faults / faulty).touch()
+    kinds: dict[str, Config] = {"o": {}, "k": {"name": "k"}, "x": {"fails": "always"}}
+    for letters, expected in zip(measured, built, strict=True):
+        asked = [{**config, **kinds[letter]} for config, letter in zip(configs, letters, strict=False)]
+        assert measuring.measure(asked) == [FAILED if letter == "x" else OK for letter in letters]
+        assert measuring.built == expected
 
 
 @everywhere
 @pytest.mark.examples(1)
-def test_a_failing_end_is_believed_when_a_config_that_worked_works_again(
-    measuring: Measuring, configs: list[dict[str, Any]]
-) -> None:
-    named = {**configs[0], "name": "k"}
-    assert measuring.measure([named, *failing(configs[1:3])]) == [OK, FAILED, FAILED]
-    assert measuring.built == "k--k"
-    assert measuring.measure(failing(configs[3:4])) == [FAILED]
-    assert measuring.built == "-k"
-
-
-def test_without_a_success_the_default_config_is_tried(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
-    assert measuring.measure(failing(configs[:3])) == [FAILED] * 3
-    assert measuring.built == "---d"
-
-
-def test_where_even_the_default_config_is_broken_a_tiny_task_is_tried(
-    faults: Path, measuring: Measuring, configs: list[dict[str, Any]]
-) -> None:
-    (faults / "default fails").touch()
-    assert measuring.measure(failing(configs[:2])) == [FAILED] * 2
-    assert measuring.built == "--dt"
-    # The default config is not tried in vain again.
-    assert measuring.measure(failing(configs[2:4])) == [FAILED] * 2
-    assert measuring.built == "--t"
-
-
-@everywhere
-@pytest.mark.examples(1)
-def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring, configs: Configs) -> None:
     assert measuring.measure([{**config, "fails": "always", "name": "x"} for config in configs]) == [FAILED] * 24
     built = measuring.built
     assert built.count("d") == 2 and built.startswith("x" * 8) and built.endswith("d")
@@ -136,7 +132,7 @@ def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring, configs: l
 )
 @pytest.mark.examples(2)
 def test_nothing_is_believed_of_a_machine_on_which_nothing_works(
-    faults: Path, measuring: Measuring, configs: list[dict[str, Any]], fault: str, status: str, how: str
+    faults: Path, measuring: Measuring, configs: Configs, fault: str, status: str, how: str
 ) -> None:
     (faults / fault).touch()
     message = r"dense 64->64: 3 candidates in a row failed, .*the smallest task \(dense 32->64\) fails now too, with "
@@ -146,7 +142,7 @@ def test_nothing_is_believed_of_a_machine_on_which_nothing_works(
 
 
 @everywhere
-def test_only_what_came_before_the_fault_is_yielded(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+def test_only_what_came_before_the_fault_is_yielded(measuring: Measuring, configs: Configs) -> None:
     breaking = {**configs[1], "fails": "breaks the machine"}
     with pytest.raises(MeasureError, match="a config that worked before fails now too, with build_error"):
         for chunk in ([configs[0], breaking], list(configs[2:6])):
@@ -155,7 +151,7 @@ def test_only_what_came_before_the_fault_is_yielded(measuring: Measuring, config
 
 
 def test_a_known_config_that_fails_now_says_that_the_machine_is_at_fault(
-    faults: Path, target: FaultyCpu, configs: list[dict[str, Any]]
+    faults: Path, target: FaultyCpu, configs: Configs
 ) -> None:
     (faults / "nothing is built").touch()
     for measuring in _measuring(faults, target, configs[0]):
@@ -165,40 +161,35 @@ def test_a_known_config_that_fails_now_says_that_the_machine_is_at_fault(
 
 
 def test_a_known_config_that_is_broken_now_is_no_fault_of_a_machine_that_builds_the_default(
-    faults: Path, target: FaultyCpu, configs: list[dict[str, Any]]
+    faults: Path, target: FaultyCpu, configs: Configs
 ) -> None:
     for measuring in _measuring(faults, target, {**configs[0], "fails": "always"}):
         assert measuring.measure(failing(configs[1:3])) == [FAILED] * 2
         assert measuring.built == "---d"
 
 
-def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring, configs: list[dict[str, Any]]) -> None:
+def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring, configs: Configs) -> None:
     (faults / "disk full").touch()
     with pytest.raises(MachineError, match=r"No space left on device: .*; free some space"):
         measuring.measure(list(configs[:3]))
     assert measuring.yielded == []
 
 
-@pytest.mark.parametrize("fails", ["killed once", "killed run once"])
-@pytest.mark.examples(1)
-def test_a_killed_candidate_is_measured_again(measuring: Measuring, configs: list[dict[str, Any]], fails: str) -> None:
-    troubled = {**configs[1], "fails": fails, "name": "k"}
-    assert measuring.measure([configs[0], troubled, configs[2]]) == [OK] * 3
-    assert measuring.built.count("k") == 2
-
-
 @everywhere
-@pytest.mark.examples(1)
-def test_one_that_is_killed_whenever_it_is_built_fails(measuring: Measuring, configs: list[dict[str, Any]]) -> None:
-    troubled = {**configs[1], "fails": "killed", "name": "k"}
-    assert measuring.measure([configs[0], troubled, configs[2]]) == [OK, FAILED, OK]
+@pytest.mark.parametrize(("fails", "status"), [("killed once", OK), ("killed run once", OK), ("killed", FAILED)])
+@pytest.mark.examples(2)
+def test_a_killed_candidate_is_measured_once_more(
+    measuring: Measuring, configs: Configs, fails: str, status: Status
+) -> None:
+    troubled = {**configs[1], "fails": fails, "name": "k"}
+    assert measuring.measure([configs[0], troubled, configs[2]]) == [OK, status, OK]
     assert measuring.built.count("k") == 2
 
 
 @everywhere
 @pytest.mark.examples(1)
 def test_confirmations_that_all_fail_are_not_believed_either(
-    faults: Path, measuring: Measuring, configs: list[dict[str, Any]]
+    faults: Path, measuring: Measuring, configs: Configs
 ) -> None:
     assert measuring.measure(list(configs[:2])) == [OK] * 2
     (faults / "nothing runs").touch()
@@ -207,7 +198,7 @@ def test_confirmations_that_all_fail_are_not_believed_either(
 
 
 @pytest.mark.guard
-def test_a_remote_device_is_verified_too(faults: Path, configs: list[dict[str, Any]]) -> None:
+def test_a_remote_device_is_verified_too(faults: Path, configs: Configs) -> None:
     process = server(faults)
     process.start()
     try:

@@ -11,11 +11,13 @@ import pytest
 
 from anole.documents import layout
 from anole.documents.described import write_described
-from anole.documents.manifest import ListedTask, Manifest, write_manifest
+from anole.documents.manifest import ListedTask
 from anole.keys import content_key
 from anole.project.answers import Answers, Wildcards
 from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
+
+from .conftest import leave_manifest
 
 MODELS = """
 models: {net: {source: "torchvision:alexnet", inputs: {x: [1, 3, 64, 64]}}}
@@ -44,12 +46,7 @@ class Project:
         state = {"dryrun": False, "cores": 8, "non_local_exec": False, "remote_exec": False, **workflow}
         self.answers = Answers(self.load, SimpleNamespace(**state), self.wait_for_target, self.wait_for_model)
         self.pipeline = self.answers.pipeline
-        origin = self.pipeline.origin("net", "here")
-        tasks = tuple(ListedTask(key, "dense", 1, 1, ("layer",)) for key in TASKS)
-        write_manifest(layout.manifest_path("net", "here"), Manifest("net", "here", "", {}, origin, tasks, 2))
-        for key in TASKS:
-            layout.TASKS.mkdir(parents=True, exist_ok=True)
-            layout.task_path(key).write_text("{}")
+        leave_manifest(self.pipeline, "net", "here", [ListedTask(key, "dense", 1, 1, ("layer",)) for key in TASKS])
 
     def load(self) -> Pipeline:
         self.loads += 1
@@ -156,5 +153,5 @@ def test_on_a_cluster_what_measures_has_its_node_for_itself() -> None:
     assert remote == {"slurm_partition": "amd", "slurm_extra": "-v --exclusive"}
     mine = job(build="seeded")
     assert {name: ask(mine) for name, ask in here.node().items()} == {"slurm_partition": None, "slurm_extra": None}
-    assert (here.cores(mine), here.device(mine), here.gpu(mine), here.measure(mine)) == (8, 1, 0, "{}")
-    assert (cluster.cores(mine), here.required(mine)) == (1, "--required")
+    assert [here.need(name)(mine) for name in ("threads", "device", "gpu", "measure")] == [8, 1, 0, "{}"]
+    assert (cluster.need("threads")(mine), here.required(mine)) == (1, "--required")

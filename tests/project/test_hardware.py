@@ -68,23 +68,22 @@ def test_a_damaged_description_is_none(tmp_path: Path, text: str) -> None:
     assert look_for(ON_NODES, tmp_path) == Hardware(None, None)
 
 
-def test_a_target_that_is_fully_given_is_believed_without_a_node(tmp_path: Path) -> None:
-    found = look_for(BY_HAND, tmp_path)
-    assert found.absence is None and found.description is not None
-    assert {name: found.description[name] for name in BY_HAND.settings} == BY_HAND.settings
-    assert describe_target(BY_HAND, tmp_path) == found.description
-
-
 @pytest.mark.parametrize(
     ("target", "absence"),
     [
+        (BY_HAND, None),
         (replace(BY_HAND, nodes={}, remote=Remote("tracker", 9190, "zen")), None),
         (replace(BY_HAND, nodes={}), f"cpu EPYC 9755 with 64 threads: this machine's processor is {processor().name}"),
     ],
+    ids=["on nodes", "remote", "here"],
 )
-def test_only_what_must_be_here_can_be_absent(tmp_path: Path, target: TargetSpec, absence: str | None) -> None:
-    found = look_for(target, tmp_path).absence
-    assert found == absence if absence is None else found is not None and found.startswith(absence)
+def test_a_target_that_is_fully_given_is_believed_and_absent_only_where_it_must_be_here(
+    tmp_path: Path, target: TargetSpec, absence: str | None
+) -> None:
+    found = look_for(target, tmp_path)
+    assert found.absence == absence if absence is None else str(found.absence).startswith(absence)
+    assert found.description is not None and describe_target(target, tmp_path) == found.description
+    assert {name: found.description[name] for name in BY_HAND.settings} == BY_HAND.settings
 
 
 def test_hardware_that_cannot_be_described_is_an_error_only_where_it_is_required(tmp_path: Path) -> None:
@@ -120,18 +119,16 @@ def test_a_node_says_what_it_is_and_what_it_was_asked() -> None:
     assert json.loads(json.dumps(described.description)) == described.description
 
 
-def test_a_node_of_another_model_than_is_given_refuses() -> None:
-    asked = asked_of(replace(ON_NODES, settings={"model": "EPYC 9755", "threads": 1}))
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"model": "EPYC 9755", "threads": 1}, f"found model {processor().name!r}, and not 'EPYC 9755'"),
+        (BY_HAND.settings, f"cpu EPYC 9755 with 64 threads: this machine's processor is {processor().name}"),
+        ({"threads": 1 << 20}, "may use"),
+    ],
+    ids=["another model", "another machine", "too few cores"],
+)
+def test_a_node_that_is_not_what_was_asked_for_refuses(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(TargetError) as caught:
-        describe_here(asked)
-    assert str(caught.value).endswith(f"found model {processor().name!r}, and not 'EPYC 9755'")
-
-
-def test_a_node_that_is_another_machine_refuses() -> None:
-    with pytest.raises(TargetError, match=r"cpu EPYC 9755 with 64 threads: this machine's processor is "):
-        describe_here(asked_of(BY_HAND))
-
-
-def test_a_node_without_the_hardware_refuses() -> None:
-    with pytest.raises(TargetError, match="may use"):
-        describe_here(asked_of(replace(ON_NODES, settings={"threads": 1 << 20})))
+        describe_here(asked_of(replace(ON_NODES, settings=settings)))
+    assert told in str(caught.value)

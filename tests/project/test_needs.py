@@ -61,17 +61,12 @@ def test_a_job_takes_its_share_of_the_cores_or_what_it_uses_of_a_node(
     assert needs_of(pipeline, "here", None) == on_a_node
 
 
-def test_who_describes_a_gpu_asks_for_one(tmp_path: Path) -> None:
-    pipeline = load(tmp_path, "{kind: cuda, nodes: {partition: gpu}}")
-    assert pipeline.undescribed == ["here"]
+def test_who_describes_a_target_asks_for_what_it_takes(tmp_path: Path) -> None:
+    pipeline = load(tmp_path, "{kind: cuda, nodes: {partition: gpu}}, there: {kind: cpu, nodes: {partition: amd}}")
+    assert pipeline.undescribed == ["here"], "of the targets with a build"
     assert needs_of(pipeline, "here", None) == Needs(1, 0, 1, "{}")
+    assert needs_of(pipeline, "there", None) == Needs(1, 1, 0, "{}")
     assert limits_of(pipeline) == {"gpu": 1}
-
-
-def test_a_target_without_a_build_can_be_described(tmp_path: Path) -> None:
-    unused = "there: {kind: cpu, nodes: {partition: amd}}"
-    load(tmp_path, f"{{kind: cpu}}, {unused}")
-    assert needs_of(Pipeline.load(tmp_path / "models.yaml"), "there", None) == Needs(1, 1, 0, "{}")
 
 
 def test_what_no_node_has_described_is_a_guess_until_one_has(tmp_path: Path) -> None:
@@ -96,11 +91,9 @@ def test_what_no_node_has_described_is_a_guess_until_one_has(tmp_path: Path) -> 
             {"slurm_partition": "amd", "constraint": "zen5", "qos": "long", "runtime": 600},
         ),
         ("{node_selector: 'cpu=zen5,disk=ssd'}", {"node_selector": "cpu=zen5,disk=ssd"}),
+        (None, {}),
     ],
 )
-def test_nodes_are_chosen_by_snakemakes_names(tmp_path: Path, nodes: str, resources: dict[str, object]) -> None:
-    assert node_resources(load(tmp_path, f"{{kind: cpu, nodes: {nodes}}}"), "here") == resources
-
-
-def test_a_target_here_chooses_no_node(tmp_path: Path) -> None:
-    assert node_resources(load(tmp_path, "{kind: cpu}"), "here") == {}
+def test_nodes_are_chosen_by_snakemakes_names(tmp_path: Path, nodes: str | None, resources: dict[str, object]) -> None:
+    chosen = f", nodes: {nodes}" if nodes else ""
+    assert node_resources(load(tmp_path, f"{{kind: cpu{chosen}}}"), "here") == resources

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from anole.declared.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.document import argument_of
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
-from anole.documents.manifest import ListedTask, Manifest, write_manifest
+from anole.documents.manifest import ListedTask
 from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
 from anole.keys import canonical_json
@@ -21,6 +20,8 @@ from anole.project.pipeline import Pipeline, find_model
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.targets.vta.settings import describe_vta
+
+from .conftest import leave_manifest
 
 MODELS = """
 models:
@@ -50,19 +51,10 @@ def pipeline(project: Path) -> Pipeline:
     return Pipeline.load(project / "models.yaml")
 
 
-def leave_manifest(pipeline: Pipeline, build: BuildSpec, keys: list[str], **changes: Any) -> Path:
-    """Leaves what extracting leaves, with every task's file."""
-    path = pipeline.project / pipeline.manifest(build)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    origin = replace(pipeline.origin(build.model, build.target), **changes)
-    tasks = tuple(ListedTask(key, f"task {key[0]}", 1000, 1, ("layer",)) for key in keys)
-    source = pipeline.spec.models[build.model].source
-    write_manifest(path, Manifest(build.model, build.target, source, {}, origin, tasks, 1000 * len(keys)))
-    for key in keys:
-        task = pipeline.project / layout.task_path(key)
-        task.parent.mkdir(parents=True, exist_ok=True)
-        task.write_text("{}")
-    return path
+def extracted(pipeline: Pipeline, build: BuildSpec, keys: list[str], **changes: Any) -> Path:
+    """Leaves what extracting leaves."""
+    tasks = [ListedTask(key, f"task {key[0]}", 1000, 1, ("layer",)) for key in keys]
+    return leave_manifest(pipeline, build.model, build.target, tasks, **changes)
 
 
 @pytest.fixture
@@ -106,24 +98,17 @@ def test_equal_tasks_share_a_run_only_under_equal_tuners(pipeline: Pipeline) -> 
 
 def test_receipts_are_named_by_task_run_and_budget(pipeline: Pipeline) -> None:
     one, two, again, plain = pipeline.spec.builds.values()
-    leave_manifest(pipeline, one, ["a" * 64, "b" * 64])
-    leave_manifest(pipeline, two, ["a" * 64])
+    extracted(pipeline, one, ["a" * 64, "b" * 64])
+    extracted(pipeline, two, ["a" * 64])
     run = pipeline.run(one, "a" * 64).key
     assert pipeline.receipts(one)[0] == Path("work/tuned", "a" * 64, run, "4.json")
     assert pipeline.receipts(again)[0] == Path("work/tuned", "a" * 64, run, "8.json")
     assert pipeline.receipts(plain) == []
 
 
-def test_every_manifest_is_wanted_once(pipeline: Pipeline) -> None:
-    assert [str(path) for path in pipeline.manifests()] == [
-        "work/models/one/cpu.json",
-        "work/models/two/cpu.json",
-    ]
-
-
-def test_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
-    assert list(pipeline.descriptions) == ["cpu"]
-    assert pipeline.descriptions["cpu"]["threads"] == 1
+def test_every_manifest_is_wanted_once_and_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
+    assert [str(path) for path in pipeline.manifests()] == ["work/models/one/cpu.json", "work/models/two/cpu.json"]
+    assert list(pipeline.descriptions) == ["cpu"] and pipeline.descriptions["cpu"]["threads"] == 1
 
 
 @pytest.mark.parametrize(
@@ -137,23 +122,21 @@ def test_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
 )
 def test_a_stale_manifest_is_refused_with_the_remedy(pipeline: Pipeline, change: dict[str, Any], message: str) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
-    path = leave_manifest(pipeline, one, [], **change)
+    path = extracted(pipeline, one, [], **change)
     with pytest.raises(DocumentError, match=message) as caught:
         pipeline.receipts(one)
     assert str(caught.value).startswith(str(path))
     assert "snakemake --forcerun extract" in str(caught.value)
 
 
-def test_a_missing_manifest_is_told_how_to_mend(pipeline: Pipeline) -> None:
-    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it again"):
-        pipeline.receipts(pipeline.spec.builds["plain"])
-
-
-def test_a_task_file_is_missed_only_until_it_is_tuned(pipeline: Pipeline) -> None:
+def test_a_missing_file_is_told_how_to_mend_and_that_of_a_task_only_until_it_is_tuned(pipeline: Pipeline) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
-    leave_manifest(pipeline, one, ["a" * 64])
+    missing = "there is no such file; `snakemake --forcerun extract` writes it again"
+    with pytest.raises(DocumentError, match=rf"one/cpu\.json: {missing}"):
+        pipeline.receipts(one)
+    extracted(pipeline, one, ["a" * 64])
     (pipeline.project / layout.task_path("a" * 64)).unlink()
-    with pytest.raises(DocumentError, match="there is no such file; `snakemake --forcerun extract` writes it again"):
+    with pytest.raises(DocumentError, match=rf"{'a' * 64}\.json: {missing}"):
         pipeline.receipts(one)
     receipt = pipeline.project / layout.receipt_path("a" * 64, pipeline.run(one, "a" * 64).key, one.trials)
     receipt.parent.mkdir(parents=True)
@@ -230,7 +213,7 @@ def lock(pipeline: Pipeline, build: BuildSpec, *keys: str, **changes: Any) -> Pi
 
 def test_a_locked_task_needs_no_receipt(pipeline: Pipeline) -> None:
     one, _, again, _ = pipeline.spec.builds.values()
-    leave_manifest(pipeline, one, ["a" * 64, "b" * 64])
+    extracted(pipeline, one, ["a" * 64, "b" * 64])
     locked = lock(pipeline, one, "a" * 64)
     assert locked.receipts(one) == pipeline.receipts(one)[1:] and locked.receipts(again) == pipeline.receipts(again)
     assert locked.unmeasured(one) == ["task b"]
@@ -277,8 +260,8 @@ def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) ->
     tasks = {"a" * 64: LockedTask("layer", {"tile": 1}, None, None)}
     write_lockfile(Lockfile(project / layout.LOCKFILE, {"gpu": LockedBuild(description, tasks)}))
     locked = Pipeline.load(project / "models.yaml")
-    leave_manifest(locked, locked.spec.builds["gpu"], ["a" * 64])
+    extracted(locked, locked.spec.builds["gpu"], ["a" * 64])
     assert Pipeline.load(project / "models.yaml").receipts(locked.spec.builds["gpu"]) == []
-    leave_manifest(locked, locked.spec.builds["gpu"], ["a" * 64, "b" * 64])
+    extracted(locked, locked.spec.builds["gpu"], ["a" * 64, "b" * 64])
     with pytest.raises(SpecError, match="build gpu lacks the records of 1 tasks, of which the first is task b"):
         Pipeline.load(project / "models.yaml")

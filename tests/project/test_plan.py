@@ -14,19 +14,20 @@ from rich.console import Console
 from anole.documents import layout
 from anole.documents.described import write_described
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
-from anole.documents.manifest import ListedTask, Manifest, write_manifest
+from anole.documents.manifest import ListedTask
 from anole.documents.receipt import Receipt, Refined, TriedConfig, write_receipt
-from anole.documents.task import write_task
 from anole.errors import StoreError
 from anole.plain import to_plain
 from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, make_plan
-from anole.record import Confirmation, Measurement, Run, Status, Trial, utc_now
+from anole.record import Config, Confirmation, Measurement, Run, Status, Trial, utc_now
 from anole.report.plan_table import render_plan
 from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
-from anole.task import Conv2d, Dense, Task
+from anole.task import Conv2d, Dense, Task, Workload
+
+from .conftest import leave_manifest
 
 MODELS = """
 models:
@@ -60,30 +61,45 @@ def pipeline(project: Path) -> Pipeline:
     return Pipeline.load(project / "models.yaml")
 
 
-def extracted(pipeline: Pipeline, model: str, *weighted: tuple[Conv2d | Dense, int]) -> list[Task]:
+def extracted(pipeline: Pipeline, model: str, *weighted: tuple[Workload, int], target: str = "cpu") -> list[Task]:
     """Leaves a manifest and tasks as extracting would."""
-    tasks = [Task(workload, pipeline.descriptions["cpu"], 1) for workload, _ in weighted]
-    listed = tuple(
+    tasks = [Task(workload, pipeline.descriptions[target], 1) for workload, _ in weighted]
+    listed = [
         ListedTask(task.key, task.label, task.workload.flop, weight, ("layer",))
         for task, (_, weight) in zip(tasks, weighted, strict=True)
-    )
-    source, origin = pipeline.spec.models[model].source, pipeline.origin(model, "cpu")
-    manifest = Manifest(model, "cpu", source, {}, origin, listed, sum(each.flop * each.weight for each in listed))
-    write_manifest(pipeline.project / layout.manifest_path(model, "cpu"), manifest)
-    for task in tasks:
-        write_task(pipeline.project / layout.task_path(task.key), task)
+    ]
+    leave_manifest(pipeline, model, target, listed)
     return tasks
 
 
-def measured(pipeline: Pipeline, task: Task, *gflops: float | None) -> Run:
-    """Leaves a shard as tuning would; None is a candidate that failed."""
-    run = pipeline.run(pipeline.spec.builds["one-cpu-random"], task.key)
+def measured(
+    pipeline: Pipeline,
+    task: Task,
+    latencies_ms: Sequence[float | None],
+    confirmed_ms: Mapping[int, float] | None = None,
+    configs: Sequence[Config] = (),
+    build: str = "one-cpu-random",
+) -> Run:
+    """Leaves a shard as tuning would: trials, by default of tile 0 and so on, then confirmations, the best first.
+
+    A trial without a latency failed.
+    """
+    run = pipeline.run(pipeline.spec.builds[build], task.key)
     with Shard.open(pipeline.project / layout.SHARDS, run, task) as shard:
-        for number, speed in enumerate(gflops):
-            latency_s = None if speed is None else task.workload.flop / speed / 1e9
-            measurement = Measurement(Status.OK if speed else Status.RUN_ERROR, latency_s=latency_s)
-            shard.append_trial(Trial(number, 0, {"tile": number}, measurement, 1.0, speed, utc_now()))
+        for number, latency_ms in enumerate(latencies_ms):
+            config = configs[number] if configs else {"tile": number}
+            gflops = None if latency_ms is None else task.workload.flop / latency_ms / 1e6
+            shard.append_trial(Trial(number, 0, config, of(latency_ms, 0.05, 3), 1.0, gflops, utc_now()))
+        for rank, (tile, latency_ms) in enumerate((confirmed_ms or {}).items()):
+            confirmed = of(latency_ms, 0.02, 100)
+            shard.append_confirmation(Confirmation({"tile": tile}, confirmed, len(latencies_ms), rank, utc_now()))
     return run
+
+
+def of(latency_ms: float | None, cv: float, repeats: int) -> Measurement:
+    if latency_ms is None:
+        return Measurement(Status.RUN_ERROR)
+    return Measurement(Status.OK, latency_s=latency_ms / 1e3, cv=cv, repeats=repeats)
 
 
 def finished(pipeline: Pipeline, build: str) -> None:
@@ -121,19 +137,17 @@ def test_a_task_is_listed_once_with_all_who_use_it(pipeline: Pipeline, plan: Cal
     assert steps(plan())[:2] == [("tune", SHARED.label), ("tune", ONLY_TWO.label)]
 
 
-def test_what_a_run_has_measured_is_counted(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
+@pytest.mark.parametrize(("latencies_ms", "best_ms", "left"), [([2.0, None], 2.0, 1), ([3.0, 2.0, 1.5, 1.0], 1.5, 0)])
+def test_what_a_run_has_measured_within_its_budget_is_counted(
+    pipeline: Pipeline, plan: Callable[[], Plan], latencies_ms: list[float | None], best_ms: float, left: int
+) -> None:
     (task,) = extracted(pipeline, "one", (SHARED, 3))
-    measured(pipeline, task, 10.0, None)
+    measured(pipeline, task, latencies_ms)
     (planned,) = plan().tasks
-    assert (planned.measured, planned.failures, planned.best_gflops) == (2, 1, 10.0)
-    assert [step.reason for step in plan().steps if step.stage == "tune"] == ["1 of 3 trials with random"]
-
-
-def test_trials_beyond_the_budget_do_not_count(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
-    (task,) = extracted(pipeline, "one", (SHARED, 3))
-    measured(pipeline, task, 10.0, 20.0, 30.0, 40.0)
-    (planned,) = plan().tasks
-    assert (planned.measured, planned.best_gflops) == (3, 30.0)
+    assert (planned.measured, planned.failures) == (3 - left, latencies_ms.count(None))
+    assert planned.best_gflops == task.workload.flop / best_ms / 1e6
+    tunes = [step.reason for step in plan().steps if step.stage == "tune"]
+    assert tunes == [f"{left} of 3 trials with random"]
 
 
 def test_when_all_is_there_nothing_is_to_do(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
@@ -218,7 +232,7 @@ def test_a_target_that_no_node_has_described_is_asked_for_first(project: Path, p
 
 def test_a_corrupt_shard_is_named(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     (task,) = extracted(pipeline, "one", (SHARED, 3))
-    run = measured(pipeline, task, 10.0)
+    run = measured(pipeline, task, [2.0])
     shard = shard_path(pipeline.project / layout.SHARDS, run)
     shard.write_text("nonsense\n" + shard.read_text())
     with pytest.raises(StoreError, match=shard.name):
@@ -243,7 +257,7 @@ def shown(plan: Plan, width: int = 120) -> list[str]:
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_tells_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], Plan], width: int) -> None:
     task, _ = extracted(pipeline, "one", (SHARED, 3), (ONLY_TWO, 1))
-    measured(pipeline, task, 12.34, None)
+    measured(pipeline, task, [task.workload.flop / 12.34e6, None])
     header, *lines = (re.split(r"\s{2,}", line.strip()) for line in shown(plan(), width))
     assert header == ["task", "layers", "MFLOP", "trials", "failed", "GFLOP/s"]
     assert lines == [
@@ -284,19 +298,6 @@ def lock(pipeline: Pipeline, build: str, tasks: Iterable[tuple[Task, int, float 
     write_lockfile(replace(lockfile, builds={**lockfile.builds, build: entry}))
 
 
-def recorded(pipeline: Pipeline, task: Task, latencies_ms: Sequence[float], confirmed_ms: Mapping[int, float]) -> None:
-    """Leaves trials of tile 0 and so on, and then confirmations of some tiles, the best first, with 2 % of noise."""
-    run = pipeline.run(pipeline.spec.builds["one-cpu-random"], task.key)
-    with Shard.open(pipeline.project / layout.SHARDS, run, task) as shard:
-        for number, latency_ms in enumerate(latencies_ms):
-            speed = task.workload.flop / (latency_ms / 1e3) / 1e9
-            measurement = Measurement(Status.OK, latency_s=latency_ms / 1e3, cv=0.05, repeats=3)
-            shard.append_trial(Trial(number, 0, {"tile": number}, measurement, 1.0, speed, utc_now()))
-        for rank, (tile, latency_ms) in enumerate(confirmed_ms.items()):
-            measurement = Measurement(Status.OK, latency_s=latency_ms / 1e3, cv=0.02, repeats=100)
-            shard.append_confirmation(Confirmation({"tile": tile}, measurement, len(latencies_ms), rank, utc_now()))
-
-
 def behind(plan: Plan) -> list[tuple[str, str, str]]:
     return [(each.build, each.subject, each.problem) for each in plan.behind]
 
@@ -331,7 +332,7 @@ def test_a_lock_is_behind_what_is_faster_beyond_chance(
     pipeline: Pipeline, plan: Callable[[], Plan], tile: int, locked_ms: float, confirmed_ms: Any, problem: str | None
 ) -> None:
     (task,) = extracted(pipeline, "one", (SHARED, 3))
-    recorded(pipeline, task, [1.0, 1.05, 3.0], confirmed_ms)
+    measured(pipeline, task, [1.0, 1.05, 3.0], confirmed_ms)
     lock(pipeline, "one-cpu-random", [(task, tile, locked_ms)])
     assert behind(plan()) == ([] if problem is None else [("one-cpu-random", SHARED.label, problem)])
 
@@ -340,7 +341,7 @@ def test_what_refining_tried_is_not_better(project: Path, plan: Callable[[], Pla
     (project / "models.yaml").write_text(MODELS.replace("trials: 3", "trials: 3, refine: 2"))
     pipeline = Pipeline.load(project / "models.yaml")
     (task,) = extracted(pipeline, "one", (SHARED, 3))
-    recorded(pipeline, task, [1.0, 1.5, 3.0], {})
+    measured(pipeline, task, [1.0, 1.5, 3.0])
     lock(pipeline, "one-cpu-random", [(task, 1, 1.5)])
     assert behind(plan()) == [], "nothing says what was tried"
     for tried, n_behind in ((0, 0), (2, 1)):
@@ -372,22 +373,12 @@ def test_the_tasks_of_a_simulated_accelerator_are_compared_on_their_hardware(pro
     )
     pipeline = Pipeline.load(project / "models.yaml")
     description = pipeline.descriptions["npu"]
-    task = Task(Conv2d(1, 8, 8, 32, 32, (1, 1)), description, 1)
-    origin = pipeline.origin("one", "npu")
-    listed = (ListedTask(task.key, task.label, task.workload.flop, 1, ("layer",)),)
-    source = pipeline.spec.models["one"].source
-    write_manifest(project / layout.manifest_path("one", "npu"), Manifest("one", "npu", source, {}, origin, listed, 1))
-    write_task(project / layout.task_path(task.key), task)
-    target = get_target(description)
-    config = target.default_config(task.workload)
+    (task,) = extracted(pipeline, "one", (Conv2d(1, 8, 8, 32, 32, (1, 1)), 1), target="npu")
+    config = get_target(description).default_config(task.workload)
     others = [{**config, "tile_h": 1}, {**config, "tile_co": 32}]
-    build = pipeline.spec.builds["one-npu-random"]
-    with Shard.open(project / layout.SHARDS, pipeline.run(build, task.key), task) as shard:
-        for number, (each, latency_s) in enumerate(zip((config, *others), (2e-3, 4e-3, 1e-3), strict=True)):
-            speed = task.workload.flop / latency_s / 1e9
-            measurement = Measurement(Status.OK, latency_s=latency_s)
-            shard.append_trial(Trial(number, 0, each, measurement, 1.0, speed, utc_now()))
+    build = "one-npu-random"
+    measured(pipeline, task, [2.0, 4.0, 1.0], configs=[config, *others], build=build)
     for locked, n_behind in ((config, 0), (others[0], 1), (others[1], 0)):
         entry = LockedBuild(description, {task.key: LockedTask(task.label, locked, 1e-3, None)})
-        write_lockfile(Lockfile(project / layout.LOCKFILE, {build.name: entry}))
+        write_lockfile(Lockfile(project / layout.LOCKFILE, {build: entry}))
         assert len(make_plan(Pipeline.load(project / "models.yaml")).behind) == n_behind

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,6 +23,8 @@ import pytest
 import yaml
 from onnx import TensorProto, helper, numpy_helper
 
+from anole.project.pipeline import Pipeline
+from anole.project.plan import Plan, make_plan
 from anole.store.shard import ShardContent, read_shard
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +89,11 @@ class Project:
         }
         (self.folder / "models.yaml").write_text(yaml.safe_dump({**plain, **changes}, sort_keys=False))
 
+    def write_chain(self, *channels: int, **changes: object) -> None:
+        """Writes a file of convolutions, and models.yaml with this network alone."""
+        write_onnx(self.folder / "chain.onnx", channels)
+        self.write({"chain": {"source": "onnx:chain.onnx"}}, **changes)
+
     def edit(self, name: str, old: str, new: str) -> None:
         """Replaces text that is there in a file."""
         text = (self.folder / name).read_text()
@@ -112,6 +123,21 @@ class Project:
         process = self.start(*arguments)
         output, _ = process.communicate(timeout=240)
         return Outcome(process.returncode, output, self._jobs_since(began_ns))
+
+    def planned(self, *targets: str) -> list[str]:
+        """Returns the logs of the jobs that Snakemake would run."""
+        outcome = self.snakemake("--dry-run", "--quiet", "host", "--", *targets)
+        assert (outcome.code, outcome.jobs) == (0, {}), outcome.output
+        return sorted(re.findall(r"^ +log: logs/(\S+)\.log", outcome.output, re.MULTILINE))
+
+    def plan(self) -> Plan:
+        """Returns what `anole plan` shows."""
+        return make_plan(Pipeline.load(self.folder / "models.yaml"))
+
+    def query(self, sql: str) -> list[Any]:
+        """Returns rows of the database."""
+        with closing(sqlite3.connect(self.folder / "db/tuning.sqlite")) as database:
+            return database.execute(sql).fetchall()
 
     def anole(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs a stage by hand, in the project's folder."""
@@ -159,56 +185,32 @@ def write_onnx(path: Path, channels: Sequence[int], size: int = 8, operator: str
 
 
 @pytest.fixture(scope="session")
-def onnx_writer() -> Callable[..., None]:
-    return write_onnx
-
-
-@pytest.fixture(scope="session")
 def empty_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
     """Makes a project in a folder of its own."""
     return lambda name: Project(tmp_path_factory.mktemp(name))
 
 
-@pytest.fixture(scope="session")
-def tuned(once: Callable[..., Path]) -> Callable[[str, Callable[[Project], None]], tuple[Project, Outcome]]:
-    """Prepares a project of that name and tunes it, once for all workers."""
+def tune(folder: Path, write: Callable[[Project], None]) -> None:
+    """Writes a project and tunes it; its file ``outcome.json`` says what the run did."""
+    write(project := Project(folder))
+    outcome = project.snakemake("tuned")
+    assert outcome.code == 0, outcome.output
+    (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
 
-    def tune(folder: Path, prepare: Callable[[Project], None]) -> None:
-        project = Project(folder)
-        prepare(project)
-        outcome = project.snakemake("tuned")
-        assert outcome.code == 0, outcome.output
-        (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
 
-    def project_of(name: str, prepare: Callable[[Project], None]) -> tuple[Project, Outcome]:
-        folder = once(name, partial(tune, prepare=prepare))
-        return Project(folder), Outcome(**json.loads((folder / "outcome.json").read_text()))
-
-    return project_of
+def write_two(project: Project) -> None:
+    """Writes a torch factory and an ONNX file that share their first convolution."""
+    (project.folder / "nets.py").write_text(FACTORY)
+    write_onnx(project.folder / "chain.onnx", [16, 32])
+    torch = {"source": "torch:nets:tiny", "inputs": {"x": [1, 3, 8, 8]}}
+    project.write({"tiny": torch, "chain": {"source": "onnx:chain.onnx"}})
 
 
 @pytest.fixture(scope="session")
-def tuned_two(tuned: Callable[..., tuple[Project, Outcome]]) -> tuple[Project, Outcome]:
-    """A torch factory and an ONNX file that share their first convolution, tuned."""
-
-    def prepare(project: Project) -> None:
-        (project.folder / "nets.py").write_text(FACTORY)
-        write_onnx(project.folder / "chain.onnx", [16, 32])
-        torch = {"source": "torch:nets:tiny", "inputs": {"x": [1, 3, 8, 8]}}
-        project.write({"tiny": torch, "chain": {"source": "onnx:chain.onnx"}})
-
-    return tuned("two", prepare)
-
-
-@pytest.fixture(scope="session")
-def tuned_one(tuned: Callable[..., tuple[Project, Outcome]]) -> Project:
-    """A single convolution from an ONNX file, tuned."""
-
-    def prepare(project: Project) -> None:
-        write_onnx(project.folder / "chain.onnx", [16])
-        project.write({"chain": {"source": "onnx:chain.onnx"}})
-
-    return tuned("one", prepare)[0]
+def tuned_two(once: Callable[..., Path]) -> tuple[Project, Outcome]:
+    """Two networks, tuned once for all workers."""
+    folder = once("two", partial(tune, write=write_two))
+    return Project(folder), Outcome(**json.loads((folder / "outcome.json").read_text()))
 
 
 @pytest.fixture
@@ -217,8 +219,9 @@ def two(tuned_two: tuple[Project, Outcome], tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def one(tuned_one: Project, tmp_path: Path) -> Project:
-    return tuned_one.copy(tmp_path)
+def one(once: Callable[..., Path], tmp_path: Path) -> Project:
+    """A single convolution, tuned."""
+    return Project(once("one", partial(tune, write=lambda project: project.write_chain(16)))).copy(tmp_path)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from anole.documents.evaluation import read_evaluation
 from anole.host.processor import processor
 from anole.store.shard import read_shard
 
+from .conftest import ROOT, TUNING, Project
 from .slurm import FEATURE, NODES, PARTITION, Slurm, absence, until
 
 pytest.importorskip("snakemake_executor_plugin_slurm")
@@ -26,9 +27,7 @@ pytestmark = [
     pytest.mark.skipif(absence() is not None, reason=absence() or ""),
 ]
 
-ROOT = Path(__file__).parents[2]
 N_TRIALS = 40
-TUNING = {"preset": "random", "trials": N_TRIALS, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0}
 WAITS_S = 240.0
 
 
@@ -39,16 +38,15 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 
 @pytest.fixture(scope="module")
-def project(empty_project: Callable[[str], Any], onnx_writer: Callable[..., None]) -> Path:
+def project(empty_project: Callable[[str], Any]) -> Path:
     """A network for nodes that describe themselves, and for nodes that are said to be what they are not."""
     made = empty_project("cluster")
-    onnx_writer(made.folder / "chain.onnx", [16, 32])
     nodes = {"partition": PARTITION, "constraint": FEATURE}
     other = {"kind": "cpu", "mcpu": "x86-64-v2", "threads": 1, "model": "Another CPU", "nodes": nodes}
-    made.write(
-        {"chain": {"source": "onnx:chain.onnx"}},
+    made.write_chain(
+        *(16, 32),
         targets={"zen": {"kind": "cpu", "threads": 1, "nodes": nodes}, "other": other},
-        tuning=TUNING,
+        tuning=TUNING | {"trials": N_TRIALS},
         builds=[{"model": "chain", "target": "zen"}, {"model": "chain", "target": "other", "total_trials": 2}],
     )
     return Path(made.folder)
@@ -77,11 +75,7 @@ def test_a_killed_job_is_run_again_and_goes_on_with_its_trials(project: Path, ou
 def test_the_build_is_compiled_evaluated_and_merged(project: Path, output: str) -> None:
     evaluation = read_evaluation(project / "work/evaluations/chain-zen-random.json")
     assert evaluation.latencies and evaluation.absence is None
-    rows = subprocess.run(
-        [sys.executable, "-m", "sqlite_utils", "query", "db/tuning.sqlite", "select count(*) as n from trial"],
-        cwd=project, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert json.loads(rows.stdout) == [{"n": 2 * N_TRIALS}]
+    assert Project(project).query("select count(*) from trial") == [(2 * N_TRIALS,)]
 
 
 def test_a_node_describes_its_target_once(project: Path, output: str) -> None:

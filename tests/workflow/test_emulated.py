@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -49,9 +47,8 @@ def test_a_whole_network_is_right(project: Any, source: str, shape: list[int]) -
     )
     outcome = project.snakemake()
     assert outcome.code == 0, outcome.output
-    with closing(sqlite3.connect(project.folder / "db/tuning.sqlite")) as database:
-        ((error,),) = database.execute("select max(relative_error) from evaluation").fetchall()
-        assert 0 < error < 1e-5
-        ran = dict(database.execute("select status, count(*) from trial group by status"))
-        # An emulated GPU may take too long for a slow candidate.
-        assert ran["ok"] + ran.get("run_timeout", 0) == 12
+    ((error,),) = project.query("select max(relative_error) from evaluation")
+    assert 0 < error < 1e-5
+    ran = dict(project.query("select status, count(*) from trial group by status"))
+    # An emulated GPU may take too long for a slow candidate.
+    assert ran["ok"] + ran.get("run_timeout", 0) == 12

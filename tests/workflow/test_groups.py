@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+
+from .conftest import Project
 
 pytest.importorskip("snakemake_executor_plugin_cluster_generic")
 pytestmark = [pytest.mark.workflow, pytest.mark.guard]
@@ -13,7 +13,7 @@ _SUBMIT = 'sh -c \'sh "$1" >"$1.out" 2>&1; echo 1\' --'
 """A command that runs a job to its end, and says the number that the cluster gave to it."""
 
 
-def test_the_reason_is_that_of_the_failed_job_and_what_waits_for_the_group_is_left_out(two: Any) -> None:
+def test_the_reason_is_that_of_the_failed_job_and_what_waits_for_the_group_is_left_out(two: Project) -> None:
     manifest = (two.folder / "work/models/tiny/cpu.json").read_text()
     (damaged,) = [path for path in (two.folder / "work/tasks").glob("*.json") if path.stem not in manifest]
     damaged.write_text("{")

@@ -23,12 +23,12 @@ import yaml
 from anole.documents.evaluation import read_evaluation
 from anole.store.shard import read_shard
 
+from .conftest import ROOT, TUNING
+
 pytest.importorskip("snakemake_executor_plugin_cluster_generic")
 pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
-ROOT = Path(__file__).parents[2]
 N_TRIALS = 3
-TUNING = {"preset": "random", "trials": N_TRIALS, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0}
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="module")
-def finished(
-    empty_project: Callable[[str], Any], onnx_writer: Callable[..., None], environment: Mapping[str, str]
-) -> Finished:
+def finished(empty_project: Callable[[str], Any], environment: Mapping[str, str]) -> Finished:
     """A network of two tasks, tuned in one job, on a target that a node describes; the first node is lost."""
     project = empty_project("kubernetes")
-    onnx_writer(project.folder / "chain.onnx", [16, 32])
     target = {"kind": "cpu", "threads": 1, "nodes": {"node_selector": "cpu=zen5,disk=ssd"}}
-    models = {"chain": {"source": "onnx:chain.onnx"}}
-    builds = [{"model": "chain", "target": "zen"}]
-    project.write(models, targets={"zen": target}, tuning=TUNING, builds=builds)
+    tuning = TUNING | {"trials": N_TRIALS}
+    project.write_chain(16, 32, targets={"zen": target}, tuning=tuning, builds=[{"model": "chain", "target": "zen"}])
     profile = project.folder / "profiles/kubernetes"
     shutil.copytree(ROOT / "profiles/kubernetes", profile)
     job = yaml.safe_load((profile / "job.yaml").read_text())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from .conftest import ROOT, write_onnx
 
 pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
@@ -47,11 +47,10 @@ def write_outer(project: Any, text: str = OUTER) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def used(empty_project: Callable[[str], Any], onnx_writer: Callable[..., None]) -> Any:
+def used(empty_project: Callable[[str], Any]) -> Any:
     """A workflow that uses the results of Anole's rules, run to its end."""
     project = empty_project("outer")
-    onnx_writer(project.folder / "chain.onnx", [16])
-    project.write({"chain": {"source": "onnx:chain.onnx"}})
+    project.write_chain(16)
     project.packages = project.folder / "packages"
     outcome = project.snakemake(*write_outer(project))
     assert outcome.code == 0, outcome.output
@@ -65,16 +64,11 @@ def test_the_rules_of_the_other_workflow_have_its_environment(used: Any) -> None
     assert said == ["outer", os.environ["PATH"], str(project.packages), "3"]
 
 
-def test_another_caller_is_no_reason_to_run_anything_again(used: Any) -> None:
-    project, _ = used
-    again = project.copy(project.folder.with_name("again"))
-    outcome = again.snakemake(*write_outer(again))
+def test_another_caller_runs_nothing_again_and_its_handler_says_what_is_left_out(used: Any) -> None:
+    project = used[0].copy(used[0].folder.with_name("again"))
+    outcome = project.snakemake(*write_outer(project))
     assert (outcome.code, outcome.jobs) == (0, {}), outcome.output
-
-
-def test_its_handler_says_what_is_left_out_and_merges_the_rest(used: Any, onnx_writer: Callable[..., None]) -> None:
-    project = used[0].copy(used[0].folder.with_name("broken"))
-    onnx_writer(project.folder / "odd.onnx", [16], operator="Odd")
+    write_onnx(project.folder / "odd.onnx", [16], operator="Odd")
     project.write({"odd": {"source": "onnx:odd.onnx"}})
     outcome = project.snakemake(*write_outer(project), "anole_all", "--keep-going")
     assert outcome.code != 0

@@ -12,17 +12,18 @@ from anole.documents.evaluation import read_evaluation
 from anole.space import ALGORITHM
 from anole.targets import get_target
 
+from .conftest import write_onnx
+
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 TUNED, UNTUNED = "chain-open-anole", "untuned"
 
 
 @pytest.fixture(scope="module")
-def built(empty_project: Callable[[str], Any], onnx_writer: Callable[..., None]) -> Any:
+def built(empty_project: Callable[[str], Any]) -> Any:
     project = empty_project("open")
-    onnx_writer(project.folder / "chain.onnx", [16, 32], size=7)
-    project.write(
-        {"chain": {"source": "onnx:chain.onnx"}},
+    project.write_chain(
+        *(16, 32),
         targets={"open": {"kind": "cpu", "threads": 1, "space": "open"}},
         tuning={"preset": "anole", "trials": 6, "batch": 3, "n_confirm": 2},
         builds=[
@@ -30,6 +31,7 @@ def built(empty_project: Callable[[str], Any], onnx_writer: Callable[..., None])
             {"model": "chain", "target": "open", "trials": 0, "name": UNTUNED},
         ],
     )
+    write_onnx(project.folder / "chain.onnx", [16, 32], size=7)
     outcome = project.snakemake()
     assert outcome.code == 0, outcome.output
     return project, outcome

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from anole.record import Status
 from anole.targets.cpu.settings import describe_cpu
 
 from ..measure.servers import HOST, server
+from .conftest import Project
 
 pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
 
-def test_a_network_is_tuned_elsewhere(empty: Any, onnx_writer: Callable[..., None]) -> None:
+def test_a_network_is_tuned_elsewhere(empty: Project) -> None:
     process = server(empty.folder)
     process.start()
-    onnx_writer(empty.folder / "chain.onnx", [16])
     remote = {
         "kind": "cpu",
         "mcpu": describe_cpu()["mcpu"],
@@ -26,8 +23,7 @@ def test_a_network_is_tuned_elsewhere(empty: Any, onnx_writer: Callable[..., Non
         "model": "a board",
         "measure": {"rpc": f"{HOST}:{process.port}"},
     }
-    builds = [{"model": "chain", "target": "board"}]
-    empty.write({"chain": {"source": "onnx:chain.onnx"}}, targets={"board": remote}, builds=builds)
+    empty.write_chain(16, targets={"board": remote}, builds=[{"model": "chain", "target": "board"}])
     outcome = empty.snakemake("tuned", "--printshellcmds")
     process.kill()
     assert outcome.code == 0, outcome.output

@@ -14,8 +14,7 @@ from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 from ..terminal import drawn_on_a_terminal
-
-ROOT = Path(__file__).parents[2]
+from .conftest import ROOT
 
 pytestmark = pytest.mark.workflow
 

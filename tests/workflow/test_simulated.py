@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+
+from .conftest import write_onnx
 
 pytestmark = pytest.mark.workflow
 
@@ -19,9 +18,9 @@ BUILD = "chain-npu-random"
 
 
 @pytest.fixture(scope="module")
-def built(empty_project: Any, onnx_writer: Callable[..., None]) -> Any:
+def built(empty_project: Any) -> Any:
     project = empty_project("simulated")
-    onnx_writer(project.folder / "chain.onnx", [16, 16, 24])
+    write_onnx(project.folder / "chain.onnx", [16, 16, 24])
     save_samples(project, 1)
     project.write(
         {"chain": {"source": "onnx:chain.onnx", "calibration": "samples.npy"}},
@@ -52,17 +51,12 @@ def test_a_network_is_tuned_built_and_evaluated(built: Any) -> None:
         "evaluate": [BUILD],
         "merge": [""],
     }
-    with sqlite3.connect(project.folder / "db/tuning.sqlite") as db:
-        ((reference, latency_s, speedup, snr_db),) = db.execute(
-            "select reference, latency_s, speedup, snr_db from evaluation"
-        ).fetchall()
-        assert reference == "untuned" and latency_s > 0 and speedup >= 1 and snr_db > 15
-        assert db.execute("select count(*) from trial").fetchall() == [(4,)]
-        assert db.execute("select count(*) from confirmation").fetchall() == [(0,)]
-
-
-def test_what_is_simulated_is_tuned_side_by_side(built: Any) -> None:
-    _, outcome = built
+    ((reference, latency_s, speedup, snr_db),) = project.query(
+        "select reference, latency_s, speedup, snr_db from evaluation"
+    )
+    assert reference == "untuned" and latency_s > 0 and speedup >= 1 and snr_db > 15
+    assert project.query("select (select count(*) from trial), (select count(*) from confirmation)") == [(4, 0)]
+    # What is simulated is tuned side by side.
     events = re.findall(r"^(?:local)?rule (tune):|\(Rule: (tune)\)", outcome.output, re.MULTILINE)
     assert [("begin" if began else "end") for began, _ in events] == ["begin", "begin", "end", "end"]
 
@@ -80,17 +74,11 @@ def test_a_page_about_it_is_made_and_made_again(project: Any) -> None:
     assert outcome.code == 0 and "all builds and searches" in overview and f"{BUILD}.json" in overview
 
 
-def test_then_nothing_is_left_to_do(project: Any) -> None:
-    outcome = project.snakemake()
-    assert (outcome.code, outcome.jobs) == (0, {})
-
-
 @pytest.mark.guard
 def test_other_samples_compile_again_and_broken_ones_are_told_in_one_line(project: Any) -> None:
     save_samples(project, 8)
-    stages = [step["stage"] for step in json.loads(project.anole("plan", "--json").stdout)["steps"]]
+    stages = [step.stage for step in project.plan().steps]
     assert "tune" not in stages and stages[-3:] == ["compile", "evaluate", "merge"]
-
     (project.folder / "samples.npy").write_text("no numbers")
     outcome = project.snakemake()
     assert outcome.code != 0 and outcome.jobs["compile"] == [BUILD] and "tune" not in outcome.jobs

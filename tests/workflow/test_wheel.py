@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
-ROOT = Path(__file__).parents[2]
+from .conftest import ROOT, Project
+
 LOCK = ROOT / "requirements.lock"
 
 pytestmark = [
@@ -35,15 +35,8 @@ class Installation:
     def run(self, *command: str, at: Path) -> str:
         """Runs a module of this environment in a folder, and returns what it said."""
         environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        done = subprocess.run(
-            [self.folder / "bin/python", "-m", *command],
-            cwd=at,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run([self.folder / "bin/python", "-m", *command], cwd=at, env=environment, **together)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
@@ -91,23 +84,14 @@ def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_project_is_begun_and_built_without_the_checkout(
-    installed: Installation, onnx_writer: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_project_is_begun_and_built_without_the_checkout(installed: Installation, tmp_path: Path) -> None:
     assert os.access(installed.folder / "bin/anole", os.X_OK)
     (submit,) = installed.folder.glob("lib/python*/site-packages/anole/share/profiles/kubernetes/submit.py")
     assert os.access(submit, os.X_OK)
     assert "Next: snakemake --cores all" in installed.run("anole", "init", "--demo", at=tmp_path)
     planned = installed.run("snakemake", "--dry-run", at=tmp_path)
     assert "extract" in planned and "resnet18-cpu" in planned
-    onnx_writer(tmp_path / "chain.onnx", [16])
-    tiny = {
-        "models": {"chain": {"source": "onnx:chain.onnx"}},
-        "targets": {"cpu": {"kind": "cpu", "threads": 1}},
-        "tuning": {"preset": "random", "trials": 2, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0},
-        "builds": [{"model": "chain", "target": "cpu"}],
-    }
-    (tmp_path / "models.yaml").write_text(yaml.safe_dump(tiny))
+    Project(tmp_path).write_chain(16)
     said = installed.run("snakemake", "--cores", "all", "--printshellcmds", at=tmp_path)
     assert f"{installed.folder}/bin/python -m anole tune " in said
     # Snakemake names itself, and may be installed within the checkout.

@@ -37,13 +37,7 @@ class Wildcards(Protocol):
 
 
 class Workflow(Protocol):
-    """What is asked of Snakemake.
-
-    Attributes:
-        cores: number of cores that all jobs share.
-        non_local_exec: whether this process submits jobs to a cluster.
-        remote_exec: whether this process is such a job.
-    """
+    """What is asked of Snakemake: also whether this process submits jobs to a cluster, and whether it is such a job."""
 
     dryrun: bool
     cores: int | None
@@ -182,21 +176,9 @@ class Answers:
         """Returns what a job takes while it measures."""
         return needs_of(self.pipeline, self.target_of(job), None if self._on_cluster else self._workflow.cores)
 
-    def cores(self, job: Wildcards) -> int:
-        """Returns the number of cores of a job that measures."""
-        return self.needs(job).threads
-
-    def device(self, job: Wildcards) -> int:
-        """Returns whether a job measures on the processor."""
-        return self.needs(job).device
-
-    def gpu(self, job: Wildcards) -> int:
-        """Returns whether a job measures on a GPU."""
-        return self.needs(job).gpu
-
-    def measure(self, job: Wildcards) -> str:
-        """Returns where candidates run."""
-        return self.needs(job).measure
+    def need(self, name: str) -> Callable[[Wildcards], int | str]:
+        """Returns the function for one of a job's needs, by the name of its field."""
+        return lambda job: getattr(self.needs(job), name)
 
     def tuning_group(self, job: Wildcards) -> str | None:
         """Returns what jobs a cluster may run one after another in one submission (`--group-components`)."""

@@ -1,0 +1,261 @@
+"""A project's life: tuned, built, shown and merged; and then only what a change concerns is done again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from anole.documents.build import read_build
+from anole.documents.receipt import read_receipts
+
+from .conftest import Project, write_onnx
+
+pytestmark = pytest.mark.workflow
+
+SHARED, OF_TINY, OF_CHAIN = (f"conv2d {channels} k3x3 s1 8x8" for channels in ("3->16", "16->16", "16->32"))
+CHAIN, MORE = "chain-cpu-random", "more-cpu-random"
+
+
+@pytest.fixture(scope="module")
+def built(tuned_two: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An ONNX file whose layers are all tuned already, built after candidates were tried within it."""
+    project = tuned_two[0].copy(tmp_path_factory.mktemp("built"))
+    write_onnx(project.folder / "more.onnx", [16, 16])
+    write_models(project, "more")
+    outcome = project.snakemake()
+    assert outcome.code == 0, outcome.output
+    return project, outcome
+
+
+def write_models(project: Project, *names: str) -> None:
+    builds = [{"model": name, "target": "cpu", "refine": 2 * (name == "more")} for name in names]
+    project.write({name: {"source": f"onnx:{name}.onnx"} for name in names}, builds=builds)
+
+
+@pytest.fixture
+def project(built: Any, tmp_path: Path) -> Project:
+    return built[0].copy(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def built_both(built: Any, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project after another model was added, whose layers are tuned as well."""
+    project = built[0].copy(tmp_path_factory.mktemp("both"))
+    write_models(project, "chain", "more")
+    outcome = project.snakemake()
+    assert outcome.jobs == {"compile": [CHAIN], "evaluate": [CHAIN], "merge": [""]}, outcome.output
+    return project
+
+
+@pytest.fixture
+def both(built_both: Project, tmp_path: Path) -> Project:
+    return built_both.copy(tmp_path)
+
+
+def test_a_layer_of_two_models_is_tuned_once(tuned_two: Any) -> None:
+    project, outcome = tuned_two
+    assert outcome.jobs["extract"] == ["chain-cpu", "tiny-cpu"]
+    assert project.tuned_labels(outcome) == sorted([SHARED, OF_TINY, OF_CHAIN])
+    assert all(len(content.trials) == 2 for content in project.shards().values())
+
+
+def test_what_was_tuned_is_refined_compiled_evaluated_and_merged(built: Any) -> None:
+    project, outcome = built
+    jobs = {"extract": ["more-cpu"], "refine": [MORE], "compile": [MORE], "evaluate": [MORE], "merge": [""]}
+    assert outcome.jobs == jobs
+    ((model, reference, latency_s, error),) = project.query(
+        "select model, reference, latency_s, relative_error from model_latency"
+    )
+    assert (model, reference) == ("more", "onnxruntime") and latency_s > 0 and error < 1e-4
+    assert project.query("select count(*) from trial") == [(6,)]
+    receipts = read_receipts([project.folder / f"work/refined/{MORE}.json"])
+    tasks = read_build(project.folder / f"builds/{MORE}").tasks
+    assert set(receipts) == {task.key for task in tasks} and len(receipts) == 2
+    for task in tasks:
+        rivals = [(rival.config, rival.latency_s) for rival in receipts[task.key].rivals]
+        assert [(each.config, each.latency_alone_s) for each in task.refined] == rivals[:2]
+        assert all(each.latency_s > 0 for each in task.refined)
+        (chosen,) = [each for each in task.refined if each.chosen]
+        assert (task.config, task.matched) == (chosen.config, "tuned")
+
+
+def test_it_is_shown_by_networks_and_layers(built: Any, tuned_two: Any) -> None:
+    layers = re.findall(
+        r"^tune +(conv2d .*?)  +[0-9.,]+ GFLOP/s in 2 trials +[0-9.]+ s$", tuned_two[1].output, re.MULTILINE
+    )
+    assert sorted(layers) == tuned_two[0].tuned_labels(tuned_two[1])
+    output = built[1].output
+    stages = re.findall(r"^(\w+)  +([^ ]+(?: on cpu)?)  +\S.* [0-9.]+ s$", output, re.MULTILINE)
+    of_build = [(stage, MORE) for stage in ("refine", "compile", "evaluate")]
+    assert stages == [("extract", "more on cpu"), *of_build, ("merge", "db/tuning.sqlite")]
+    rows = re.findall(r"^builds/(\S+) +[0-9.]+ +[0-9.]+ \([0-9.]+x\) +\S+$", output, re.MULTILINE)
+    assert (rows, output.count("anole report")) == ([MORE], 1)
+    assert len(output.splitlines()) <= 20 and not re.search(r"\x1b|[0-9a-f]{64}", output)
+
+
+def test_then_nothing_is_left_to_do(project: Project) -> None:
+    assert project.plan().steps == ()
+    text = (project.folder / "models.yaml").read_text()
+    (project.folder / "models.yaml").write_text(f"# for the record\n{text}\n# the end\n")
+    outcome = project.snakemake()
+    assert (outcome.code, outcome.jobs) == (0, {})
+    assert "\nNothing to be done" in outcome.output and f"\nbuilds/{MORE} " in outcome.output
+
+
+def lock(build: str) -> Callable[[Project], object]:
+    return lambda project: project.anole("lock", build)
+
+
+def edit(old: str, new: str) -> Callable[[Project], object]:
+    return lambda project: project.edit("models.yaml", old, new)
+
+
+def again(build: str) -> list[str]:
+    """Returns the logs of what follows when a build is compiled again."""
+    return [f"compile/{build}", f"evaluate/{build}", "merge"]
+
+
+@pytest.mark.guard
+@pytest.mark.parametrize(
+    ("change", "jobs", "is_planned"),
+    [
+        (edit("refine: 2", "refine: 3"), [*again(MORE), f"refine/{MORE}"], False),
+        (edit("refine: 2", "refine: 0"), again(MORE), False),
+        (edit("threads: 1", "threads: 1\n    mcpu: x86-64-v2"), ["extract/chain-cpu", "extract/more-cpu"], True),
+        (lock(MORE), again(MORE), True),
+        (lock(CHAIN), again(CHAIN), True),
+        (lambda project: write_models(project, "more"), ["merge"], False),
+        (lambda project: (project.folder / "db/tuning.sqlite").unlink(), ["merge"], True),
+    ],
+    ids=["more candidates", "none", "a target", "a lock of refined", "a lock", "a model less", "no database"],
+)
+def test_what_a_change_does_again(both: Project, change: Any, jobs: list[str], is_planned: bool) -> None:
+    """`anole plan` compares files, not parameters, and does not plan all of it."""
+    change(both)
+    if jobs[0].startswith("extract"):
+        # What is refined is known when the tasks are.
+        jobs = sorted(set(jobs).union(again(CHAIN), again(MORE)))
+    assert both.planned() == jobs
+    steps = {step.stage for step in both.plan().steps} - {"refine"}
+    assert steps == ({job.partition("/")[0] for job in jobs} if is_planned else set())
+
+
+def test_only_changed_layers_are_tuned_again(two: Project) -> None:
+    two.edit("nets.py", "nn.Conv2d(16, 16, 3, padding=1)", "nn.Conv2d(16, 24, 3, padding=1)")
+    write_onnx(two.folder / "chain.onnx", [16, 40])
+    outcome = two.snakemake("tuned")
+    assert (outcome.code, outcome.jobs["extract"]) == (0, ["chain-cpu", "tiny-cpu"])
+    assert two.tuned_labels(outcome) == ["conv2d 16->24 k3x3 s1 8x8", "conv2d 16->40 k3x3 s1 8x8"]
+
+
+@pytest.mark.guard
+def test_more_trials_measure_the_difference_while_snakemake_sleeps(two: Project) -> None:
+    before = {path: path.read_bytes() for path in two.shards()}
+    two.edit("models.yaml", "trials: 2", "trials: 3")
+    outcome = two.snakemake("tuned", "--verbose")
+    assert (outcome.code, list(outcome.jobs), len(outcome.jobs["tune"])) == (0, ["tune"], 3)
+    assert all(path.read_bytes().startswith(whole) for path, whole in before.items())
+    assert [len(content.trials) for content in two.shards().values()] == [3] * 3
+    # One pass for each job that started or ended; with a limit on their rate, one for each second and ended job, too.
+    assert 2 <= outcome.output.count("Resources before job selection") <= 6, outcome.output
+
+
+@pytest.mark.guard
+def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Project) -> None:
+    plain = yaml.safe_load((two.folder / "models.yaml").read_text())
+    del plain["tuning"]["trials"]
+    two.write(plain["models"], tuning=plain["tuning"] | {"total_trials": 5, "batch": 2}, builds=plain["builds"][:1])
+    outcome = two.snakemake("tuned")
+    assert (outcome.code, list(outcome.jobs), len(outcome.jobs["tune_together"])) == (0, ["tune_together"], 1)
+    shared = [content for content in two.shards().values() if content.run.settings["batch"] == 2]
+    assert sum(len(content.trials) for content in shared) == 5 and len(shared) == 2
+    assert two.planned("tuned") == []
+    assert {task.spent.partition(" ")[2] for task in two.plan().tasks} == {"of 5 shared"}
+
+
+@pytest.mark.guard
+def test_stages_by_hand_do_what_the_rules_do(project: Project) -> None:
+    (project.folder / "db/tuning.sqlite").unlink()
+    before = read_build(project.folder / f"builds/{MORE}").tasks
+    for command in (["extract", "more", "--target", "cpu"], ["compile", MORE], ["merge"]):
+        assert project.anole(*command).returncode == 0
+    assert read_build(project.folder / f"builds/{MORE}").tasks == before
+    assert project.query("select distinct matched from build_task") == [("tuned",)]
+
+
+def prefer_other_configs(project: Project) -> None:
+    """Leaves receipts that name the other one of the two configs that were tried, as better records would."""
+    tried = {content.task.key: [trial.config for trial in content.trials] for content in project.shards().values()}
+    for path in (project.folder / "work/tuned").rglob("*.json"):
+        plain = json.loads(path.read_text())
+        del plain["crc"]
+        (plain["config"],) = [config for config in tried[plain["task_key"]] if config != plain["config"]]
+        path.write_text(json.dumps(plain))
+
+
+@pytest.mark.slow
+def test_other_records_change_only_what_is_not_locked(both: Project) -> None:
+    chain = both.folder / f"builds/{CHAIN}"
+    before = read_build(chain)
+    assert both.anole("lock", CHAIN).stdout == f"{CHAIN}: locked 2 tasks\n"
+    prefer_other_configs(both)
+    outcome = both.snakemake(f"builds/{CHAIN}")
+    assert (outcome.code, outcome.jobs) == (0, {"compile": [CHAIN]}), outcome.output
+    locked = read_build(chain)
+    assert locked.sha256 == before.sha256 and [each.config for each in locked.tasks] == [
+        each.config for each in before.tasks
+    ]
+    assert all(task.locked and task.matched == "tuned" for task in locked.tasks)
+    assert both.planned(f"builds/{CHAIN}") == []
+
+    assert both.anole("lock", "--remove", CHAIN).stdout == f"unlocked: {CHAIN}\n"
+    assert not (both.folder / "anole.lock.json").exists()
+    outcome = both.snakemake(f"builds/{CHAIN}")
+    assert (outcome.code, outcome.jobs) == (0, {"compile": [CHAIN]}), outcome.output
+    unlocked = read_build(chain)
+    assert all(now.config != then.config for now, then in zip(unlocked.tasks, before.tasks, strict=True))
+    assert not any(task.locked for task in unlocked.tasks) and unlocked.lock is None
+
+
+@pytest.mark.slow
+def test_a_clone_with_a_lock_file_compiles_at_once(both: Project, empty_project: Callable[[str], Project]) -> None:
+    """Nothing is tuned or recorded, and the library is the same to the byte."""
+    both.anole("lock", CHAIN)
+    clone = empty_project("clone")
+    clone.write_chain(16, 32)
+    shutil.copy(both.folder / "anole.lock.json", clone.folder)
+    outcome = clone.snakemake()
+    assert outcome.code == 0, outcome.output
+    assert set(outcome.jobs) == {"extract", "compile", "evaluate", "merge"}
+    own, first = (read_build(each.folder / f"builds/{CHAIN}") for each in (clone, both))
+    assert own.sha256 == first.sha256
+    assert "2 tasks: 2 locked." in clone.anole("plan").stdout
+
+
+def test_tuning_goes_on_where_it_was_killed(one: Project) -> None:
+    """What may happen to other processes is tried in `tests/faults`."""
+    (shard,) = one.shards()
+    one.edit("models.yaml", "trials: 2", "trials: 12")
+    process, ends_s = one.start("tuned"), time.monotonic() + 120
+    while len(shard.read_bytes().splitlines()) <= 6:
+        assert process.poll() is None and time.monotonic() < ends_s, process.communicate()[0]
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    acknowledged = b"".join(line for line in shard.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
+    process.wait(timeout=60)
+    outcome = one.snakemake("tuned")
+    assert outcome.code == 0, outcome.output
+    assert shard.read_bytes().startswith(acknowledged)
+    trials = one.shards()[shard].trials
+    assert [trial.number for trial in trials] == list(range(12))
+    assert len({str(trial.config) for trial in trials}) == 12
